@@ -1,4 +1,4 @@
-"""The operators, a package each; none imports another."""
+"""The operators, one package each; none imports another."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def installed() -> tuple[Operator, ...]:
-    """The registry: what each package's operator.py declares, by name."""
+    """Return the operators that the packages declare in `operator.py`, by name."""
     packages = sorted(part.name for part in pkgutil.iter_modules(__path__) if part.ispkg)
     return tuple(importlib.import_module(f"{__name__}.{name}.operator").OPERATOR for name in packages)

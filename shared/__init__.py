@@ -1,1 +1,1 @@
-"""What the operators share; it knows none of them (see docs/architecture.md)."""
+"""Code that the operators share; it knows none of them (see docs/architecture.md)."""

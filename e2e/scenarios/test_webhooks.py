@@ -45,7 +45,7 @@ def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
         spec = {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}, "podDisruptionBudget": {"minAvailable": 9}}
         tried, warning = memcacheds.try_out("tried", size=1, **spec)
         assert tried["spec"]["size"] == 2, "the mutating webhook sets defaults"
-        assert "lets none be evicted" in warning, "the validating webhook warns"
+        assert "allows no evictions" in warning, "the validating webhook warns"
 
     def change(number: int) -> None:
         name = f"changed-{number % 20}"

@@ -1,7 +1,7 @@
-"""Runs the etcd operator: `python -m operators.etcd --help`.
+"""Run the etcd operator: `python -m operators.etcd --help`.
 
-With `snapshot`, `fetch` or `seal` as the first argument it is one piece of work in a pod of its own, and imports
-nothing of what an operator needs.
+With `snapshot`, `fetch` or `seal` as the first argument, run that work on a snapshot instead, without importing the
+operator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts that several steps need of an EtcdCluster, computed once a round. Pure."""
+"""Facts about an EtcdCluster that several steps need, computed once per reconcile. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operators.etcd.membership.layout import Layout, layout
 from operators.etcd.observe import Instance, Observed, endpoints
 
 MIN_DEFRAGMENTED_BYTES = 100 * 2**20
-"""Size of a database below which the schedule does not defragment it: there is nothing to gain.
+"""Database size below which the schedule does not defragment, because there is little to gain.
 
 Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defragcontroller.
 """
@@ -22,40 +22,40 @@ Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defrag
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment(Observed):
-    """What is observed of an EtcdCluster, and what follows from it for what the spec asks."""
+    """Observed state of an EtcdCluster, and the facts that follow from it and the spec."""
 
     resource: EtcdCluster
 
     @classmethod
     def of(cls, resource: EtcdCluster, seen: Observed) -> Assessment:
-        """Return the facts of a round."""
+        """Return the facts of a reconcile."""
         gathered = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Observed)}
         return cls(resource=resource, **gathered)
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where a change is requested: the healthy voters, the leader first."""
+        """Endpoints for changes: the healthy voters, the leader first."""
         return endpoints(self.resource, self)
 
     @cached_property
     def layout(self) -> Layout:
-        """What the StatefulSet is to be."""
+        """Desired layout of the StatefulSet."""
         return layout(self.resource, self)
 
     @cached_property
     def member_states(self) -> Mapping[int, MemberState]:
-        """The state of each member, by its number."""
+        """State of each member, by number."""
         return {instance.number: member_state(self.resource, self, instance) for instance in self.instances}
 
     @cached_property
     def missing_number(self) -> int | None:
-        """The lowest number that the spec asks for and that has no member; None if there is none."""
+        """Lowest number below spec.size without a member; None if there is none."""
         taken = {instance.number for instance in self.instances if instance.member}
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
 
     @cached_property
     def fragmented_voters(self) -> tuple[Instance, ...]:
-        """Healthy voters of whose database so much is free that the schedule defragments them."""
+        """Healthy voters with so much free space that the schedule defragments them."""
         schedule = self.resource.spec.defragmentation
         if schedule is None:
             return ()
@@ -68,5 +68,5 @@ class Assessment(Observed):
 
     @cached_property
     def restore_state(self) -> RestoreState:
-        """How far the data of a snapshot is from being the cluster's."""
+        """Progress of the restore."""
         return restore_state(self.resource, self)

@@ -1,7 +1,7 @@
-"""What `helm test` runs, from the operator's own image: `python -m operators.etcd.check …`.
+"""The check of `helm test`, run from the operator's own image: `python -m operators.etcd.check …`.
 
-It makes an EtcdCluster of one member that keeps its data in memory, for nothing is left of that; puts a value at an
-address that the status names, gets it again at each of them, and deletes it.
+It creates an EtcdCluster with one member and storage in memory, which leaves nothing behind. It writes a value at one
+endpoint of the status, reads it at every endpoint, and deletes it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SPEC: Obj = {
 }
 
 REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=10)
-"""Time that a member may take to answer."""
+"""Timeout of a request to a member."""
 
 
 async def use(cluster: Obj) -> str:
-    """Put a value at one member, and get it at each.
+    """Write a value at one member, and read it at every member.
 
     Raises:
-        Failed: a member refused it, or did not give it back.
-        NotYet: one cannot be reached: its name may not be known everywhere yet.
+        Failed: a member rejected the request, or returned another value.
+        NotYet: a member is unreachable: its DNS name may not be propagated yet.
     """
     endpoints = cluster["status"]["endpoints"]
     value = secrets.token_hex(8)
@@ -44,17 +44,17 @@ async def use(cluster: Obj) -> str:
             answer = await _request(session, endpoint, "range", key=_coded(KEY))
             found = [each.get("value") for each in answer.get("kvs", ())]
             if found != [_coded(value)]:
-                raise Failed(f"{endpoint} was to give back {_coded(value)}, and gave {found}")
+                raise Failed(f"{endpoint} returned {found} instead of {_coded(value)}")
         await _request(session, endpoints[0], "deleterange", key=_coded(KEY))
-    return f"each of its {len(endpoints)} endpoints gave back what one took"
+    return f"all {len(endpoints)} endpoints returned the value written at one of them"
 
 
-async def _request(session: aiohttp.ClientSession, endpoint: str, what: str, **body: str) -> dict[str, Any]:
-    """Answer of a member, through its JSON gateway."""
+async def _request(session: aiohttp.ClientSession, endpoint: str, method: str, **body: str) -> dict[str, Any]:
+    """Return the response of a member's JSON gateway."""
     try:
-        async with session.post(f"{endpoint}/v3/kv/{what}", json=body) as answer:
+        async with session.post(f"{endpoint}/v3/kv/{method}", json=body) as answer:
             if answer.status != 200:
-                raise Failed(f"{endpoint} answers {what} with {answer.status}: {(await answer.text())[:200]}")
+                raise Failed(f"{endpoint} answered {method} with {answer.status}: {(await answer.text())[:200]}")
             found: dict[str, Any] = await answer.json(content_type=None)
             return found
     except (aiohttp.ClientError, TimeoutError) as error:
@@ -62,7 +62,7 @@ async def _request(session: aiohttp.ClientSession, endpoint: str, what: str, **b
 
 
 def _coded(text: str) -> str:
-    """As the gateway takes bytes."""
+    """Encode text as bytes for the gateway."""
     return base64.b64encode(text.encode()).decode()
 
 

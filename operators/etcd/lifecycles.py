@@ -1,23 +1,25 @@
-"""What a member and a restore go through: tables of legal transitions, and the present state as observed. Pure.
+"""Lifecycles of a member and of a restore: tables of legal transitions, and the observed state. Pure.
 
-etcd's member list is the truth; the StatefulSet follows it (`membership.layout`). A change of members is one step in
-etcd, and wherever the operator stops after it, the rest follows from what is observed. A member comes as a learner,
+etcd's list of members is authoritative; the StatefulSet follows it (`membership.layout`). A change of members is one
+step in etcd. If the operator stops after it, the rest follows from the observed state. A member is added as a learner,
 starts, catches up, and is promoted. To leave, it hands over the leadership, is removed from the list, and then its pod
-and its volume are deleted. Only then may its number come again: the data directory of a former member is of no use to a
-new one, and etcd exits over it.
+and its volume are deleted. Only then may its number be reused: etcd exits if a new member finds the data directory of a
+former one.
 
-What etcd does was tried with 3.6.8 on three servers, and read in the sources of 3.4 to 3.7:
+The behaviour of etcd was measured with 3.6.8 on three servers, and read in the sources of 3.4 to 3.7:
 
-- Flags on a disk that holds data count for nothing: a member restarts the same with `Closed` as with `New`.
-- On an empty disk, `Closed`, and `Joining` of another number, end with `couldn't find local name`. They leave an empty
-  member/snap/db behind, over which a later start with `Joining` succeeds.
-- `Joining` with the others under names that no pod has is accepted: etcd compares URLs. With one missing in the list it
-  ends with `member count is unequal` or `no match found for existing member`.
-- `New` on an empty disk at the same URL with the same token makes the same cluster id and member id again, at revision
-  1: nothing distinguishes it from the former cluster. Therefore `New` never returns once an id is recorded.
-- A removed member's process ends (exit code 0), and ends again at each restart on its disk, under its new id as well.
-- A dead voter may be removed at once. Any addition answers `unhealthy cluster` until all voters have been connected for
-  5 s (etcd's HealthInterval), and so right after every promotion and start.
+- Bootstrap flags are ignored if the volume has data: a member restarts the same with `Closed` as with `New`.
+- On an empty volume, `Closed`, and `Joining` of another number, end with `couldn't find local name`. They leave an
+  empty member/snap/db behind, with which a later start with `Joining` succeeds.
+- `Joining` with the other members under names that no pod has is accepted: etcd compares URLs. If one is missing in the
+  list, etcd exits with `member count is unequal` or `no match found for existing member`.
+- `New` on an empty volume at the same URL with the same token creates the same cluster id and member id again, at
+  revision 1: nothing distinguishes it from the former cluster. Therefore `New` is never used again once an id is
+  recorded.
+- The process of a removed member exits (code 0), and does so again at each restart on its volume, under its new id as
+  well.
+- A voter that is down may be removed at once. Any addition fails with `unhealthy cluster` until all voters have been
+  connected for 5 s (etcd's HealthInterval), and so right after every promotion and start.
 """
 
 from __future__ import annotations
@@ -33,24 +35,24 @@ from shared.kubernetes.accessors import annotation
 from shared.status.lifecycle import Lifecycle
 
 CAUGHT_UP_SHARE = 0.9
-"""Part of the leader's log that a learner must have for etcd to promote it (readyPercentThreshold in server.go)."""
+"""Share of the leader's log that etcd requires of a learner for its promotion (readyPercentThreshold in server.go)."""
 
 
 class MemberState(enum.Enum):
-    """What there is of a member, by its number."""
+    """State of a member, by its number."""
 
-    VACANT = "no member, and nothing of a former one"
-    ADDED = "learner that has not started yet"
-    CATCHING_UP = "learner that catches up"
-    CAUGHT_UP = "learner that has caught up"
+    VACANT = "no member, and no remains of a former one"
+    ADDED = "learner, not started yet"
+    CATCHING_UP = "learner, catching up"
+    CAUGHT_UP = "learner, caught up"
     VOTER = "voter"
-    LEADER = "voter that leads"
-    LOST = "member whose data is gone"
-    REMOVED = "no member, its pod or volume still there"
+    LEADER = "leader"
+    LOST = "member that lost its data"
+    REMOVED = "no member, but its pod or volume exists"
 
 
 class MemberEvent(enum.Enum):
-    """What happens to a member: some of it is done by the operator, the rest is observed."""
+    """Events of a member: executed by the operator, or observed."""
 
     ADD = "added"
     START = "started"
@@ -60,10 +62,10 @@ class MemberEvent(enum.Enum):
     ELECT = "elected"
     HAND_OVER = "handed over"
     LOSE_DATA = "lost its data"
-    RETURN = "takes part again"
+    RETURN = "healthy again"
     REMOVE = "removed"
     DELETE = "pod or volume deleted"
-    CLEAR = "pod and volume gone"
+    CLEAR = "pod and volume deleted"
 
 
 _M, _E = MemberState, MemberEvent
@@ -92,7 +94,7 @@ MEMBER: Lifecycle[MemberState, MemberEvent] = Lifecycle(
 def member_state(resource: EtcdCluster, seen: Observed, instance: Instance) -> MemberState:
     """Return the state of the member with a number.
 
-    A pod that waits on a volume of its own for its member to be added is nothing of a former member.
+    A pod whose own volume is new and whose member is not added yet does not count as a former member.
     """
     member = instance.member
     if member is None:
@@ -115,19 +117,19 @@ def _has_caught_up(seen: Observed, instance: Instance) -> bool:
 
 
 class RestoreState(enum.Enum):
-    """How far the data of a snapshot is from being the cluster's."""
+    """Progress of restoring a snapshot as the data of the cluster."""
 
     REQUESTED = "no snapshot found yet"
     FOUND = "snapshot found"
-    RUNNING = "data being made on the seed's volume"
-    FAILED = "data not made"
-    SEALED = "data made, by one rename"
+    RUNNING = "data being created on the seed's volume"
+    FAILED = "data not created"
+    SEALED = "data complete, by one rename"
     RECORDED = "recorded in the status"
-    STARTED = "cluster begun"
+    STARTED = "cluster started"
 
 
 class RestoreEvent(enum.Enum):
-    """What happens to a restore."""
+    """Events of a restore."""
 
     FIND = "snapshot found"
     LOSE = "snapshot missing"
@@ -157,7 +159,7 @@ RESTORE: Lifecycle[RestoreState, RestoreEvent] = Lifecycle(
 
 
 def restore_state(resource: EtcdCluster, seen: Observed) -> RestoreState:
-    """Return how far a restore is; a cluster that begins without one counts as begun."""
+    """Return the state of a restore; a cluster that starts without one counts as started."""
     if resource.is_restored and not resource.recorded_cluster_id and seen.stateful_set is None:
         return _R.RECORDED
     if not resource.is_to_be_restored or seen.stateful_set is not None:

@@ -1,7 +1,7 @@
-"""Gathers what there is of an EtcdCluster: Kubernetes' part from the cache, etcd's live from its members.
+"""Collects the observed state of an EtcdCluster: Kubernetes from the cache, etcd live from its members.
 
-A member that does not answer keeps none of the others from being heard: it is a place with an error. Whether that is
-its own trouble or the way to it, the plan must judge.
+An unreachable member does not affect the others: its instance has an error. The plan judges whether the member failed
+or only the connection to it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Servers = dict[int, Server]
 
 
 def observer(connect: Connect) -> Observe:
-    """Gathers what there is of an EtcdCluster.
+    """Return a function that observes an EtcdCluster.
 
     Args:
-        connect: to a member's server.
+        connect: opens a connection to a member.
     """
     return partial(_observe, connect)
 
@@ -75,7 +75,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
 
 
 async def _query(connect: Connect, resource: EtcdCluster, before: Observed) -> Observed:
-    """What members say to whom the Secret makes of us; if they let that one not in, to whom it made before."""
+    """Query the members with the credentials of the Secret, or else with the former ones."""
     async with _connected(connect, resource, before) as servers:
         seen = await _query_members(resource, before, servers)
     access = former(seen.secrets)
@@ -122,7 +122,7 @@ def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: O
 
 @asynccontextmanager
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
-    """Connections to every pod that has an address; nothing is sent yet."""
+    """Connect to every pod that has an address; nothing is sent yet."""
     servers = {
         instance.number: connect(observe.endpoint(resource, instance), seen.secrets.access)
         for instance in seen.instances
@@ -135,7 +135,7 @@ async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) ->
 
 
 async def _query_members(resource: EtcdCluster, seen: Observed, servers: Servers) -> Observed:
-    """What members say: each of itself, and one of those that take part of the cluster."""
+    """Query each member for its own status, and one healthy member for the state of the cluster."""
     answers = await asyncio.gather(*(_answer(server.status()) for server in servers.values()))
     replies = dict(zip(servers, answers, strict=True))
     if not any(isinstance(answer, EndpointStatus) for answer in answers):
@@ -152,7 +152,7 @@ async def _query_members(resource: EtcdCluster, seen: Observed, servers: Servers
 
 
 async def _answer(request: Awaitable[Answer]) -> Answer | EtcdError:
-    """An answer, or why there is none."""
+    """Return the response, or the error."""
     try:
         return await request
     except EtcdError as error:
@@ -166,14 +166,14 @@ def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -
 
 
 def _cluster_id(resource: EtcdCluster, instances: Iterable[Instance]) -> int:
-    """That which a recovery makes, else the recorded one, if anybody answers with it; else what anybody says."""
+    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id."""
     found = [instance.status.cluster_id for instance in instances if instance.status]
     known = (successor(resource), resource.recorded_cluster_id)
     return next((cluster_id for cluster_id in (*known, *found) if cluster_id in found), 0)
 
 
 def _queryable(seen: Observed) -> list[Instance]:
-    """Who can tell the list: members of this cluster that know a leader; the leader itself first."""
+    """Return members that can provide the list: voters of this cluster that know a leader; the leader first."""
     able = [
         instance
         for instance in seen.answering
@@ -186,7 +186,7 @@ def _queryable(seen: Observed) -> list[Instance]:
 
 
 def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
-    """The places with their members: each by its peer URL, and with the disk that is recorded for this very member."""
+    """Assign members to instances by peer URL, with the volume that is recorded for exactly this member."""
     by_number: dict[int, Member] = {}
     for member in found.members:
         for url in member.peer_urls:
@@ -207,7 +207,7 @@ def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Obser
 
 
 async def _query_cluster(seen: Observed, source: Instance, server: Server, servers: Servers) -> Observed:
-    """What else one member can say of the cluster, and what is asked only where something is the matter."""
+    """Query one member for the state of the cluster; some queries are sent only if there is a problem."""
     version, auth = await asyncio.gather(_answer(server.cluster_version()), _answer(server.auth_enabled()))
     seen = dataclasses.replace(
         seen,
@@ -223,7 +223,7 @@ async def _query_cluster(seen: Observed, source: Instance, server: Server, serve
 
 
 async def _hashes(seen: Observed, servers: Servers) -> dict[int, HashKV]:
-    """Every voter's hash at the lowest revision that any of them is at."""
+    """Return the hash of every voter at the lowest revision of any voter."""
     queried = [
         instance for instance in seen.instances if instance.status and instance.member and not instance.member.learner
     ]
@@ -237,7 +237,7 @@ async def _hashes(seen: Observed, servers: Servers) -> dict[int, HashKV]:
 
 
 async def _query_without_quorum(seen: Observed, servers: Servers) -> Observed:
-    """Where nobody knows a quorum: the list as the most advanced has it, and how far the silent ones' data goes."""
+    """Without a quorum, query the most advanced member's local list, and the progress of unreachable members."""
     unreachable = [number for number in servers if (instance := seen.instance(number)) and instance.status is None]
     answers = await asyncio.gather(*(_answer(servers[number].progress()) for number in unreachable))
     progress = {
@@ -260,10 +260,10 @@ async def _query_without_quorum(seen: Observed, servers: Servers) -> Observed:
 
 
 async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Observed:
-    """Read live what a step that cannot be taken back would rest on: the cache may be behind, or not know it at all.
+    """Read from the API server what an irreversible step depends on: the cache may be stale or incomplete.
 
-    That is a disk that seems to be another than the recorded one, and a volume that would be in the way of a member
-    that is to come, which somebody else may have made.
+    That is a volume that seems to differ from the recorded one, and a volume that another user may have created for a
+    member that is about to be added.
     """
     instances = [await _read_instance_live(resource, seen, instance, kube) for instance in seen.instances]
     return dataclasses.replace(seen, instances=tuple(instances))
@@ -291,7 +291,7 @@ async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: I
 
 
 def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool:
-    """Whether a volume is about to be made here: for the seed, or for a member that is to be added."""
+    """Whether a volume is about to be created here: for the seed, or for a member that is to be added."""
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
     if seen.members is None:
         return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)

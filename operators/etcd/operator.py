@@ -1,4 +1,4 @@
-"""The registry entry of the etcd operator, and its controllers put together."""
+"""Registry entry of the etcd operator, and the composition of its controllers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from shared.runtime.settings import Settings
 
 
 def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[resource.EtcdCluster, Observed]:
-    """The rooms of an EtcdCluster, put together.
+    """Return the controller of EtcdClusters.
 
     Args:
-        connect: to a member's server.
+        connect: opens a connection to a member.
     """
     return Controller(
         operator=options.operator_name,
@@ -46,10 +46,10 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
 def backups(
     options: Options, connect: Connect = gateway.connect
 ) -> Controller[backup.EtcdBackup, backup_observe.Observed]:
-    """The rooms of an EtcdBackup, put together.
+    """Return the controller of EtcdBackups.
 
     Args:
-        connect: as `clusters` has it.
+        connect: opens a connection to a member.
     """
     settings = Settings.of(options)
     return Controller(

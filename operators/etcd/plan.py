@@ -1,4 +1,4 @@
-"""What to do next about an EtcdCluster: the chain reads as the whole story; each step is in the room of its subject."""
+"""Plan of an EtcdCluster: the chain of steps in order of precedence; each step is in the module of its subject."""
 
 from __future__ import annotations
 
@@ -49,43 +49,45 @@ from shared.steps.planner import pause, reject_invalid_spec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
-    """Plans with what the operator's options give."""
+    """Plans an EtcdCluster with the settings of the operator."""
 
     def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as at admission
-            refuse_foreign_volumes,  # another cluster's data is neither taken nor deleted
-            partial(ensure_secrets, settings),  # certificates before pods, and new ones before the old ones end
-            require_secrets,  # what members cannot start without; those that run stay as they are
-            partial(ensure_services, settings),  # names before pods: members find each other by them
-            partial(ensure_disruption_budget, settings),  # how many a drain may take at once
-            partial(restore_data, settings),  # what it is to begin with, before it begins
-            record_cluster,  # that it has begun, and where everybody's data is: before anything rests on it
-            partial(schedule_backups, settings),  # by the clock, and whatever else is held or stalled
-            partial(ensure_stateful_set, settings),  # a replica for each member, and what an empty disk may start
-            close_bootstrap,  # a pod that has begun may not do so twice
-            restart_broken,  # what a change broke altogether, the next one mends
-            require_access,  # the operator's password is taken
-            await_etcd,  # an operator that is cut off touches nothing
-            partial(recover_quorum, partial(recovery_pod, settings)),  # waits; if lost for good, a person decides
-            refuse_unknown_members,  # members that somebody else added are not ours to judge
-            delete_removed_members,  # whoever is no member any more: its pod, then its volume
-            relieve_full_disk,  # NOSPACE: compact, defragment, disarm; a full cluster takes no other change
-            replace_corrupt_member,  # whose data differs from the others'
-            replace_lost_member,  # whose volume is gone: removed, and back as a learner
-            ensure_auth,  # users are asked for, or not, before the first client comes
-            admit_clients,  # to every voter
-            restart_unstarted_learner,  # a learner's pod that cannot start as it was made
-            partial(promote_learner, patience=settings.create_timeout),  # caught up: a vote; never: out again
-            refuse_unsafe_upgrade,  # a version that the data would not survive
-            roll_outdated_pods,  # broken first, followers next, the leader last
-            shrink_by_one,  # leadership away, the member out, then pod and volume
-            grow_by_one,  # a learner first, then its pod
-            grow_volumes,  # where the class allows
-            defragment,  # by the clock
-            await_members,  # every member a healthy, current voter, and as many as wanted
+            refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
+            partial(ensure_secrets, settings),  # certificates before pods, renewed before they expire
+            require_secrets,  # Secrets that members need to start; running ones are not changed
+            partial(ensure_services, settings),  # DNS names before pods: members find each other by them
+            partial(ensure_disruption_budget, settings),  # number of evictions at once
+            partial(restore_data, settings),  # initial data, before the cluster starts
+            record_cluster,  # cluster id and volumes, before anything depends on them
+            partial(schedule_backups, settings),  # even if later steps are blocked
+            partial(ensure_stateful_set, settings),  # a replica per member, and the bootstrap permission
+            close_bootstrap,  # a started member must not bootstrap again
+            restart_broken,  # repair a change that broke the whole cluster
+            require_access,  # etcd accepts the operator's credentials
+            await_etcd,  # a disconnected operator changes nothing
+            partial(recover_quorum, partial(recovery_pod, settings)),  # waits; a permanent loss needs a confirmation
+            refuse_unknown_members,  # members without a pod of this cluster
+            delete_removed_members,  # first the pod, then the volume
+            relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
+            replace_corrupt_member,  # data differs from the majority: removed, then added again
+            replace_lost_member,  # volume lost: removed, then added again as a learner
+            ensure_auth,  # authentication, before the first client connects
+            admit_clients,  # route clients to every voter
+            restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
+            partial(
+                promote_learner, patience=settings.create_timeout
+            ),  # promote a learner, or remove it after a timeout
+            refuse_unsafe_upgrade,  # a version change that the data would not survive
+            roll_outdated_pods,  # broken pods first, then followers, the leader last
+            shrink_by_one,  # hand over, remove the member, then pod and volume
+            grow_by_one,  # add a learner, then its pod
+            grow_volumes,  # if the storage class allows it
+            defragment,  # on schedule
+            await_members,  # until every member is a healthy, current voter
         )
 
     poll_seconds = POLL_SECONDS

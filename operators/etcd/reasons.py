@@ -6,75 +6,187 @@ from shared.status.reasons import Catalogue, Severity
 
 REASONS = Catalogue("runbook/etcd.md")
 
-ACCESS_DENIED = REASONS.add("AccessDenied", Severity.NORMAL, "")
-ANOTHER_CLUSTER = REASONS.add("AnotherCluster", Severity.NORMAL, "")
-BACKUP_FAILED = REASONS.add("BackupFailed", Severity.NORMAL, "")
-BACKUP_INVALID = REASONS.add("BackupInvalid", Severity.NORMAL, "")
-BACKUP_MISSING = REASONS.add("BackupMissing", Severity.NORMAL, "")
-BACKUP_UNFINISHED = REASONS.add("BackupUnfinished", Severity.NORMAL, "")
-BUCKET_MISSING = REASONS.add("BucketMissing", Severity.NORMAL, "")
-CHANGING_PASSWORD = REASONS.add("ChangingPassword", Severity.NORMAL, "")
-CHECKING_AUTH = REASONS.add("CheckingAuth", Severity.NORMAL, "")
-CLUSTER_INVALID = REASONS.add("ClusterInvalid", Severity.NORMAL, "")
-CLUSTER_MISSING = REASONS.add("ClusterMissing", Severity.NORMAL, "")
-CORRUPT_MEMBER_HELD = REASONS.add("CorruptMemberHeld", Severity.NORMAL, "")
-CORRUPTION_UNCLEAR = REASONS.add("CorruptionUnclear", Severity.NORMAL, "")
-DATA_IN_THE_WAY = REASONS.add("DataInTheWay", Severity.NORMAL, "")
-DATA_LOST = REASONS.add("DataLost", Severity.NORMAL, "")
-DENIED = REASONS.add("Denied", Severity.NORMAL, "")
-DISABLING_AUTH = REASONS.add("DisablingAuth", Severity.NORMAL, "")
-ENABLING_AUTH = REASONS.add("EnablingAuth", Severity.NORMAL, "")
-ETCD_UNREACHABLE = REASONS.add("EtcdUnreachable", Severity.NORMAL, "")
-FILE_UNUSABLE = REASONS.add("FileUnusable", Severity.NORMAL, "")
-FOREIGN_CLUSTER = REASONS.add("ForeignCluster", Severity.NORMAL, "")
-GROW_HELD = REASONS.add("GrowHeld", Severity.NORMAL, "")
-INTERRUPTED = REASONS.add("Interrupted", Severity.NORMAL, "")
-JOINING = REASONS.add("Joining", Severity.NORMAL, "")
-LEARNER_STUCK = REASONS.add("LearnerStuck", Severity.NORMAL, "")
-MEMBER_FAILING = REASONS.add("MemberFailing", Severity.NORMAL, "")
-MEMBER_REFUSED = REASONS.add("MemberRefused", Severity.NORMAL, "")
-MEMBER_UNREACHABLE = REASONS.add("MemberUnreachable", Severity.NORMAL, "")
-NO_AGENT_IMAGE = REASONS.add("NoAgentImage", Severity.NORMAL, "")
-NO_MEMBER = REASONS.add("NoMember", Severity.NORMAL, "")
-NO_QUORUM = REASONS.add("NoQuorum", Severity.NORMAL, "")
-NO_RESULT = REASONS.add("NoResult", Severity.NORMAL, "")
-NOT_A_SNAPSHOT = REASONS.add("NotASnapshot", Severity.NORMAL, "")
-OUT_OF_SPACE = REASONS.add("OutOfSpace", Severity.NORMAL, "")
-POD_GONE = REASONS.add("PodGone", Severity.NORMAL, "")
-POD_IN_THE_WAY = REASONS.add("PodInTheWay", Severity.NORMAL, "")
-POD_NOT_STARTING = REASONS.add("PodNotStarting", Severity.NORMAL, "")
-PROGRAM_FAILED = REASONS.add("ProgramFailed", Severity.NORMAL, "")
-PROMOTING = REASONS.add("Promoting", Severity.NORMAL, "")
-QUORUM_LOST = REASONS.add("QuorumLost", Severity.NORMAL, "")
-QUOTA_EXCEEDED = REASONS.add("QuotaExceeded", Severity.NORMAL, "")
-RAISING_QUOTA = REASONS.add("RaisingQuota", Severity.NORMAL, "")
-RECORDING = REASONS.add("Recording", Severity.NORMAL, "")
-RECOVERING = REASONS.add("Recovering", Severity.NORMAL, "")
-RECOVERY_FAILED = REASONS.add("RecoveryFailed", Severity.NORMAL, "")
-REMOVING = REASONS.add("Removing", Severity.NORMAL, "")
-REPLACEMENT_HELD = REASONS.add("ReplacementHeld", Severity.NORMAL, "")
-REPLACING = REASONS.add("Replacing", Severity.NORMAL, "")
-REPLACING_CORRUPT_MEMBER = REASONS.add("ReplacingCorruptMember", Severity.NORMAL, "")
-RESTORE_TOO_LATE = REASONS.add("RestoreTooLate", Severity.NORMAL, "")
-RUNNING = REASONS.add("Running", Severity.NORMAL, "")
-SCALE_DOWN_HELD = REASONS.add("ScaleDownHeld", Severity.NORMAL, "")
-SNAPSHOT_CORRUPT = REASONS.add("SnapshotCorrupt", Severity.NORMAL, "")
-SNAPSHOT_MISSING = REASONS.add("SnapshotMissing", Severity.NORMAL, "")
-SNAPSHOT_TOO_NEW = REASONS.add("SnapshotTooNew", Severity.NORMAL, "")
-STORE_FULL = REASONS.add("StoreFull", Severity.NORMAL, "")
-STORE_REFUSED = REASONS.add("StoreRefused", Severity.NORMAL, "")
-STORE_UNREACHABLE = REASONS.add("StoreUnreachable", Severity.NORMAL, "")
-UNKNOWN_MEMBER = REASONS.add("UnknownMember", Severity.NORMAL, "")
-UPGRADE_HELD = REASONS.add("UpgradeHeld", Severity.NORMAL, "")
-UPGRADE_REFUSED = REASONS.add("UpgradeRefused", Severity.NORMAL, "")
-VOLUME_IN_THE_WAY = REASONS.add("VolumeInTheWay", Severity.NORMAL, "")
-VOLUME_MISSING = REASONS.add("VolumeMissing", Severity.NORMAL, "")
-UNREACHABLE = REASONS.add("Unreachable", Severity.NORMAL, "")
-REFUSED = REASONS.add("Refused", Severity.NORMAL, "")
-UNHEALTHY = REASONS.add("Unhealthy", Severity.NORMAL, "")
-NOT_IN_SYNC = REASONS.add("NotInSync", Severity.NORMAL, "")
-NO_LEADER = REASONS.add("NoLeader", Severity.NORMAL, "")
-NO_SUCH_MEMBER = REASONS.add("NoSuchMember", Severity.NORMAL, "")
-NO_SPACE = REASONS.add("NoSpace", Severity.NORMAL, "")
-UNSUPPORTED = REASONS.add("Unsupported", Severity.NORMAL, "")
-UNAUTHENTICATED = REASONS.add("Unauthenticated", Severity.NORMAL, "")
+ACCESS_DENIED = REASONS.add(
+    "AccessDenied", Severity.ACTION, "The store rejects the credentials or the permissions of a snapshot."
+)
+ANOTHER_CLUSTER = REASONS.add(
+    "AnotherCluster", Severity.ACTION, "Members report the id of another cluster than the recorded one."
+)
+BACKUP_FAILED = REASONS.add(
+    "BackupFailed", Severity.ACTION, "The EtcdBackup that spec.restore names has failed and has no snapshot."
+)
+BACKUP_INVALID = REASONS.add(
+    "BackupInvalid", Severity.ACTION, "The spec of the EtcdBackup that spec.restore names is invalid."
+)
+BACKUP_MISSING = REASONS.add("BackupMissing", Severity.ACTION, "The EtcdBackup that spec.restore names does not exist.")
+BACKUP_UNFINISHED = REASONS.add(
+    "BackupUnfinished", Severity.WARNING, "The EtcdBackup that spec.restore names is not complete yet."
+)
+BUCKET_MISSING = REASONS.add(
+    "BucketMissing", Severity.ACTION, "The bucket for snapshots does not exist, or is in another region."
+)
+CHANGING_PASSWORD = REASONS.add(
+    "ChangingPassword", Severity.NORMAL, "The operator changes the password of root to that of the Secret."
+)
+CHECKING_AUTH = REASONS.add(
+    "CheckingAuth", Severity.NORMAL, "The operator does not know yet whether authentication is enabled in etcd."
+)
+CLUSTER_INVALID = REASONS.add(
+    "ClusterInvalid", Severity.ACTION, "The spec of the EtcdCluster that the EtcdBackup names is invalid."
+)
+CLUSTER_MISSING = REASONS.add(
+    "ClusterMissing", Severity.ACTION, "The EtcdCluster that the EtcdBackup names does not exist."
+)
+CORRUPT_MEMBER_BLOCKED = REASONS.add(
+    "CorruptMemberHeld",
+    Severity.WARNING,
+    "A corrupt member is not replaced yet, because its removal would endanger the quorum.",
+)
+CORRUPTION_UNCLEAR = REASONS.add(
+    "CorruptionUnclear",
+    Severity.ACTION,
+    "Members may have different data, and no majority shows which data is correct.",
+)
+DATA_IN_THE_WAY = REASONS.add("DataInTheWay", Severity.ACTION, "The volume to restore onto already has other data.")
+DATA_LOST = REASONS.add(
+    "DataLost", Severity.ACTION, "The quorum is permanently lost, and no member has data from which to recover."
+)
+DENIED = REASONS.add("Denied", Severity.ACTION, "etcd rejects the credentials of the operator.")
+DISABLING_AUTH = REASONS.add(
+    "DisablingAuth", Severity.NORMAL, "The operator disables authentication, as spec.auth.enabled requests."
+)
+ENABLING_AUTH = REASONS.add(
+    "EnablingAuth", Severity.NORMAL, "The operator enables authentication, as spec.auth.enabled requests."
+)
+ETCD_UNREACHABLE = REASONS.add(
+    "EtcdUnreachable", Severity.WARNING, "The kubelet reports members as ready, but none of them answers the operator."
+)
+FILE_UNUSABLE = REASONS.add(
+    "FileUnusable", Severity.WARNING, "The pod of a snapshot or a restore cannot read or write a file."
+)
+FOREIGN_CLUSTER = REASONS.add(
+    "ForeignCluster", Severity.ACTION, "The member that the snapshot is taken from belongs to another cluster."
+)
+GROW_BLOCKED = REASONS.add(
+    "GrowHeld", Severity.WARNING, "A member is not added yet, because the cluster is not healthy enough."
+)
+INTERRUPTED = REASONS.add(
+    "Interrupted", Severity.WARNING, "The pod of a snapshot or a restore was terminated before it was done."
+)
+JOINING = REASONS.add("Joining", Severity.WARNING, "A new member starts as a learner and catches up with the leader.")
+LEARNER_STUCK = REASONS.add(
+    "LearnerStuck", Severity.WARNING, "A learner did not catch up in time; it is removed and joins again."
+)
+MEMBER_FAILING = REASONS.add("MemberFailing", Severity.WARNING, "The pod of a member does not start.")
+MEMBER_REFUSED = REASONS.add("MemberRefused", Severity.WARNING, "The member rejected the request for a snapshot.")
+MEMBER_UNREACHABLE = REASONS.add(
+    "MemberUnreachable", Severity.WARNING, "The member that the snapshot is taken from does not answer."
+)
+NO_AGENT_IMAGE = REASONS.add(
+    "NoAgentImage", Severity.ACTION, "The operator was started without --agent-image, which backups and restores need."
+)
+NO_MEMBER = REASONS.add("NoMember", Severity.WARNING, "No member of the cluster can provide a snapshot at the moment.")
+NO_QUORUM = REASONS.add("NoQuorum", Severity.WARNING, "Too few voters answer for a quorum, but their data is not lost.")
+NO_RESULT = REASONS.add("NoResult", Severity.WARNING, "The pod of a snapshot or a restore ended without a result.")
+NOT_A_SNAPSHOT = REASONS.add("NotASnapshot", Severity.ACTION, "The file is not a snapshot of etcd, or has no checksum.")
+OUT_OF_SPACE = REASONS.add(
+    "OutOfSpace", Severity.WARNING, "The space quota is used up; the operator compacts and defragments."
+)
+POD_DELETED = REASONS.add("PodGone", Severity.WARNING, "The pod of a snapshot was deleted before it was done.")
+POD_IN_THE_WAY = REASONS.add(
+    "PodInTheWay", Severity.WARNING, "Another object owns a pod with the name of the snapshot's pod."
+)
+POD_NOT_STARTING = REASONS.add(
+    "PodNotStarting", Severity.WARNING, "The pod of a snapshot does not start, or does not finish in time."
+)
+PROGRAM_FAILED = REASONS.add(
+    "ProgramFailed",
+    Severity.WARNING,
+    "A program in the pod of a snapshot or a restore failed without a reason of its own.",
+)
+PROMOTING = REASONS.add("Promoting", Severity.NORMAL, "A learner has caught up and is promoted to a voter.")
+QUORUM_LOST = REASONS.add(
+    "QuorumLost", Severity.ACTION, "The quorum is permanently lost; a user must confirm the recovery."
+)
+QUOTA_EXCEEDED = REASONS.add(
+    "QuotaExceeded",
+    Severity.ACTION,
+    "The space quota is used up, and compaction and defragmentation free no more space.",
+)
+RAISING_QUOTA = REASONS.add(
+    "RaisingQuota",
+    Severity.WARNING,
+    "The former space quota is used up; the raised one takes effect when the pods are recreated.",
+)
+RECORDING = REASONS.add(
+    "Recording", Severity.NORMAL, "The operator records an id, volumes or a result in the status before it continues."
+)
+RECOVERING = REASONS.add(
+    "Recovering", Severity.WARNING, "The cluster recovers from a permanently lost quorum, as a user confirmed."
+)
+RECOVERY_FAILED = REASONS.add(
+    "RecoveryFailed", Severity.WARNING, "The pod that creates the new cluster failed; the operator retries."
+)
+REMOVING = REASONS.add("Removing", Severity.NORMAL, "The pod and the volume of a removed member are deleted.")
+REPLACEMENT_BLOCKED = REASONS.add(
+    "ReplacementHeld",
+    Severity.WARNING,
+    "A member that lost its data is not replaced yet, because its removal would endanger the quorum.",
+)
+REPLACING = REASONS.add(
+    "Replacing", Severity.NORMAL, "A member that lost its data is removed and joins again with an empty volume."
+)
+REPLACING_CORRUPT_MEMBER = REASONS.add(
+    "ReplacingCorruptMember", Severity.WARNING, "A corrupt member is removed and joins again with an empty volume."
+)
+RESTORE_TOO_LATE = REASONS.add(
+    "RestoreTooLate", Severity.ACTION, "spec.restore was set after the cluster was allowed to start empty."
+)
+RUNNING = REASONS.add("Running", Severity.NORMAL, "A pod takes the snapshot.")
+SCALE_DOWN_BLOCKED = REASONS.add(
+    "ScaleDownHeld",
+    Severity.WARNING,
+    "A surplus member is not removed yet, because its removal would endanger the quorum.",
+)
+SNAPSHOT_CORRUPT = REASONS.add("SnapshotCorrupt", Severity.ACTION, "The checksum of the snapshot is wrong.")
+SNAPSHOT_MISSING = REASONS.add(
+    "SnapshotMissing", Severity.ACTION, "The snapshot file, or the database to recover, does not exist."
+)
+SNAPSHOT_TOO_NEW = REASONS.add(
+    "SnapshotTooNew", Severity.ACTION, "A newer series of etcd wrote the snapshot than the one that is to restore it."
+)
+STORE_FULL = REASONS.add("StoreFull", Severity.ACTION, "The store of snapshots has no space left.")
+STORE_REFUSED = REASONS.add("StoreRefused", Severity.WARNING, "The store of snapshots rejected a request.")
+STORE_UNREACHABLE = REASONS.add("StoreUnreachable", Severity.WARNING, "The store of snapshots does not answer.")
+UNKNOWN_MEMBER = REASONS.add(
+    "UnknownMember", Severity.ACTION, "etcd lists a member that belongs to no pod of this cluster."
+)
+UPGRADE_BLOCKED = REASONS.add(
+    "UpgradeHeld",
+    Severity.WARNING,
+    "A restart or an upgrade waits until the other members are healthy or the log is readable.",
+)
+UPGRADE_REFUSED = REASONS.add(
+    "UpgradeRefused", Severity.ACTION, "etcd does not support the change from the running version to that of the spec."
+)
+VOLUME_IN_THE_WAY = REASONS.add(
+    "VolumeInTheWay", Severity.ACTION, "A volume claim with a name of this cluster has the data of another one."
+)
+VOLUME_MISSING = REASONS.add("VolumeMissing", Severity.ACTION, "The volume claim for snapshots does not exist.")
+UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A member does not answer a request.")
+REFUSED = REASONS.add("Refused", Severity.WARNING, "etcd rejected a request.")
+UNHEALTHY = REASONS.add(
+    "Unhealthy", Severity.WARNING, "etcd rejected a change of members, because not all voters are connected."
+)
+NOT_IN_SYNC = REASONS.add(
+    "NotInSync", Severity.WARNING, "etcd rejected the promotion of a learner that has not caught up."
+)
+NO_LEADER = REASONS.add(
+    "NoLeader", Severity.WARNING, "etcd has no leader, or a request timed out for lack of a quorum."
+)
+NO_SUCH_MEMBER = REASONS.add(
+    "NoSuchMember", Severity.WARNING, "The member of a request is no longer part of the cluster."
+)
+NO_SPACE = REASONS.add("NoSpace", Severity.WARNING, "etcd rejected a write, because the space quota is used up.")
+UNSUPPORTED = REASONS.add("Unsupported", Severity.WARNING, "The version of etcd does not support a request.")
+UNAUTHENTICATED = REASONS.add("Unauthenticated", Severity.WARNING, "etcd requires a user and a password.")

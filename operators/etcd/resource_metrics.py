@@ -1,4 +1,4 @@
-"""What an EtcdCluster, or an EtcdBackup, is in, as metrics. Pure."""
+"""Metrics of EtcdClusters and EtcdBackups. Pure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 MEMBERS = State(
     "platform_etcd_members",
-    "Members of an EtcdCluster by role, a leader being a voter; platform_resource_desired_replicas are wanted.",
+    "Members of an EtcdCluster by role; the leader counts as a voter. platform_resource_desired_replicas has the "
+    "desired number.",
     ("role",),
 )
-HAS_LEADER = State("platform_etcd_has_leader", "1 if a member of an EtcdCluster leads, else 0.")
+HAS_LEADER = State("platform_etcd_has_leader", "1 if an EtcdCluster has a leader, else 0.")
 ALARMS = State(
     "platform_etcd_alarms", "Members of an EtcdCluster that raised an alarm: NOSPACE or CORRUPT.", ("alarm",)
 )
 DATABASE = State(
-    "platform_etcd_database_size_bytes", "The largest database of a member of an EtcdCluster, to within a tenth."
+    "platform_etcd_database_size_bytes",
+    "Size of the largest database of a member of an EtcdCluster, in bytes; accurate to a tenth.",
 )
 RECOVERY_WAITING = State(
     "platform_etcd_recovery_waiting",
-    "1 while an EtcdCluster lost its quorum for good and a person must decide, else 0.",
+    "1 while an EtcdCluster has permanently lost its quorum and a user must confirm the recovery, else 0.",
 )
 SNAPSHOT_SUCCESS = State(
     "platform_etcd_snapshot_last_success_timestamp_seconds",
-    "When the last complete snapshot by an EtcdCluster's schedule was taken, in Unix time; none before there is one.",
+    "Unix time of the last complete scheduled snapshot of an EtcdCluster; no sample before the first.",
 )
 SNAPSHOT_DUE = State(
     "platform_etcd_snapshot_next_timestamp_seconds",
-    "When the next snapshot by an EtcdCluster's schedule is due, in Unix time; none without a schedule.",
+    "Unix time at which the next scheduled snapshot of an EtcdCluster is due; no sample without a schedule.",
 )
 BACKUP_COMPLETED = State(
     "platform_etcd_backup_completed_timestamp_seconds",
-    "When an EtcdBackup was complete, in Unix time; none for one that is not, or failed.",
+    "Unix time at which an EtcdBackup was complete; no sample unless it is complete.",
     ("etcdcluster",),
 )
 
@@ -49,11 +51,11 @@ STATES = (
     SNAPSHOT_DUE,
     BACKUP_COMPLETED,
 )
-"""Those that no other operator has."""
+"""Metrics that only the etcd operator has."""
 
 
 def cluster_states(obj: Obj) -> Iterator[Sample]:
-    """Those of an EtcdCluster that need to know the kind."""
+    """Yield the metrics of an EtcdCluster that depend on its kind."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("size"))
     yield READY(status.get("readyMembers") or 0)
@@ -74,7 +76,7 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
 
 
 def backup_states(obj: Obj) -> Iterator[Sample]:
-    """Those of an EtcdBackup."""
+    """Yield the metrics of an EtcdBackup."""
     status = obj.get("status") or {}
     completed = timestamp(status.get("completedAt")) if status.get("phase") == COMPLETE else None
     yield BACKUP_COMPLETED(completed, (obj.get("spec") or {}).get("clusterName") or "")

@@ -1,8 +1,8 @@
-"""What is said of an EtcdCluster: its status, from what was seen. Pure.
+"""Status of an EtcdCluster. Pure.
 
-A healthy cluster's status does not move: sizes are told anew only when they changed by a tenth, and what was known of
-somebody who does not answer stays. Where no list of members is known, what was last told of them stays, too, for it is
-what the operator goes by.
+The status of a healthy cluster does not change: sizes are updated only if they changed by a tenth, and the last known
+values of an unreachable member are kept. Without a list of members, their last status is kept as well, because the
+operator depends on it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
 
 MIN_CHANGE_SHARE = 0.1
-"""Part of a size by which it must differ from what was told before it is told anew."""
+"""Relative change of a size from which on it is updated in the status."""
 
 
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
-    """The whole status, but its conditions."""
+    """Return the whole status, except for its conditions."""
     members = _members(resource, seen)
     cluster_id = _cluster_id(resource, seen)
     found: dict[str, Any] = {
@@ -58,7 +58,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
 
 
 def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
-    """Every member by its number; and former ones, without an id, while the disk that they wrote on is still there."""
+    """Return every member by number, and former members, without an id, while their volume exists."""
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
@@ -70,7 +70,7 @@ def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
 
 
 def _remembered(member: Obj, instance: Instance | None) -> Obj:
-    """What was told of a member, where nobody tells the list: the kubelet knows whether it serves."""
+    """Return the last status of a member, with health from the kubelet, if no list of members is known."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
     healthy = instance is not None and instance.ready
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
@@ -105,7 +105,7 @@ def _size_to_report(size: int | None, before: int | None) -> int | None:
 
 
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
-    """The recorded one, for ever; or that of the cluster that a recovery made in its place."""
+    """Return the recorded id, which never changes, or that of the cluster that a recovery created."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
     if found and (not known or found == bootstrap.successor(resource)):
         known = found

@@ -1,7 +1,7 @@
-"""Runs the memcached operator: `python -m operators.memcached --help`.
+"""Run the memcached operator: `python -m operators.memcached --help`.
 
-With `exporter` as the first argument it is the metrics sidecar, and imports nothing of what an operator needs: it runs
-beside every server.
+With `exporter` as the first argument, run the metrics sidecar instead. The sidecar runs in every server's pod, so it
+imports none of the operator's dependencies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts that several steps need of a Memcached, computed once a round. Pure."""
+"""Facts about a Memcached that several steps need, computed once per reconcile. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shared.status.reasons import Reason
 
 @dataclass(frozen=True)
 class Assessment:
-    """What follows from a resource and what was observed of it.
+    """Facts derived from a resource and its observed state.
 
     Attributes:
         resource: the Memcached.
-        observed: what exists of it.
+        observed: owned objects, pods, Secrets and served certificates.
     """
 
     resource: Memcached
@@ -26,42 +26,43 @@ class Assessment:
 
     @cached_property
     def summary(self) -> str:
+        """Number of ready servers, as the start of a message, without a period."""
         return f"{len(self.observed.workload.ready)} of {self.resource.spec.size} servers are ready"
 
     @cached_property
     def all_ready(self) -> bool:
-        """Whether every server that the spec asks for is ready, and none is left over or outdated."""
+        """Whether exactly `spec.size` servers run, all of them ready and none outdated."""
         workload = self.observed.workload
         return len(workload.current) == len(workload.ready) == self.resource.spec.size and workload.outdated <= 0
 
     @cached_property
     def settled(self) -> bool:
-        """Whether the servers are what the spec asks for."""
-        # Others' edits raise the workload's generation too (an annotation does): the servers stay current.
+        """Whether the servers match the spec."""
+        # Edits by other clients, such as an annotation, also raise the workload's generation: the servers stay current.
         rolled_out = self.observed.workload.rolled_out
         return (rolled_out or (self.resource.phase == RUNNING and not self.resource.changed)) and self.all_ready
 
     @cached_property
-    def serving(self) -> Workload:
-        """The workload for clients: during a switch the former one, until the new one is ready."""
+    def serving_workload(self) -> Workload:
+        """Workload that clients use: during a change of `spec.workload` the former one, until the new one is ready."""
         former = self.observed.former
         return self.observed.workload if former is None or self.all_ready else former
 
     @cached_property
-    def outdated_certificates(self) -> tuple[Pod, ...]:
-        """Ready servers that were asked for their certificate and do not serve the Secret's."""
-        served, fingerprint = self.observed.served, self.observed.secrets.fingerprint
+    def servers_with_old_certificate(self) -> tuple[Pod, ...]:
+        """Ready servers whose certificate was inspected and is not the one in the Secret."""
+        served_certificates, fingerprint = self.observed.served_certificates, self.observed.secrets.fingerprint
         return tuple(
             pod
             for pod in self.observed.workload.ready
-            if pod.name in served and served[pod.name].fingerprint != fingerprint
+            if pod.name in served_certificates and served_certificates[pod.name].fingerprint != fingerprint
         )
 
     @cached_property
-    def movement(self) -> Reason:
-        """What a resource whose servers are not as the spec asks is doing.
+    def operation(self) -> Reason:
+        """Reason of the operation in progress: Creating, Scaling, Updating, or Degraded.
 
-        A movement keeps its name until it is over; servers missing without one are a loss.
+        An operation keeps its reason until it completes. Without an operation, missing servers mean Degraded.
         """
         resource, workload, before = self.resource, self.observed.workload, self.resource.phase
         if before in ("", CREATING):
@@ -70,7 +71,7 @@ class Assessment:
             return UPDATING
         if before == SCALING:
             return SCALING
-        if before == FAILED:  # a person repaired what blocked it
+        if before == FAILED:  # the user resolved the cause of the failure
             return UPDATING if workload.ready else CREATING
         if resource.changed:
             return UPDATING if len(workload.current) == resource.spec.size else SCALING

@@ -1,4 +1,4 @@
-"""Reads the world of one Memcached into one frozen value: from the cache, and live where no watch brings it."""
+"""Observation of one Memcached as a frozen value: from the cache, and live for Secrets and served certificates."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cached_property, partial
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.pod import CONTAINER
-from operators.memcached.security.certificates import Connect, Served, served
-from operators.memcached.security.secrets import Secrets, read
+from operators.memcached.security.certificates import Connect, ServedCertificate, inspect_certificate
+from operators.memcached.security.secrets import Secrets, read_secrets
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Key, Kind, Obj
@@ -20,12 +20,12 @@ from shared.runtime.cache import Cache
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload and the servers that it runs.
+    """A workload and its servers.
 
     Attributes:
         kind: Deployment or StatefulSet.
-        obj: the object; None if there is none.
-        pods: its servers' pods that have not ended, by name; those on their way out too.
+        obj: the object; None if it does not exist.
+        pods: pods that have not ended, in the order of their names, including those that are being deleted.
     """
 
     kind: Kind
@@ -34,31 +34,36 @@ class Workload:
 
     @cached_property
     def ready(self) -> tuple[Pod, ...]:
-        """Pods that clients may use."""
+        """Pods that are ready for clients."""
         return tuple(pod for pod in self.pods if pod.ready)
 
     @cached_property
     def current(self) -> tuple[Pod, ...]:
-        """Pods that are to stay, ready or not."""
+        """Pods that are not being deleted, ready or not."""
         return tuple(pod for pod in self.pods if not pod.leaving)
 
     @property
     def outdated(self) -> int:
-        """Servers that still run as an earlier spec said, as far as the workload's controller has counted."""
-        return int(self._counted.get("replicas", 0)) - int(self._counted.get("updatedReplicas", 0))
+        """Number of pods of an earlier template, as reported in the workload's status."""
+        return int(self._status.get("replicas", 0)) - self.updated
+
+    @property
+    def updated(self) -> int:
+        """Number of pods of the current template, as reported in the workload's status."""
+        return int(self._status.get("updatedReplicas", 0))
 
     @property
     def rolled_out(self) -> bool:
-        """Whether the workload's controller has taken up what we last applied."""
+        """Whether the workload's controller has observed the current generation."""
         if self.obj is None:
             return False
-        return int(self._counted.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
+        return int(self._status.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
 
     @property
-    def refusal(self) -> str:
-        """Why the API server refuses the Deployment pods (a quota, admission); empty if it does not.
+    def replica_failure(self) -> str:
+        """Reason why the API server rejects pods of the Deployment (a quota, admission); empty if it does not.
 
-        A StatefulSet says so in events alone.
+        A StatefulSet reports this only in events.
         """
         failure = accessors.condition(self.obj or {}, "ReplicaFailure")
         if failure.get("status") != "True":
@@ -66,21 +71,21 @@ class Workload:
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
     @property
-    def _counted(self) -> Obj:
+    def _status(self) -> Obj:
         return (self.obj or {}).get("status") or {}
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is of a Memcached.
+    """Observed state of a Memcached.
 
     Attributes:
-        workload: the workload that the spec asks for, and its servers.
-        former: the one of the other kind, while it is still there.
-        disruption_budget: its PodDisruptionBudget.
-        autoscaler: its HorizontalPodAutoscaler.
-        secrets: what the Secrets that the spec names hold.
-        served: what ready servers said of their certificates, by pod; empty where there was no cause to ask.
+        workload: workload of the kind in `spec.workload`, and its servers.
+        former: workload of the other kind, while it still exists.
+        disruption_budget: owned PodDisruptionBudget, if any.
+        autoscaler: owned HorizontalPodAutoscaler, if any.
+        secrets: contents of the Secrets that the spec names.
+        served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
     """
 
     workload: Workload
@@ -88,17 +93,17 @@ class Observed:
     disruption_budget: Obj | None = None
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
-    served: Mapping[str, Served] = field(default_factory=dict)
+    served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
 
 
 def observer(connect: Connect) -> Observe:
-    """Gathers what there is of a Memcached.
+    """Return a function that observes a Memcached.
 
     Args:
-        connect: to a running server.
+        connect: opens a connection to a running server.
     """
     return partial(_observe, connect)
 
@@ -112,26 +117,30 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
-    secrets = await read(resource, kube)
+    secrets = await read_secrets(resource, kube)
     return Observed(
         workload=workload,
         former=other if ownership.made_for(resource.uid, other.obj) else None,
         disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         autoscaler=ownership.made_for(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
-        served=await _served(connect, resource, workload, secrets),
+        served_certificates=await _served_certificates(connect, resource, workload, secrets),
     )
 
 
 def _belongs(pod: Pod, kind: Kind) -> bool:
-    """Whether a pod is of a workload of this kind; those of a Deployment belong to its ReplicaSets."""
+    """Return whether a pod belongs to a workload of this kind; the pods of a Deployment belong to its ReplicaSets."""
     return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
 
 
-async def _served(connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets) -> dict[str, Served]:
-    """What servers say of their certificates, where not all are known to serve the Secret's."""
+async def _served_certificates(
+    connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets
+) -> dict[str, ServedCertificate]:
+    """Inspect the certificates of the ready servers, unless the status records that all serve the Secret's."""
     if secrets.pair is None or secrets.fingerprint == resource.certificate:
         return {}
-    asked = [served(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready]
-    answers = await asyncio.gather(*asked)
+    requests = [
+        inspect_certificate(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready
+    ]
+    answers = await asyncio.gather(*requests)
     return dict(zip((pod.name for pod in workload.ready), answers, strict=True))

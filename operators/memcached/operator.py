@@ -1,4 +1,4 @@
-"""The registry entry of the memcached operator, and its controllers put together."""
+"""Registry entry and controller of the memcached operator."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from shared.runtime.settings import Settings
 def controller(
     options: Options, connect: certificates.Connect = server.connect
 ) -> Controller[resource.Memcached, Observed]:
-    """The operator's rooms, put together.
+    """Return the controller of Memcached resources.
 
     Args:
-        connect: to a running server.
+        connect: opens a connection to a running server.
     """
     return Controller(
         operator=options.operator_name,
@@ -33,9 +33,9 @@ def controller(
         parse=resource.Memcached.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
-        call=partial(certificates.refresh, connect),
+        call=partial(certificates.refresh_certificates, connect),
         states=states,
-        certificate_ends=lambda seen: seen.secrets.expires.values(),
+        certificate_ends=lambda observed: observed.secrets.expires.values(),
     )
 
 

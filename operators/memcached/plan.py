@@ -1,4 +1,4 @@
-"""What to do next about a Memcached: the chain reads as the whole story; each step is in the room of its subject."""
+"""Plan of a Memcached: its steps in order. Each step is in the module of its subject in `steps`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.steps import availability
-from operators.memcached.steps.availability import await_servers, report_failing_server
-from operators.memcached.steps.certificate_refresh import renew_certificates
+from operators.memcached.steps.availability import report_failing_server, wait_for_servers
+from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.provisioning import (
-    keep_autoscaler,
-    keep_disruption_budget,
-    keep_servers,
-    keep_service,
-    require_exporter,
+    ensure_autoscaler,
+    ensure_disruption_budget,
+    ensure_servers,
+    ensure_service,
+    require_exporter_image,
     require_secrets,
 )
-from operators.memcached.steps.workload_switch import retire_former_workload
+from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
@@ -33,30 +33,30 @@ from shared.steps.planner import pause, reject_invalid_spec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
-    """Plans with what the operator's options give."""
+    """Planner of Memcacheds, with the settings from the operator's options."""
 
     def _steps(self) -> tuple[StepOf[Memcached, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "paused"),  # maintenance: report only
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
-            partial(require_exporter, settings),  # metrics need an image
-            require_secrets,  # what servers cannot start without; running servers stay as they are
-            partial(keep_service, settings),  # a name before the servers that bear it
-            partial(keep_servers, settings),  # the Deployment or StatefulSet as the spec asks
-            partial(keep_disruption_budget, settings),  # how many servers a drain may take at once
-            partial(keep_autoscaler, settings),  # chooses the size, where the spec lets it
-            report_failing_server,  # a server that cannot start, in Kubernetes' own words
-            await_servers,  # all there, all current, all ready
-            retire_former_workload,  # after a change of workload: the old one goes when the new one serves
-            renew_certificates,  # every server serves the Secret's certificate, without losing its items
+            partial(reject_invalid_spec, validate),  # the same rules as admission
+            partial(require_exporter_image, settings),  # spec.metrics needs an image
+            require_secrets,
+            partial(ensure_service, settings),  # before the servers that have its DNS names
+            partial(ensure_servers, settings),  # Deployment or StatefulSet
+            partial(ensure_disruption_budget, settings),
+            partial(ensure_autoscaler, settings),
+            report_failing_server,
+            wait_for_servers,  # all up to date and ready
+            delete_former_workload,  # after a change of spec.workload
+            refresh_certificates,  # without a restart
         )
 
     served_reasons = frozenset({REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
-    _serves_all = staticmethod(availability.all_serve)
+    _serves_all = staticmethod(availability.serves_all)
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

@@ -6,8 +6,28 @@ from shared.status.reasons import Catalogue, Severity
 
 REASONS = Catalogue("runbook/memcached.md")
 
-NO_EXPORTER_IMAGE = REASONS.add("NoExporterImage", Severity.NORMAL, "")
-PODS_REFUSED = REASONS.add("PodsRefused", Severity.NORMAL, "")
-REFRESHING_CERTIFICATES = REASONS.add("RefreshingCertificates", Severity.NORMAL, "")
-SERVER_FAILING = REASONS.add("ServerFailing", Severity.NORMAL, "")
-SWITCHING_WORKLOAD = REASONS.add("SwitchingWorkload", Severity.NORMAL, "")
+NO_EXPORTER_IMAGE = REASONS.add(
+    "NoExporterImage",
+    Severity.ACTION,
+    "The spec enables metrics, but the operator was started without an image for the metrics exporter.",
+)
+PODS_REFUSED = REASONS.add(
+    "PodsRefused",
+    Severity.WARNING,
+    "The API server rejects new pods of the Deployment, for example because of a quota or an admission policy.",
+)
+REFRESHING_CERTIFICATES = REASONS.add(
+    "RefreshingCertificates",
+    Severity.WARNING,
+    "The certificate in the Secret has changed, and not all servers serve the new one yet.",
+)
+SERVER_FAILING = REASONS.add(
+    "ServerFailing",
+    Severity.WARNING,
+    "A server cannot start or fails repeatedly.",
+)
+SWITCHING_WORKLOAD = REASONS.add(
+    "SwitchingWorkload",
+    Severity.NORMAL,
+    "The servers move to another kind of workload, and the former workload serves clients until the new one is ready.",
+)

@@ -1,4 +1,4 @@
-"""What a Memcached is in, as metrics. Pure."""
+"""Metrics of the state of Memcacheds. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 STATES: tuple[State, ...] = ()
-"""Those that no other operator has."""
+"""State metrics that only this operator has."""
 
 
 def states(obj: Obj) -> Iterator[Sample]:
-    """Those that need to know the kind."""
-    spec, told = default(obj).get("spec") or {}, obj.get("status") or {}
+    """Return the samples that depend on the kind."""
+    spec, status = default(obj).get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("size"))
-    yield READY(told.get("readyReplicas") or 0)
+    yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("paused")))

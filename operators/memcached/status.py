@@ -1,4 +1,4 @@
-"""The status of a Memcached, from what was observed. Pure."""
+"""Status of a Memcached, from its observed state. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shared.runtime.settings import Settings
 
 
 def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
-    """The whole status, without its conditions."""
-    workload, image = facts.serving, resource.spec.image_reference(settings.image_repository)
+    """Return the whole status, without conditions."""
+    workload, image = facts.serving_workload, resource.spec.image_reference(settings.image_repository)
     found: Obj = {
         "phase": phase,
         "replicas": len(workload.current),
@@ -32,32 +32,32 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
 def _version(image: str) -> str:
     try:
         return Image.parse(image).version
-    except ValueError:  # the spec is rejected for it
+    except ValueError:  # the image is invalid, and the spec is rejected
         return ""
 
 
 def _servers(resource: Memcached, facts: Assessment) -> list[str]:
-    """Where clients find the servers.
+    """Return the addresses of the servers, for clients.
 
-    In a StatefulSet, a server that was ready before stays listed while it is not: the ring of keys that clients build
-    from the list must not shift while a server is replaced.
+    With a StatefulSet, a server that was ready once stays listed while it is not ready: the hash ring that clients
+    build from the list must not change while a server is replaced.
     """
-    workload = facts.serving
+    workload = facts.serving_workload
     if workload.kind != STATEFUL_SET:
         return sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in workload.ready)
-    ready, listed = {pod.name for pod in workload.ready}, set(resource.listed)
+    ready, listed = {pod.name for pod in workload.ready}, set(resource.listed_servers)
     addresses = {server_name(resource, n): server_address(resource, n) for n in range(resource.spec.size)}
     return [address for name, address in addresses.items() if name in ready or address in listed]
 
 
 def _certificate(resource: Memcached, facts: Assessment) -> str:
-    """The fingerprint that every server serves; until that is so again, the last one; empty without TLS."""
+    """Return the fingerprint that all servers serve, or last served; empty without TLS."""
     if resource.spec.tls is None:
         return ""
     secrets = facts.observed.secrets
     return (
         secrets.fingerprint
-        if facts.all_ready and not facts.outdated_certificates and secrets.pair
+        if facts.all_ready and not facts.servers_with_old_certificate and secrets.pair
         else resource.certificate
     )
 

@@ -1,1 +1,1 @@
-"""Custom resources: models of specs, CRDs, rules, admission and reference pages."""
+"""Custom resources: models of specs, CRDs, validation rules, admission and reference pages."""

@@ -1,10 +1,11 @@
-"""Admission webhooks: defaults and refusals at the door, by the functions that the reconcile runs, too.
+"""Admission webhooks: defaulting and validation, by the same functions as the reconcile.
 
-Served by every replica over TLS: POST /default answers a JSON Patch, POST /validate allows or refuses. What
-comes past a webhook (it was down, the resource is older than the rule) the reconcile refuses in the same words.
+Every replica serves them over TLS: POST /default answers with a JSON Patch, POST /validate allows or denies. A resource
+that bypassed the webhook (it was down, or the rule is newer than the resource) is rejected by the reconcile with the
+same messages.
 
-Nothing is refused to a resource that is being deleted, nor to a change that leaves the spec as it was: a rule that came
-after a resource must not keep its finalizers, labels and status from changing.
+A resource that is being deleted and a change that leaves the spec as it was are always allowed: a rule that is newer
+than a resource must not prevent changes of its finalizers, labels and status.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -34,24 +35,24 @@ API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 DEFAULT, VALIDATE = "/default", "/validate"
 
 LARGEST = 7 * 1024 * 1024
-"""Bytes that a request may have: two of the largest objects that etcd takes, and what is around them."""
+"""Maximum size of a request in bytes: two objects of the largest size that etcd accepts, and the envelope."""
 
 _FIELD = re.compile(r"([a-z]\w*(?:[.\[][\w\]*/-]+)*): (.+)", re.DOTALL)
 
 
 class BadRequest(Exception):
-    """The request is none that a webhook answers; the message says why, and what mends it."""
+    """The request is not one that a webhook can answer; the message explains why and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """What the API server asks.
+    """A request of the API server.
 
     Attributes:
-        uid: of the request; the answer repeats it.
-        admission: what the operator says of resources of this kind.
-        obj: the resource as it is to be; empty for a deletion.
-        old: the resource as it was; None where it is new.
+        uid: UID of the request, which the response repeats.
+        admission: defaulting and validation of this kind.
+        obj: the new state of the resource; empty for a deletion.
+        old: the previous state of the resource; None for a creation.
     """
 
     uid: str
@@ -66,22 +67,22 @@ class AdmissionRequest:
 
     @property
     def settled(self) -> bool:
-        """Whether the spec stays as it was."""
+        """Whether the spec is unchanged."""
         if self.old is None:
             return False
-        # Defaults that are younger than the resource were added on the way here; they are no change of anybody's.
+        # Both sides are defaulted: a default that is newer than the resource is not a change by the user.
         default = self.admission.default
         return bool(default(self.obj).get("spec") == default(self.old).get("spec"))
 
 
 def routes(admissions: Iterable[Admission]) -> list[web.RouteDef]:
-    """The webhooks of an operator."""
+    """Return the routes of the webhooks of an operator."""
     known = {_identity(admission): admission for admission in admissions}
     return [web.post(path, _webhook(path, answer, known)) for path, answer in _ANSWERS.items()]
 
 
 def json_patch(before: Any, after: Any, at: str = "") -> Iterator[Obj]:
-    """What makes one of the other, as operations of a JSON Patch (RFC 6902); lists are replaced whole."""
+    """Yield the operations of a JSON Patch (RFC 6902) that turns `before` into `after`; lists are replaced whole."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         if before != after:
             yield {"op": "replace", "path": at, "value": after}
@@ -96,32 +97,32 @@ def json_patch(before: Any, after: Any, at: str = "") -> Iterator[Obj]:
             yield from json_patch(before[key], after[key], path)
 
 
-def _default(asked: AdmissionRequest) -> Obj:
-    patch = [] if asked.leaving else list(json_patch(asked.obj, asked.admission.default(asked.obj)))
+def _default(incoming: AdmissionRequest) -> Obj:
+    patch = [] if incoming.leaving else list(json_patch(incoming.obj, incoming.admission.default(incoming.obj)))
     if not patch:
         return {"allowed": True}
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
 
 
-def _validate(asked: AdmissionRequest) -> Obj:
-    if asked.leaving or asked.settled:
+def _validate(incoming: AdmissionRequest) -> Obj:
+    if incoming.leaving or incoming.settled:
         return {"allowed": True}
-    review = asked.admission.review(asked.obj, asked.old)
+    review = incoming.admission.review(incoming.obj, incoming.old)
     answer: Obj = {"allowed": not review.errors}
     if review.warnings:
         answer["warnings"] = [" ".join(warning.split()) for warning in dict.fromkeys(review.warnings)]
     if review.errors:
-        metrics.WEBHOOK_REFUSALS.labels(kind=asked.admission.kind.name).inc()
-        answer["status"] = _refusal(asked, review.errors)
+        metrics.WEBHOOK_REFUSALS.labels(kind=incoming.admission.kind.name).inc()
+        answer["status"] = _refusal(incoming, review.errors)
     return answer
 
 
 _ANSWERS: Mapping[str, Callable[[AdmissionRequest], Obj]] = {DEFAULT: _default, VALIDATE: _validate}
 
 
-def _refusal(asked: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
-    """A Status as the API server's own validation gives: kubectl shows it as a list of fields and what is wrong."""
-    kind, metadata = asked.admission.kind, asked.obj.get("metadata", {})
+def _refusal(incoming: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
+    """Return a Status in the form of the API server's own validation: kubectl lists the fields with their errors."""
+    kind, metadata = incoming.admission.kind, incoming.obj.get("metadata", {})
     return {
         "status": "Failure",
         "code": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -137,28 +138,30 @@ def _refusal(asked: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
 
 
 def _cause(whole: str, error: str) -> Obj:
-    """A sentence by the field that it begins with; one that begins with none is about the whole resource."""
+    """Split an error into its leading field and message; an error without a field is about the whole resource."""
     found = _FIELD.fullmatch(error)
     field, message = found.groups() if found else (whole, error)
     return {"reason": "FieldValueInvalid", "field": field, "message": message}
 
 
 def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mapping[Any, Admission]) -> Handler:
-    """A handler with all that webhooks have in common; a defect answers 500, and never lets anything pass."""
+    """Return the handler of a webhook; a defect of the operator is answered with 500 and never allows a request."""
     in_flight, latency = metrics.WEBHOOK_IN_FLIGHT.labels(webhook=path), metrics.WEBHOOK_LATENCY.labels(webhook=path)
 
     async def respond(request: web.Request) -> web.Response:
         try:
-            asked = _read(await request.clone(client_max_size=LARGEST).read(), known)
+            incoming = _read(await request.clone(client_max_size=LARGEST).read(), known)
         except BadRequest as error:
-            log.warning("%s: a request that cannot be answered: %s", path, error)
+            log.warning("%s: bad request: %s", path, error)
             return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
         try:
-            response = {"uid": asked.uid, **answer(asked)}
+            response = {"uid": incoming.uid, **answer(incoming)}
         except Exception:
             metrics.WEBHOOK_PANICS.inc()
-            log.exception("%s: a defect of the operator", path)
-            return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="a defect of the operator; see its log\n")
+            log.exception("%s: internal error (a bug in the operator)", path)
+            return web.Response(
+                status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error; see the operator's log\n"
+            )
         return web.json_response({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
     async def measured(request: web.Request) -> web.StreamResponse:
@@ -176,7 +179,7 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
                 metrics.WEBHOOK_REQUESTS.labels(webhook=path, code=str(code)).inc()
         return answered
 
-    metrics.WEBHOOK_REQUESTS.labels(webhook=path, code="200")  # a rate needs a first value
+    metrics.WEBHOOK_REQUESTS.labels(webhook=path, code="200")  # rate() needs an initial value
     return measured
 
 
@@ -186,9 +189,9 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
-        given = f"{review.get('kind')} of {review.get('apiVersion')}" if isinstance(review, dict) else "something else"
+        given = f"{review.get('kind')} of {review.get('apiVersion')}" if isinstance(review, dict) else "another type"
         raise BadRequest(
-            f"a webhook is asked by an {KIND} of {API_VERSION}; this is {given}. Set admissionReviewVersions to [v1]."
+            f"the request must be an {KIND} of {API_VERSION}, not {given}. Set admissionReviewVersions to [v1]."
         )
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
@@ -198,8 +201,8 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
     if admission is None:
         served = ", ".join(f"{name} of {group}/{version}" for group, version, name in known)
         raise BadRequest(
-            f"this operator says nothing of {kind.get('kind')} of {kind.get('group')}/{kind.get('version')}; it serves "
-            f"{served}. Mend the rules of its WebhookConfigurations."
+            f"this operator does not serve {kind.get('kind')} of {kind.get('group')}/{kind.get('version')}; it serves "
+            f"{served}. Correct the rules of its WebhookConfigurations."
         )
     obj, old = request.get("object") or {}, request.get("oldObject") or None
     if not isinstance(obj, dict) or not isinstance(old, dict | None):

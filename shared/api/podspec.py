@@ -1,7 +1,7 @@
-"""The usual settings of pods, which all three kinds have directly in their specs.
+"""Common settings of pods, which all kinds have directly in their specs.
 
-What Kubernetes would refuse only when the pods are made is refused here as far as it is said in a few words: a person
-hears of it when they apply the resource.
+Simple mistakes that Kubernetes would reject only when the pods are created are rejected here, so that the user learns
+about them when applying the resource.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ CountOrShare = Annotated[
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": _SHARE, "maxLength": 4, "minimum": 0}),
 ]
 OPAQUE: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
-"""A part that Kubernetes itself defines and checks: passed on as it is."""
+"""Schema of a part that Kubernetes defines and validates; it is passed on unchanged."""
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
 
 
 def number_cel(quantity: str) -> str:
-    """A quantity's number, in CEL, for an expression that yields an int-or-string."""
+    """Return a CEL expression for the number of a quantity, given an expression that yields an int-or-string."""
     return f"(type({quantity}) == int ? double({quantity}) : quantity({quantity}).asApproximateFloat())"
 
 
 def smaller(quantity: str | int, than: str | int) -> bool:
-    """Whether one quantity is below another."""
+    """Whether `quantity` is below `than`."""
     return parse_quantity(quantity) < parse_quantity(than)
 
 
@@ -80,10 +80,10 @@ class ResourceRequirements(SpecModel):
     """CPU and memory of a container."""
 
     limits: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(
-        default_factory=dict, description="The most that the container may use, such as memory: 256Mi."
+        default_factory=dict, description="Maximum that the container may use, such as memory: 256Mi."
     )
     requests: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(
-        default_factory=dict, description="What the scheduler sets aside for the container, such as cpu: 100m."
+        default_factory=dict, description="Amount that the scheduler reserves for the container, such as cpu: 100m."
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -92,8 +92,8 @@ class ResourceRequirements(SpecModel):
             f"{number_cel('self.requests[name]')} <= {number_cel('self.limits[name]')})",
             lambda given: (
                 not any(
-                    name in given.limits and smaller(given.limits[name], asked)
-                    for name, asked in given.requests.items()
+                    name in given.limits and smaller(given.limits[name], requested)
+                    for name, requested in given.requests.items()
                 )
             ),
             "a request is above its limit; lower the request, or raise the limit.",
@@ -103,58 +103,60 @@ class ResourceRequirements(SpecModel):
 
 
 class Toleration(SpecModel):
-    """Lets pods run on nodes with a matching taint."""
+    """A toleration, which lets pods run on nodes with a matching taint."""
 
     key: Annotated[str, Field(max_length=317)] | None = Field(
-        None, description="The taint's key; without one, and with operator Exists, every taint is meant."
+        None, description="Key of the taint; empty with operator Exists matches every taint."
     )
     operator: Literal["Exists", "Equal"] | None = Field(
-        None, description="How the taint is compared: Equal (if not given) looks at the value, Exists does not."
+        None, description="Comparison with the taint: Equal (default) compares the value, Exists ignores it."
     )
     value: Annotated[str, Field(max_length=63)] | None = Field(
-        None, description="The taint's value, where operator is Equal."
+        None, description="Value of the taint, for operator Equal."
     )
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="The taint's effect; if not given, every effect."
+        None, description="Effect of the taint; empty matches every effect."
     )
     toleration_seconds: int | None = Field(
-        None, description="Seconds that a pod stays on a node after a NoExecute taint came.", json_schema_extra=INT64
+        None,
+        description="Seconds that a pod stays on a node after a NoExecute taint appears.",
+        json_schema_extra=INT64,
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
             lambda given: not given.value or given.operator != "Exists",
-            "operator Exists compares no value; remove the value, or make the operator Equal.",
+            "operator Exists ignores the value; remove the value, or set operator to Equal.",
             at="value",
         ),
         Rule(
             "has(self.key) && self.key != '' || has(self.operator) && self.operator == 'Exists'",
             lambda given: bool(given.key) or given.operator == "Exists",
-            "a toleration without a key tolerates every taint: that needs operator Exists; give it, or a key.",
+            "a toleration without a key requires operator Exists; set operator to Exists, or set a key.",
         ),
         Rule(
             "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
             lambda given: given.toleration_seconds is None or given.effect == "NoExecute",
-            "only effect NoExecute ends after seconds; make the effect NoExecute, or remove tolerationSeconds.",
+            "tolerationSeconds requires effect NoExecute; set effect to NoExecute, or remove tolerationSeconds.",
             at="tolerationSeconds",
         ),
     )
 
 
 class TopologySpread(SpecModel):
-    """Spreads the pods of the resource over nodes or zones; which pods is known, so there is no selector to give."""
+    """A constraint that spreads the pods of the resource over nodes or zones; the operator sets the selector."""
 
     topology_key: Annotated[str, Field(min_length=1, max_length=317)] = Field(
-        description="Label of nodes that tells domains apart, such as topology.kubernetes.io/zone."
+        description="Node label that defines the domains, such as topology.kubernetes.io/zone."
     )
     max_skew: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="By how many pods two domains may differ; 1 if not given.", json_schema_extra=INT32
+        None, description="Maximum difference in pods between two domains; 1 by default.", json_schema_extra=INT32
     )
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = Field(
         None,
-        description="What becomes of a pod that would break the spread: it waits (DoNotSchedule, if not given), or "
-        "runs all the same (ScheduleAnyway).",
+        description="Handling of a pod that would violate the constraint: it stays pending (DoNotSchedule, the "
+        "default) or is scheduled anyway (ScheduleAnyway).",
     )
 
 
@@ -162,12 +164,12 @@ class EnvVar(SpecModel):
     """An environment variable of the main container."""
 
     name: Annotated[str, Field(max_length=256, pattern="^[ -<>-~]+$")] = Field(
-        description="The variable's name: printable ASCII without '='."
+        description="Name of the variable: printable ASCII without '='."
     )
-    value: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Its value.")
+    value: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Value of the variable.")
     value_from: dict[str, Any] | None = Field(
         None,
-        description="Where its value comes from, as in a pod: secretKeyRef, configMapKeyRef, fieldRef.",
+        description="Source of the value, as in a pod: secretKeyRef, configMapKeyRef, fieldRef.",
         json_schema_extra=OPAQUE,
     )
 
@@ -175,21 +177,21 @@ class EnvVar(SpecModel):
         Rule(
             "!has(self.value) || self.value == '' || !has(self.valueFrom)",
             lambda given: not given.value or given.value_from is None,
-            "value and valueFrom exclude each other; remove one.",
+            "value and valueFrom are mutually exclusive; remove one.",
         ),
     )
 
 
 def distinct(variables: list[EnvVar]) -> list[EnvVar]:
-    """The same, where no name stands twice.
+    """Return the variables if all names are distinct.
 
     Raises:
-        ValueError: one does.
+        ValueError: a name occurs twice.
     """
     names = [variable.name for variable in variables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{', '.join(twice)} stands there more than once; keep one")
+        raise ValueError(f"{', '.join(twice)} is listed more than once; keep one")
     return variables
 
 
@@ -200,7 +202,7 @@ OWN_LABELS = (
     ownership.PART_OF,
     ownership.COMPONENT,
 )
-"""Labels of pods that operators set: selectors rest on them."""
+"""Labels of pods that operators set and that selectors use."""
 
 
 SAFE: Obj = {
@@ -208,11 +210,11 @@ SAFE: Obj = {
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
 }
-"""securityContext of every container of ours."""
+"""securityContext of every container that operators create."""
 
 
 def restricted(user: int) -> Obj:
-    """SecurityContext of a pod that runs as this user and group, as Pod Security's level `restricted` asks for it."""
+    """Return the securityContext of a pod for this UID and GID, as the Pod Security level `restricted` requires."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user,
@@ -222,39 +224,39 @@ def restricted(user: int) -> Obj:
 
 
 class PodDisruptionBudget(SpecModel):
-    """How many pods a drain of nodes may take at once."""
+    """Limit on the number of pods that node drains may evict at once."""
 
     min_available: CountOrShare | None = Field(
-        None, description="Pods that stay at least, as a number or as a share such as 50%."
+        None, description="Minimum number of available pods, or a share such as 50%."
     )
     max_unavailable: CountOrShare | None = Field(
-        None, description="Pods that may be missing at most, as a number or as a share; 1 if nothing is given."
+        None, description="Maximum number of unavailable pods, or a share such as 50%; 1 if neither field is set."
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.minAvailable) || !has(self.maxUnavailable)",
             lambda given: given.min_available is None or given.max_unavailable is None,
-            "minAvailable and maxUnavailable exclude each other; remove one.",
+            "minAvailable and maxUnavailable are mutually exclusive; remove one.",
         ),
     )
 
     def keeps_all(self, size: int) -> bool:
-        """Whether no pod of so many may ever be evicted."""
+        """Whether no pod of `size` pods may ever be evicted."""
         if self.min_available is not None:
             return 0 < size <= _count(self.min_available, size)
         return self.max_unavailable is not None and _count(self.max_unavailable, size) == 0
 
     def evictable(self, size: int) -> int:
-        """How many of so many pods may be missing at once."""
+        """Return how many of `size` pods may be unavailable at once."""
         if self.min_available is not None:
             return max(0, size - _count(self.min_available, size))
         return min(size, 1 if self.max_unavailable is None else _count(self.max_unavailable, size))
 
     def disruption_budget(self, selector: Mapping[str, str]) -> Obj:
-        """The spec of the PodDisruptionBudget over pods with these labels.
+        """Return the spec of the PodDisruptionBudget for pods with these labels.
 
-        Pods that are not ready may always be evicted: a node must not be held by a pod that serves nobody.
+        Pods that are not ready may always be evicted: a pod that serves no client must not block the drain of a node.
         """
         allowed = as_object(self) or {"maxUnavailable": 1}
         matched = {"matchLabels": dict(selector)}
@@ -262,42 +264,42 @@ class PodDisruptionBudget(SpecModel):
 
 
 def _count(given: int | str, size: int) -> int:
-    """What is given as a number or a share, as Kubernetes counts it: shares are rounded up."""
+    """Convert a number or a share to a number of pods; like Kubernetes, round shares up."""
     return given if isinstance(given, int) else math.ceil(int(given.removesuffix("%")) * size / 100)
 
 
 class PodSettings(SpecModel):
-    """The usual settings of pods, directly in the spec."""
+    """Common settings of pods, directly in the spec."""
 
     resources: ResourceRequirements = Field(
         default_factory=ResourceRequirements, description="CPU and memory of the main container."
     )
     node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
-        default_factory=dict, description="Labels that a node must have for the pods to run there."
+        default_factory=dict, description="Labels that a node must have to run the pods."
     )
     tolerations: Annotated[list[Toleration], Field(max_length=64)] = Field(
-        default_factory=list, description="Taints of nodes that the pods tolerate."
+        default_factory=list, description="Node taints that the pods tolerate."
     )
     affinity: dict[str, Any] | None = Field(
         None,
-        description="Rules of affinity, as in a pod: nodeAffinity, podAffinity, podAntiAffinity.",
+        description="Affinity rules, as in a pod: nodeAffinity, podAffinity, podAntiAffinity.",
         json_schema_extra=OPAQUE,
     )
     topology_spread: Annotated[list[TopologySpread], Field(max_length=16)] = Field(
         default_factory=list,
-        description="How the pods spread over nodes and zones; if not given, as evenly over nodes as can be.",
+        description="Spreading of the pods over nodes and zones; by default evenly over nodes, best effort.",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
-        description="How many pods a drain of nodes may take at once; {} means one. If not given, there is no budget.",
+        description="PodDisruptionBudget of the pods; {} allows one unavailable pod. Without this field there is none.",
     )
     priority_class_name: Name | None = Field(None, description="PriorityClass of the pods.")
     labels: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
         default_factory=dict,
-        description="Further labels of the pods; those that the operator sets itself cannot be given.",
+        description="Additional labels of the pods; labels that the operator sets cannot be used.",
     )
     annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
-        default_factory=dict, description="Further annotations of the pods."
+        default_factory=dict, description="Additional annotations of the pods."
     )
     env: Annotated[list[EnvVar], AfterValidator(distinct), Field(max_length=128)] = Field(
         default_factory=list,
@@ -309,7 +311,7 @@ class PodSettings(SpecModel):
         Rule(
             f"!has(self.labels) || !{json.dumps(OWN_LABELS)}.exists(label, label in self.labels)",
             lambda spec: not any(label in spec.labels for label in OWN_LABELS),
-            "{} is a label that the operator sets itself; remove it.",
+            "{} is a label that the operator sets; remove it.",
             at="labels",
             value=(
                 f"{json.dumps(OWN_LABELS)}.filter(label, label in self.labels)[0]",
@@ -319,7 +321,7 @@ class PodSettings(SpecModel):
     )
 
     def placement(self) -> Obj:
-        """Where pods run, as fields of a pod's spec; only what is given."""
+        """Return the fields of a pod's spec that decide where pods run; only fields that are set."""
         given: Obj = {
             "nodeSelector": dict(self.node_selector),
             "tolerations": [as_object(toleration) for toleration in self.tolerations],
@@ -329,9 +331,9 @@ class PodSettings(SpecModel):
         return {name: value for name, value in given.items() if value}
 
     def spread(self, selector: Mapping[str, str]) -> list[Obj]:
-        """How pods with these labels spread, as a pod takes it.
+        """Return the topologySpreadConstraints of pods with these labels.
 
-        Where nothing is given: over the nodes as evenly as can be, but never at the price of a pod.
+        By default pods spread evenly over nodes, best effort: no pod stays pending for it.
         """
         given = [
             {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} | as_object(constraint)
@@ -341,5 +343,5 @@ class PodSettings(SpecModel):
         return [{**constraint, "labelSelector": {"matchLabels": dict(selector)}} for constraint in given or [evenly]]
 
     def environment(self) -> list[Obj]:
-        """The variables as a container takes them."""
+        """Return the variables as fields of a container."""
         return [as_object(variable) for variable in self.env]

@@ -1,4 +1,4 @@
-"""Rules that several kinds have, each for the API server and for the reconcile alike."""
+"""Rules that several kinds share, for admission by the API server and for the reconcile."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from typing import Any
 from shared.api.spec import Rule, Transition
 
 _SET_NAME = r"^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$"
-"""A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""
+"""Pods of a StatefulSet have its name and a hash of 10 characters in one label; a label has at most 63 characters."""
 
 NAMES_A_SET = Rule(
     f"self.metadata.name.matches({json.dumps(_SET_NAME)})",
     lambda resource: re.fullmatch(_SET_NAME, resource.name) is not None,
-    "metadata.name names the StatefulSet and Services too: at most 52 lower-case letters, digits and '-', "
-    "starting with a letter and ending with a letter or digit. Rename it.",
+    "metadata.name is also the name of the StatefulSet and of Services: use at most 52 lower-case letters, digits and "
+    "'-', starting with a letter and ending with a letter or digit. Rename the resource.",
 )
-"""Over a whole resource: its name is one that a StatefulSet and Services may have."""
+"""Rule over a whole resource: StatefulSets and Services can have the same name."""
 
 ISSUER_RULES = (
     Rule(
         "self.mode != 'certManager' || has(self.issuer)",
         lambda tls: tls.mode != "certManager" or tls.issuer is not None,
-        "is missing: cert-manager signs by an issuer; give its name.",
+        "is required in mode certManager: set the name of the cert-manager issuer.",
         at="issuer",
     ),
     Rule(
         "self.mode == 'certManager' || !has(self.issuer)",
         lambda tls: tls.mode == "certManager" or tls.issuer is None,
-        "only mode certManager asks an issuer; remove it, or make the mode certManager.",
+        "is used only in mode certManager; remove it, or set mode to certManager.",
         at="issuer",
     ),
 )
-"""Over spec.tls with its fields mode and issuer: the issuer is given where it is asked, and only there."""
+"""Rules over spec.tls with the fields mode and issuer: an issuer is required in mode certManager, and only there."""
 
 
 def not_ours(field: str, prefix: str) -> Rule:
-    """No key of a map begins as those that the operator sets itself."""
+    """Return a rule that no key of a map has the prefix of the operator's own keys."""
     return Rule(
         f"!has(self.{field}) || !self.{field}.exists(key, key.startsWith('{prefix}'))",
         lambda model: not any(key.startswith(prefix) for key in getattr(model, field)),
-        f"keys that begin with {prefix} are the operator's; remove them.",
+        f"keys that begin with {prefix} are reserved for the operator; remove them.",
         at=field,
     )
 
 
 def stays(field: str, cel: str, read: Callable[[Any], object], why: str) -> Transition:
-    """A field is what it was.
+    """Return a rule that a field is immutable.
 
     Args:
-        cel: its value in CEL over `self`, which is always there.
-        read: the same in Python.
-        why: what keeps it so, and what to do instead.
+        cel: value of the field in CEL over `self`; it must always be set.
+        read: reads the same value in Python.
+        why: reason why the field is immutable, and what to do instead.
     """
     former = cel.replace("self.", "oldSelf.")
     return Transition(
         f"{cel} == {former}",
         lambda model, before: read(model) == read(before),
-        f"stays {{}}, as it was created: {why}",
+        f"is immutable and must remain {{}}: {why}",
         at=field,
         value=(former, lambda _, before: read(before)),
     )

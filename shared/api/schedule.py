@@ -1,14 +1,13 @@
-"""Schedules by the clock: cron's five fields, in UTC. Pure.
+"""Cron schedules: five fields, in UTC. Pure.
 
-A schedule is read, never run: whoever acts by one asks which of its moments was the last one due, and remembers in a
-status which one it has acted on. So a restart neither repeats nor misses one, and of those missed while nobody worked
-only the last one is made up for:
+There is no timer. The caller computes the last time that was due and records in a status which one it has handled. A
+restart neither repeats nor misses one, and of several that were missed during a downtime only the last one is handled:
 
     due = last_due(schedule, after=handled or created, now=now)   # None: nothing to do before next_due(schedule, now)
 
 Fields are as in crontab(5): minute, hour, day of the month, month, day of the week, with `*`, lists, ranges, steps, and
-names of months and days (`MON`); beyond it `L` (last) and `MON#1` (first of the month). Nicknames such as @daily and a
-sixth field are refused.
+names of months and days (`MON`). Also supported are `L` (last) and `MON#1` (first of the month). Nicknames such as
+@daily and a sixth field are rejected.
 """
 
 from __future__ import annotations
@@ -23,35 +22,35 @@ _SECOND = timedelta(seconds=1)
 
 
 class InvalidSchedule(ValueError):
-    """What is no schedule; its text says what is wrong with which value."""
+    """The text is not a valid schedule; the message names the problem and the value."""
 
 
 def last_due(schedule: str, after: datetime, now: datetime) -> datetime | None:
-    """The last moment at which a schedule was due; None if there was none.
+    """Return the last time at which a schedule was due; None if there was none.
 
     Args:
         schedule: five fields, in UTC.
-        after: moments up to this one count no longer: the one acted on last; if none was, when the wish was heard.
-        now: moments up to and with this one count.
+        after: exclusive start: the last time that was handled, or the time at which the schedule was set.
+        now: inclusive end.
 
     Raises:
-        InvalidSchedule: it is none.
+        InvalidSchedule: `schedule` is not valid.
     """
     due = _first(schedule, _utc(now) + _SECOND, reverse=True)
     return due if due is not None and due > after else None
 
 
 def next_due(schedule: str, now: datetime) -> datetime | None:
-    """The first moment after now at which a schedule is due; None if it never is (within fifty years).
+    """Return the first time after `now` at which a schedule is due; None if there is none within fifty years.
 
     Raises:
-        InvalidSchedule: it is none.
+        InvalidSchedule: `schedule` is not valid.
     """
     return _first(schedule, _utc(now), reverse=False)
 
 
 def problem(schedule: str) -> str:
-    """Why a text is no schedule, as a sentence without a full stop; empty if it is one."""
+    """Return why a text is not a valid schedule, as a sentence without a period; empty if it is valid."""
     try:
         never = next_due(schedule, datetime(2024, 1, 1, tzinfo=UTC)) is None
     except InvalidSchedule as error:
@@ -61,11 +60,11 @@ def problem(schedule: str) -> str:
 
 def _first(schedule: str, start: datetime, *, reverse: bool) -> datetime | None:
     if len(schedule.split()) != len(FIELDS):
-        raise InvalidSchedule(f"'{schedule}' has not cron's five fields: {', '.join(FIELDS)}")
+        raise InvalidSchedule(f"'{schedule}' does not have the five fields of cron: {', '.join(FIELDS)}")
     try:
         return next(CronSim(schedule, start, reverse=reverse), None)
     except CronSimError as error:
-        raise InvalidSchedule(f"'{schedule}' is no schedule: {str(error).lower()}") from error
+        raise InvalidSchedule(f"'{schedule}' is not a valid schedule: {str(error).lower()}") from error
 
 
 def _utc(moment: datetime) -> datetime:

@@ -1,7 +1,8 @@
-"""What the specs of all three kinds share: models that make the CRD, rules over fields, and errors that teach.
+"""Base of all specs: models that generate the CRD, rules over fields, and errors that explain how to fix a value.
 
-Unknown fields are ignored here, for the API server has already pruned or refused them, and an operator must live with a
-CRD newer than itself. Everything else that the CRD refuses is refused here again: a resource may be older than its CRD.
+Unknown fields are ignored here: the API server has already pruned or rejected them, and an operator must work with a
+CRD newer than itself. Everything else that the CRD rejects is rejected here again, because a resource may be older
+than its CRD.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from shared.kubernetes.kinds import Kind, Obj
 INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-"""A moment, in RFC 3339."""
+"""A time in RFC 3339."""
 Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
-"""What Kubernetes takes as the name of most objects: a DNS subdomain."""
+"""A DNS subdomain, which is what Kubernetes accepts as the name of most objects."""
 
 
 class InvalidSpec(Exception):
-    """The spec cannot be made real; the message says which values are wrong and what would mend them."""
+    """The spec cannot be implemented; the message names the wrong values and how to fix them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What fields must be to each other, twice: for the API server at admission, and for the reconcile.
+    """A constraint on fields, expressed twice: for the API server at admission, and for the reconcile.
 
     Attributes:
-        cel: it holds, in CEL over the model as `self`; https://kubernetes.io/docs/reference/using-api/cel/ tells how.
-        holds: the same, in Python over the parsed model.
-        message: what to change, following the field's path; `{}` in it stands for `value`.
-        at: the field that breaks it, as a path within the model; empty for the model itself.
-        value: what the message shows, in CEL and in Python.
+        cel: constraint in CEL over the model as `self` (https://kubernetes.io/docs/reference/using-api/cel/).
+        holds: the same constraint in Python over the parsed model.
+        message: how to fix a violation, printed after the path of the field; `{}` is replaced by `value`.
+        at: path within the model of the field that violates the rule; empty for the model itself.
+        value: value that the message shows, in CEL and in Python.
     """
 
     cel: str
@@ -50,37 +51,37 @@ class Rule:
     value: tuple[str, Callable[..., object]] | None = None
 
     def schema(self) -> Obj:
-        """The rule as an entry of x-kubernetes-validations."""
+        """Return the rule as an entry of x-kubernetes-validations."""
         found: Obj = {"rule": self.cel}
         if self.value is None:
             found["message"] = self.message
         else:
-            # One call of format: the server's estimate of what joined strings cost has no bound.
+            # A single format call: the API server has no bound for the estimated cost of concatenated strings.
             template = json.dumps(self.message.replace("%", "%%").replace("{}", "%s"), ensure_ascii=False)
             found["messageExpression"] = f"{template}.format([{self.value[0]}])"
         return found | ({"fieldPath": f".{self.at}"} if self.at else {})
 
     def sentence(self, *models: object, at: str = "") -> str:
-        """What to say of a model that breaks the rule, and that stands at `at` in the resource."""
+        """Return the error for a model that violates the rule; `at` is the path of the model in the resource."""
         where = ".".join(part for part in (at, self.at) if part)
-        said = self.message if self.value is None else self.message.replace("{}", str(self.value[1](*models)))
-        return f"{where}: {said}" if where else said
+        text = self.message if self.value is None else self.message.replace("{}", str(self.value[1](*models)))
+        return f"{where}: {text}" if where else text
 
 
 @dataclass(frozen=True, slots=True)
 class Transition(Rule):
-    """What a model must be to what it was, asked only where it was there before.
+    """A constraint between the old and the new state of a model, checked only if the old state has the model.
 
-    `cel` knows the former model as `oldSelf`; `holds`, and the second part of `value`, take it as a second argument.
-    The API server asks none of these within the items of a list.
+    `cel` refers to the old model as `oldSelf`; `holds` and the second part of `value` take it as a second argument. The
+    API server does not check transition rules within the items of a list.
     """
 
 
 class SpecModel(BaseModel):
-    """A part of a resource: frozen, camelCase outside, snake_case inside.
+    """A part of a resource: frozen, camelCase in JSON, snake_case in Python.
 
     Attributes:
-        RULES: what its fields must be to each other; they go into the CRD, and `broken` checks them.
+        RULES: constraints between fields; the CRD contains them, and `broken` checks them.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
@@ -98,15 +99,15 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
-    """A part of a resource as a model.
+    """Parse a part of a resource.
 
     Args:
-        model: what it should be.
-        obj: the part as the API server shows it.
-        at: where the part stands in the resource, such as `spec`, for messages.
+        model: model to parse into.
+        obj: the part as returned by the API server.
+        at: path of the part in the resource, such as `spec`, for messages.
 
     Raises:
-        InvalidSpec: with a sentence for each wrong value.
+        InvalidSpec: the message has one sentence for each wrong value.
     """
     try:
         return model.model_validate(obj)
@@ -116,11 +117,11 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What is to be said of a resource.
+    """Result of validating a resource.
 
     Attributes:
-        errors: a sentence for each thing that makes it impossible; any refuses it.
-        warnings: a sentence for each thing that works and yet is unwise; kubectl shows them, nothing is refused.
+        errors: one sentence for each problem; any error rejects the resource.
+        warnings: one sentence for each setting that works but is not recommended; kubectl shows them.
     """
 
     errors: tuple[str, ...] = ()
@@ -129,14 +130,14 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What an operator says of a resource at its door, pure: the webhooks ask it, and the reconcile asks it again.
+    """Defaulting and validation of a kind, pure: used by the webhooks and again by the reconcile.
 
     Attributes:
-        kind: what it is asked about.
-        default: the whole resource with what a schema cannot default, fields that depend on others; it leaves what is
-            given, changes nothing but the spec, says the same of what it made itself, and takes any resource, even a
-            wrong one: to refuse is the review's.
-        review: of a resource and of what it was before (None where it is new).
+        kind: the kind.
+        default: returns the whole resource with the defaults that a schema cannot express: those that depend on other
+            fields. It keeps every value that is set, changes only the spec, is idempotent, and accepts any resource,
+            even an invalid one: rejecting is up to `review`.
+        review: validates a resource, given the previous state (None for a creation).
     """
 
     kind: Kind
@@ -149,11 +150,11 @@ Spec = TypeVar("Spec", bound=SpecModel)
 
 @dataclass(frozen=True)
 class CustomResource(Generic[Spec]):
-    """A resource with its spec parsed: what steps of a plan ask.
+    """A resource with its spec parsed, as the steps of a plan use it.
 
     Attributes:
-        obj: the resource as the API server shows it.
-        spec: its spec as a model.
+        obj: the resource as returned by the API server.
+        spec: the parsed spec.
     """
 
     obj: Obj
@@ -173,59 +174,59 @@ class CustomResource(Generic[Spec]):
 
     @property
     def reported(self) -> Obj:
-        """Its status; empty for a new one."""
+        """Status of the resource; empty for a new one."""
         return self.obj.get("status") or {}
 
     @property
     def phase(self) -> str:
-        """What its status last said it is doing; empty for a new one."""
+        """Phase in the last reported status; empty for a new resource."""
         return str(self.reported.get("phase") or "")
 
     @property
     def changed(self) -> bool:
-        """Whether the spec changed since the status was written."""
+        """Whether the spec changed since the status was last written."""
         return not accessors.is_current(self.obj)
 
 
 def broken(model: SpecModel, at: str, before: SpecModel | None = None) -> list[str]:
-    """A sentence for each rule that a model, or a model within it, breaks.
+    """Return a sentence for each rule that a model, or a model within it, violates.
 
     Args:
-        model: a parsed model.
-        at: where it stands in the resource, such as `spec`.
-        before: what it was; without it, no Transition is asked.
+        model: the parsed model.
+        at: path of the model in the resource, such as `spec`.
+        before: previous state of the model; without it, no Transition is checked.
     """
-    said = _broken(model.RULES, model, before, at)
+    errors = _broken(model.RULES, model, before, at)
     former = dict(_inner(before)) if before is not None else {}
     for path, inner in _inner(model):
-        said += broken(inner, f"{at}.{path}", former.get(path) if "[" not in path else None)
-    return said
+        errors += broken(inner, f"{at}.{path}", former.get(path) if "[" not in path else None)
+    return errors
 
 
 def contradictions(
     resource: CustomResource[Spec], rules: Iterable[Rule], before: CustomResource[Spec] | None = None
 ) -> list[str]:
-    """A sentence for each rule that a resource breaks: its kind's own, about the whole resource, and its spec's.
+    """Return a sentence for each rule that a resource violates: rules over the whole resource, then those of the spec.
 
     Args:
-        rules: about the whole resource, as `crd.Resource` has them.
-        before: what the resource was; without it, no Transition is asked.
+        rules: rules over the whole resource, as in `crd.Resource`.
+        before: previous state of the resource; without it, no Transition is checked.
     """
     wrong = _broken(rules, resource, before, "")
     return wrong + broken(resource.spec, at="spec", before=before.spec if before is not None else None)
 
 
 def _broken(rules: Iterable[Rule], model: object, before: object | None, at: str) -> list[str]:
-    said = []
+    errors = []
     for rule in rules:
         models = (model, before) if isinstance(rule, Transition) else (model,)
         if None not in models and not rule.holds(*models):
-            said.append(rule.sentence(*models, at=at))
-    return said
+            errors.append(rule.sentence(*models, at=at))
+    return errors
 
 
 def as_object(model: SpecModel) -> Obj:
-    """A model as it stands in a manifest, without what was not given."""
+    """Return a model as in a manifest, without fields that are not set."""
     return model.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -239,31 +240,31 @@ def _inner(model: SpecModel) -> Iterator[tuple[str, SpecModel]]:
 
 
 _ADVICE = {
-    "missing": "is missing; give it.",
-    "int_type": "is not a whole number; give one, without quotes.",
-    "string_type": "is not a string; put it into quotes.",
-    "bool_type": "is not a boolean; give true or false, without quotes.",
-    "list_type": "is not a list; give one.",
-    "dict_type": "is not an object; give fields.",
-    "model_type": "is not an object; give fields.",
-    "greater_than_equal": "is too small; give at least {ge}.",
-    "less_than_equal": "is too large; give at most {le}.",
-    "too_long": "has too many entries; give at most {max_length}.",
-    "string_too_long": "is too long; give at most {max_length} characters.",
-    "string_too_short": "is too short; give at least {min_length} characters.",
-    "string_pattern_mismatch": "does not match {pattern}; write it so.",
-    "literal_error": "is not known; give {expected}.",
-    "value_error": "is wrong: {error}.",
+    "missing": "is required; set it.",
+    "int_type": "is not an integer; use an integer without quotes.",
+    "string_type": "is not a string; put it in quotes.",
+    "bool_type": "is not a boolean; use true or false, without quotes.",
+    "list_type": "is not a list; use a list.",
+    "dict_type": "is not an object; use an object.",
+    "model_type": "is not an object; use an object.",
+    "greater_than_equal": "is too small; use at least {ge}.",
+    "less_than_equal": "is too large; use at most {le}.",
+    "too_long": "has too many entries; use at most {max_length}.",
+    "string_too_long": "is too long; use at most {max_length} characters.",
+    "string_too_short": "is too short; use at least {min_length} characters.",
+    "string_pattern_mismatch": "does not match {pattern}; use a value that does.",
+    "literal_error": "is not supported; use {expected}.",
+    "value_error": "is invalid: {error}.",
 }
-"""What would mend a value, by pydantic's type of error; the braces name the error's context."""
+"""Advice for an invalid value, by pydantic's type of error; braces refer to the context of the error."""
 
 
 def _sentence(at: str, found: Mapping[str, Any]) -> str:
     where = at + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
     advice = _ADVICE.get(found["type"])
-    said = advice.format(**found.get("ctx", {})) if advice else f"is wrong: {found['msg']}."
+    advice_text = advice.format(**found.get("ctx", {})) if advice else f"is invalid: {found['msg']}."
     given = "" if found["type"] == "missing" else f" {_short(found['input'])}"
-    return f"{where}:{given} {said}"
+    return f"{where}:{given} {advice_text}"
 
 
 def _short(value: object) -> str:
@@ -272,39 +273,39 @@ def _short(value: object) -> str:
 
 
 class Issuer(SpecModel):
-    """An issuer of cert-manager."""
+    """A reference to a cert-manager issuer."""
 
-    name: Name = Field(description="Its name.")
-    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
+    name: Name = Field(description="Name of the issuer.")
+    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Kind of the issuer.")
 
 
 class Condition(SpecModel):
-    """One of the conditions that kstatus reads."""
+    """A condition, as read by kstatus."""
 
     type: Annotated[str, Field(max_length=316)] = Field(description="Ready, Reconciling or Stalled.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: Annotated[str, Field(max_length=1024)] = Field(description="Why, in one word for machines.")
-    message: Annotated[str, Field(max_length=32768)] = Field(description="Why, in a sentence for people.")
-    last_transition_time: Time = Field(description="When status last changed.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
+    reason: Annotated[str, Field(max_length=1024)] = Field(description="Machine-readable reason in CamelCase.")
+    message: Annotated[str, Field(max_length=32768)] = Field(description="Human-readable explanation.")
+    last_transition_time: Time = Field(description="Time at which the status last changed.")
     observed_generation: int = Field(
-        description="The generation of the spec that it tells of.", json_schema_extra=INT64
+        description="Generation of the spec that the condition describes.", json_schema_extra=INT64
     )
 
 
 class Reported(SpecModel):
-    """What every status has, whatever else its conditions tell of."""
+    """Fields that every status has."""
 
     observed_generation: int | None = Field(
-        None, description="The generation of the spec that this status tells of.", json_schema_extra=INT64
+        None, description="Generation of the spec that this status describes.", json_schema_extra=INT64
     )
-    phase: str | None = Field(None, description="What the resource is doing, in one word.")
+    phase: str | None = Field(None, description="Current phase of the resource, in one word.")
 
 
 class Status(Reported):
-    """What every status has whose conditions are those that kstatus reads."""
+    """Fields of a status with kstatus conditions only."""
 
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Ready, Reconciling and Stalled, as kstatus reads them.",
+        description="Ready, Reconciling and Stalled, as read by kstatus.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

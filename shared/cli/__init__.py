@@ -1,1 +1,1 @@
-"""The command line of every operator: options, installation of CRDs, `helm test`."""
+"""The command line of every operator: options, the entry point, and the check that `helm test` runs."""

@@ -1,6 +1,6 @@
-"""What `helm test` runs, from an operator's own image: it does what a user does.
+"""The check that `helm test` runs from the image of an operator; it acts as a user does.
 
-It makes a resource, waits until it is Ready, uses what came of it, and deletes it, whatever happens.
+It creates a resource, waits until the resource is Ready, uses the servers as a client, and always deletes the resource.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from shared.status import conditions
 log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_SECONDS = 240.0
-"""Seconds until a resource that is not Ready has failed; `helm test` waits for five minutes."""
+"""Seconds after which a resource that is not Ready has failed; `helm test` waits for five minutes."""
 
 RETRY_SECONDS = 1.0
-"""Seconds between looks."""
+"""Seconds between attempts."""
 
 LABEL = {"app.kubernetes.io/component": "check"}
-"""By it the next check knows what an earlier one left."""
+"""Label of the resource, by which a later check recognizes a leftover."""
 
 Found = TypeVar("Found")
 
 
 class Failed(Exception):
-    """The platform does not do what it should; the message says what was seen."""
+    """The platform does not work as it should; the message describes what was observed."""
 
 
 class NotYet(Exception):
-    """What is waited for is not so; the message says what is."""
+    """The awaited state has not been reached; the message describes the current state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How a kind of resource is tried.
+    """Check of one kind of resource.
 
     Attributes:
-        kind: of what is made.
-        spec: its spec: the smallest that shows that all works.
-        use: uses a Ready one as a client does, and says what of it was found well, such as "2 servers"; it raises
-            Failed for what is wrong, and NotYet for what may come (a name that is not known everywhere yet).
+        kind: kind of the resource.
+        spec: smallest spec that exercises all features to check.
+        use: uses a Ready resource as a client does and returns what works, such as "2 servers". Raises Failed for a
+            failure, and NotYet for a state that may pass (a DNS name that has not propagated yet).
     """
 
     kind: Kind
@@ -68,18 +68,18 @@ class Check:
         within: float = CHECK_TIMEOUT_SECONDS,
         pause: float = RETRY_SECONDS,
     ) -> str:
-        """Make a resource, use it, and delete it.
+        """Create a resource, use it, and delete it.
 
         Args:
-            within: seconds until it must be there, as many until it must be Ready, and until it must be of use.
-            pause: seconds between looks.
+            within: seconds allowed for each of: creating the resource, becoming Ready, using it.
+            pause: seconds between attempts.
 
         Returns:
-            What was found well.
+            What works.
 
         Raises:
-            Failed: it did not become Ready, or is of no use.
-            KubeError: the API server refuses something.
+            Failed: the resource did not become Ready, or does not work.
+            KubeError: the API server rejected a request.
         """
         await self._clear(kube, namespace, name)
         made = await _until(lambda: self._create(kube, namespace, name), within, pause)
@@ -90,13 +90,15 @@ class Check:
             await kube.delete(self.kind, namespace, name, uid=made["metadata"]["uid"])
 
     async def _clear(self, kube: Kube, namespace: str, name: str) -> None:
-        """Delete what a check left that was killed before its end."""
+        """Delete the resource of an earlier check that was killed."""
         try:
             left = await kube.get(self.kind, namespace, name)
         except NotFound:
             return
         if not LABEL.items() <= (left["metadata"].get("labels") or {}).items():
-            raise Failed(f"{self.kind.name} {namespace}/{name} exists and is no check's; it was left alone. Rename it.")
+            raise Failed(
+                f"{self.kind.name} {namespace}/{name} exists but belongs to no check. It was not changed. Rename it."
+            )
         await kube.delete(self.kind, namespace, name, uid=left["metadata"]["uid"])
 
     async def _create(self, kube: Kube, namespace: str, name: str) -> Obj:
@@ -105,25 +107,25 @@ class Check:
         try:
             return await kube.create(self.kind, {**identity, "metadata": metadata, "spec": self.spec})
         except AlreadyExists:
-            raise NotYet(f"{self.kind.name} {namespace}/{name} of an earlier check is not gone.") from None
+            raise NotYet(f"{self.kind.name} {namespace}/{name} of an earlier check is still being deleted.") from None
 
     async def _ready(self, kube: Kube, namespace: str, name: str) -> Obj:
         seen = await kube.get(self.kind, namespace, name)
         if accessors.is_current(seen) and accessors.is_true(seen, conditions.READY):
             return seen
-        said = (
+        reported = (
             accessors.condition(seen, conditions.READY).get("message")
-            or "No operator has said anything of it: see its log."
+            or "No operator has reported a status: see the log of the operator."
         )
-        raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {said}")
+        raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {reported}")
 
 
 def main(check: Check, program: str, arguments: Sequence[str] | None = None) -> None:
-    """Run a check; the exit code says whether the platform does what it should, and the log why not."""
+    """Run a check. The exit code is 0 if the platform works, and 1 otherwise; the log has the reason."""
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--namespace", required=True, help="where the resource is made; one that the operator serves")
-    parser.add_argument("--name", required=True, help="the resource's name")
-    parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: the pod's service account)")
+    parser.add_argument("--namespace", required=True, help="namespace for the resource; the operator must serve it")
+    parser.add_argument("--name", required=True, help="name of the resource")
+    parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: the service account of the pod)")
     given = parser.parse_args(arguments)
     logs.configure("info", "text")
     try:
@@ -136,23 +138,23 @@ def main(check: Check, program: str, arguments: Sequence[str] | None = None) -> 
 async def _run(check: Check, kubeconfig: str, namespace: str, name: str) -> None:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # what was made is still deleted
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # the resource is still deleted
     transport = HttpTransport(await load_configuration(kubeconfig))
     try:
         well = await check.run(Kube(transport, manager="check"), namespace, name)
-        log.info("%s %s/%s became Ready, and %s", check.kind.name, namespace, name, well)
+        log.info("%s %s/%s is Ready; works: %s", check.kind.name, namespace, name, well)
     finally:
         await transport.close()
 
 
-async def _until(look: Callable[[], Awaitable[Found]], within: float, pause: float) -> Found:
-    """What is found at last; an API server, or a webhook, that does not answer is asked again, too."""
+async def _until(attempt: Callable[[], Awaitable[Found]], within: float, pause: float) -> Found:
+    """Return the result of `attempt`, repeated while it raises NotYet or the API server or a webhook is unavailable."""
     now = asyncio.get_running_loop().time
     deadline = now() + within
     while True:
         try:
-            return await look()
+            return await attempt()
         except (NotYet, Unavailable) as error:
             if now() >= deadline:
-                raise Failed(f"{error} It was waited for {within:g} s.") from None
+                raise Failed(f"{error} Timed out after {within:g} s.") from None
         await asyncio.sleep(pause)

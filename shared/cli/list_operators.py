@@ -1,4 +1,4 @@
-"""Which operators an installation holds, and what they serve: `--known-operators`."""
+"""The operators of an installation and the resources that they serve: `--known-operators`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TITLES = ("OPERATOR", "RESOURCE", "SHORTNAMES", "APIVERSION", "KIND")
 
 
 def table(operators: Iterable[Operator]) -> str:
-    """A line for each resource of each operator, in columns as those of `kubectl api-resources`."""
+    """Return a line for each resource of each operator, with columns like those of `kubectl api-resources`."""
     rows = [TITLES]
     for operator in operators:
         for resource in operator.resources:

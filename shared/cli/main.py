@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 def main(operator: Operator, installed: Callable[[], Iterable[Operator]]) -> None:
-    """Run an operator until it is told to stop; the process's exit code says whether it could.
+    """Run an operator until it is stopped; exit with code 1 if it cannot run.
 
     Args:
-        installed: the operators of this installation, for --known-operators.
+        installed: returns the operators of this installation, for --known-operators.
     """
     options = parse_options(operator.process_name, operator.image_repository, flags=operator.flags)
     if printed := _printed(operator, installed, options):
@@ -39,7 +39,7 @@ def main(operator: Operator, installed: Callable[[], Iterable[Operator]]) -> Non
 
 
 def _printed(operator: Operator, installed: Callable[[], Iterable[Operator]], options: Options) -> str:
-    """What is asked for instead of running; empty if nothing is."""
+    """Return the requested output, if any option or command requests output instead of running."""
     if options.known_operators:
         return list_operators.table(installed())
     if options.command == "crd":

@@ -1,4 +1,4 @@
-"""The command line and environment of an operator; each flag may be given by either, the flag wins."""
+"""Command line and environment of an operator; a flag takes precedence over its environment variable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.observability import logs
 from shared.runtime.options import Flag, Options
 
 MIN_CERTIFICATE_LIFETIME_SECONDS = 20
-"""Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""
+"""Minimum lifetime of a certificate in seconds: issuing and loading the next one takes a few on a busy machine."""
 
 
 def parse_options(
@@ -24,16 +24,16 @@ def parse_options(
     *,
     flags: Sequence[Flag[Any]] = (),
 ) -> Options:
-    """Read flags and environment.
+    """Parse flags and environment.
 
     Args:
-        operator: the operator's default name, such as `memcached-operator`.
-        image_repository: its operand's default image repository.
-        arguments: the command line without the program; None takes the process's.
-        flags: the operator's own.
+        operator: default name of the operator, such as `memcached-operator`.
+        image_repository: default image repository of the operand.
+        arguments: command line without the program; None uses that of the process.
+        flags: flags of this operator only.
 
     Raises:
-        SystemExit: a flag or a variable is wrong; the message says which and what it takes.
+        SystemExit: a flag or a variable is invalid; the message names it and the accepted values.
     """
     parser = _parser(operator, image_repository, environment, flags)
     given = vars(parser.parse_args(arguments))
@@ -44,25 +44,25 @@ def parse_options(
 
 
 def _contradiction(options: Options) -> str | None:
-    """What flags say against each other."""
+    """Return an error if flags contradict each other."""
     if options.renew_deadline >= options.lease_duration:
         return (
             f"--leader-elect-renew-deadline {options.renew_deadline:g} must be below --leader-elect-lease-duration "
-            f"{options.lease_duration}: a leader stops before another may begin. Lower the first, or raise the second."
+            f"{options.lease_duration}: a leader must stop before another starts. Lower the first, or raise the second."
         )
     if options.retry_period * 2 > options.renew_deadline:
         return (
             f"--leader-elect-retry-period {options.retry_period:g} must be at most half of "
-            f"--leader-elect-renew-deadline {options.renew_deadline:g}: a renewal that fails once is tried again. "
+            f"--leader-elect-renew-deadline {options.renew_deadline:g}: one failed renewal must be retried. "
             "Lower the first, or raise the second."
         )
     if options.certificate_lifetime < MIN_CERTIFICATE_LIFETIME_SECONDS:
         return (
-            f"--certificate-lifetime {options.certificate_lifetime:g} is shorter than replicas can follow. "
-            f"Give at least {MIN_CERTIFICATE_LIFETIME_SECONDS}."
+            f"--certificate-lifetime {options.certificate_lifetime:g} is too short to rotate certificates in time. "
+            f"Use at least {MIN_CERTIFICATE_LIFETIME_SECONDS}."
         )
     if options.leader_elect and not options.leader_elect_namespace:
-        return "--leader-elect outside a pod needs --leader-elect-namespace: the namespace of the Lease."
+        return "--leader-elect outside a pod requires --leader-elect-namespace, the namespace of the Lease."
     return None
 
 
@@ -70,7 +70,7 @@ def _parser(
     operator: str, image_repository: str, environment: Mapping[str, str], own: Sequence[Flag[Any]]
 ) -> argparse.ArgumentParser:
     flags = _Flags(operator, environment)
-    flags.value("--operator-name", operator, "field manager, value of the managed-by label, and name of the Lease")
+    flags.value("--operator-name", operator, "field manager, value of the managed-by label and name of the Lease")
     _add_watch_flags(flags)
     _add_leader_flags(flags)
     _add_operand_flags(flags, image_repository)
@@ -78,25 +78,25 @@ def _parser(
     for flag in own:
         flags.value(flag.name, flag.default, flag.help, type=flag.parse)
     _add_observability_flags(flags, environment)
-    flags.switch("--known-operators", "print the operators that this installation holds, with their resources, and end")
+    flags.switch("--known-operators", "print the operators of this installation with their resources, and exit")
     flags.parser.add_argument(
         "command",
         nargs="?",
         choices=("run", "crd", "reference"),
         default="run",
-        help="crd prints the CRD and ends, reference the page that describes it",
+        help="run the operator, or print its CRDs (crd) or their reference page in Markdown (reference)",
     )
     return flags.parser
 
 
 class _Flags:
-    """Adds flags whose defaults the environment may replace."""
+    """Adds flags whose defaults come from the environment."""
 
     def __init__(self, operator: str, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self.parser = argparse.ArgumentParser(
             prog=operator,
-            description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
+            description="Every flag can also be set in the environment, such as --watch-namespace as WATCH_NAMESPACE.",
             allow_abbrev=False,
         )
 
@@ -107,7 +107,7 @@ class _Flags:
     def switch(self, name: str, text: str, *, default: bool = False) -> None:
         given = self._environment.get(_variable(name), str(default)).lower()
         if given not in _TRUTHS:
-            self.parser.error(f"{_variable(name)}: {given!r} is not one of true and false")
+            self.parser.error(f"{_variable(name)}: {given!r} is not true or false")
         self.parser.add_argument(
             name,
             action=argparse.BooleanOptionalAction,
@@ -124,76 +124,85 @@ def _add_watch_flags(flags: _Flags) -> None:
     flags.value(
         "--watch-namespace",
         "",
-        "namespaces to serve, comma-separated; none means all",
+        "namespaces to watch, separated by commas; empty for all",
         dest="namespaces",
         metavar="NS[,NS…]",
         type=_names,
     )
-    flags.value("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
-    flags.value("--resync", "600", "seconds between full re-reads", type=seconds)
-    flags.value("--workers", "512", "resources handled at once", type=_count)
-    flags.switch("--install-crds", "apply the operator's own CRDs at start")
+    flags.value("--kubeconfig", "", "path of a kubeconfig; empty for the pod's service account or else ~/.kube/config")
+    flags.value("--resync", "600", "seconds between full resyncs", type=seconds)
+    flags.value("--workers", "512", "maximum number of concurrent reconciles", type=_count)
+    flags.switch("--install-crds", "apply the CRDs of the operator at startup")
 
 
 def _add_leader_flags(flags: _Flags) -> None:
-    flags.switch("--leader-elect", "one replica works and the others stand by")
+    flags.switch("--leader-elect", "elect a leader: one replica is active, the others wait")
     flags.value("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
     for name, default, text, read in (
-        ("lease-duration", "15", "whole seconds after a leader's last renewal until another takes over", _count),
-        ("renew-deadline", "10", "seconds after its last renewal until a leader stops working", seconds),
-        ("retry-period", "1", "seconds between tries to take the Lease, or to renew it after a failure", seconds),
+        ("lease-duration", "15", "whole seconds after the last renewal until another replica takes over", _count),
+        ("renew-deadline", "10", "seconds after the last renewal until the leader stops", seconds),
+        ("retry-period", "1", "seconds between attempts to acquire the Lease, or to renew it after a failure", seconds),
     ):
         dest = name.replace("-", "_")
         flags.value(f"--leader-elect-{name}", default, text, dest=dest, metavar="SECONDS", type=read)
 
 
 def _add_operand_flags(flags: _Flags, repository: str) -> None:
-    late = "seconds until servers that are not ready are told as a failure"
+    late = "seconds allowed for new servers to become ready before a failure is reported"
     flags.value("--create-timeout", "600", late, type=seconds)
-    flags.value("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=seconds)
-    flags.value("--image-repository", repository, "where operand images come from if a resource gives only a version")
-    flags.value("--agent-image", "", "image of what stands beside databases or prepares them: this operator's own")
+    flags.value(
+        "--upgrade-timeout", "1800", "seconds allowed for a rolling update before a failure is reported", type=seconds
+    )
+    flags.value("--image-repository", repository, "repository of operand images for resources that set only a version")
+    flags.value("--agent-image", "", "image of sidecars and init containers of databases: the image of this operator")
 
 
 def _add_server_flags(flags: _Flags) -> None:
-    flags.value("--metrics-bind-address", ":8080", "address of /metrics; 0 for none", dest="metrics_address")
-    flags.switch("--metrics-secure", "/metrics over TLS, for those who may GET /metrics", default=True)
-    probes = "address of /healthz and /readyz; 0 for none"
+    flags.value("--metrics-bind-address", ":8080", "address of /metrics; 0 to disable", dest="metrics_address")
+    flags.switch(
+        "--metrics-secure", "serve /metrics over TLS, only to clients that RBAC allows to GET /metrics", default=True
+    )
+    probes = "address of /healthz and /readyz; 0 to disable"
     flags.value("--health-probe-bind-address", ":8081", probes, dest="probe_address")
-    flags.value("--webhook-bind-address", "0", "address of the webhooks; 0 for none", dest="webhook_address")
+    flags.value("--webhook-bind-address", "0", "address of the webhooks; 0 to disable", dest="webhook_address")
     flags.value(
         "--certificates",
         "",
-        "self:NAMESPACE/SECRET for ours, kept in a Secret; or a directory with tls.crt, tls.key and maybe ca.crt; none "
-        "means one made at start",
+        "source of serving certificates: self:NAMESPACE/SECRET to issue them and share them in a Secret, or a "
+        "directory with tls.crt, tls.key and optionally ca.crt; empty to issue one in memory at startup",
         type=_certificates,
     )
-    hosts = "names that a certificate of ours is for, comma-separated"
+    hosts = "DNS names and IP addresses of issued certificates, separated by commas"
     flags.value("--certificate-hosts", "localhost", hosts, type=_names)
-    flags.value("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=seconds)
-    flags.value("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
+    flags.value("--certificate-lifetime", "7776000", "lifetime of issued certificates in seconds", type=seconds)
+    flags.value("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle the operator updates")
 
 
 def _add_observability_flags(flags: _Flags, environment: Mapping[str, str]) -> None:
-    flags.value("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
-    flags.value("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
+    flags.value("--log-level", "info", "minimum level of logged messages", type=_one_of(logs.LEVELS))
+    flags.value("--log-format", "json", "format of log lines", type=_one_of(logs.FORMATS))
     collector = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    flags.value("--otlp-endpoint", collector, "base URL of an OpenTelemetry collector, OTLP over HTTP", type=_url)
-    flags.switch("--profiling", "answer profiles on loopback")
+    flags.value(
+        "--otlp-endpoint",
+        collector,
+        "base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing",
+        type=_url,
+    )
+    flags.switch("--profiling", "serve profiles on the loopback interface")
 
 
 _TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
 def _own_namespace() -> str:
-    """The pod's namespace; empty outside a pod."""
+    """Return the namespace of the pod; empty outside a pod."""
     try:
         return (SERVICE_ACCOUNT / "namespace").read_text().strip()
     except OSError:
         return ""
 
 
-# Unlike `choices=`, a type is asked of what comes from the environment, too.
+# Unlike `choices=`, a type also validates values from the environment.
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
@@ -210,29 +219,29 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds above 0."""
+    """Parse a number of seconds above 0."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
     return int(text)
 
 
 def _certificates(text: str) -> str:
     if text.startswith("self:") and not re.fullmatch(r"self:[^/]+/[^/]+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} names no Secret: write self:NAMESPACE/NAME")
+        raise argparse.ArgumentTypeError(f"{text!r} does not name a Secret: use self:NAMESPACE/NAME")
     return text
 
 
 def _url(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no URL: write http://host:4318 or https://host:4318")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a URL: use http://host:4318 or https://host:4318")
     return text

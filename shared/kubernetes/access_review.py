@@ -1,4 +1,4 @@
-"""Lets those read an endpoint whom the API server lets read it: TokenReview and SubjectAccessReview."""
+"""Authentication and authorization of HTTP requests by the API server: TokenReview and SubjectAccessReview."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews"
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
 
 VERDICT_MAX_AGE_SECONDS = 10.0
-"""Seconds for which the API server's word on a token is believed."""
+"""Seconds for which the verdict of the API server on a token is cached."""
 
 MAX_VERDICTS = 256
-"""Tokens whose verdicts are remembered at most."""
+"""Maximum number of cached verdicts."""
 
 
 class AccessVerdict(NamedTuple):
-    """What is answered to a request before it is handled: 200 lets it pass, anything else says why not."""
+    """Result of a review: 200 lets the request pass; any other status rejects it, with the reason."""
 
     status: int
     text: str = ""
 
 
 class Guard:
-    """Lets those pass whom the API server knows (TokenReview) and lets GET the path (SubjectAccessReview).
+    """Lets a request pass if its token is valid (TokenReview) and its user may GET the path (SubjectAccessReview).
 
-    A client that scrapes often is reviewed once in `VERDICT_MAX_AGE_SECONDS`: a scrape costs at most two requests, and
-    usually none. Rights that are withdrawn end after that time.
+    Verdicts are cached for `VERDICT_MAX_AGE_SECONDS`: a scrape costs at most two requests, and usually none. The
+    removal of a permission takes effect after that time.
 
     Args:
-        clock: seconds, monotonic.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,12 +49,12 @@ class Guard:
         self._verdicts: OrderedDict[tuple[bytes, str], tuple[float, asyncio.Task[AccessVerdict]]] = OrderedDict()
 
     def protect(self, handler: Handler) -> Handler:
-        """The handler, for those who may."""
+        """Return the handler, restricted to authorized requests."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
-                verdict = AccessVerdict(401, "send a service account's token as `Authorization: Bearer …`")
+                verdict = AccessVerdict(401, "send the token of a service account as `Authorization: Bearer …`")
             else:
                 verdict = await self._verdict(token.strip(), request.path)
             if verdict.status == 200:
@@ -65,36 +65,36 @@ class Guard:
         return answer
 
     async def _verdict(self, token: str, path: str) -> AccessVerdict:
-        key = (hashlib.sha256(token.encode()).digest(), path)  # no token is kept
-        expiry, asked = self._verdicts.get(key, (0.0, None))
-        if asked is None or self._clock() >= expiry:
-            asked = asyncio.create_task(self._ask(token, path))
-            self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, asked)
+        key = (hashlib.sha256(token.encode()).digest(), path)  # the token itself is not stored
+        expiry, review = self._verdicts.get(key, (0.0, None))
+        if review is None or self._clock() >= expiry:
+            review = asyncio.create_task(self._review_request(token, path))
+            self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, review)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
         try:
-            return await asyncio.shield(asked)  # others may wait for the same
+            return await asyncio.shield(review)  # other requests may wait for the same review
         except KubeError as error:
-            self._verdicts.pop(key, None)  # no verdict: the next one asks anew
+            self._verdicts.pop(key, None)  # no verdict: the next request is reviewed again
             status = 503 if isinstance(error, Unavailable) else 500
-            return AccessVerdict(status, f"the API server did not say whether you may: {error}")
+            return AccessVerdict(status, f"the API server could not review the request: {error}")
 
-    async def _ask(self, token: str, path: str) -> AccessVerdict:
+    async def _review_request(self, token: str, path: str) -> AccessVerdict:
         reviewed = (await self._review(TOKEN_REVIEW, {"token": token})).get("status") or {}
         if not reviewed.get("authenticated"):
-            return AccessVerdict(401, "the API server does not know this token; it may have expired")
+            return AccessVerdict(401, "the API server rejects this token; it may have expired")
         user = reviewed["user"]
-        wanted = {
+        attributes = {
             "user": user.get("username", ""),
             "uid": user.get("uid", ""),
             "groups": user.get("groups", []),
             "extra": user.get("extra", {}),
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        access = (await self._review(ACCESS_REVIEW, wanted)).get("status") or {}
+        access = (await self._review(ACCESS_REVIEW, attributes)).get("status") or {}
         if not access.get("allowed"):
-            name = wanted["user"]
+            name = attributes["user"]
             return AccessVerdict(
                 403, f"{name} may not GET {path}: bind it to a ClusterRole with nonResourceURLs [{path}]"
             )

@@ -1,4 +1,4 @@
-"""Fields that every Kubernetes object may have: versions, annotations, conditions, times."""
+"""Accessors of common fields of Kubernetes objects: versions, annotations, conditions, times."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from shared.kubernetes.kinds import Obj
 
 
 def resource_version(obj: Obj) -> int:
-    """An object's resourceVersion as a number: larger is newer (comparable since Kubernetes 1.35, KEP-5504).
+    """Return an object's resourceVersion as a number: larger is newer (comparable since Kubernetes 1.35, KEP-5504).
 
-    Before that the numbers were opaque in word but ordered in every released API server.
+    Before that, resourceVersions were documented as opaque, but every released API server ordered them.
     """
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
 def annotation(obj: Obj | None, name: str) -> str:
-    """What an object's annotation says; empty where there is none."""
+    """Return the value of an annotation; empty if there is none."""
     return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
 
 
 def now_rfc3339() -> str:
-    """The wall clock as Kubernetes writes times."""
+    """Return the current time in the format of Kubernetes."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def condition(resource: Obj, name: str) -> Obj:
-    """A condition of a resource by its type; empty if it has none."""
+    """Return the condition of a resource with this type; empty if there is none."""
     return condition_in((resource.get("status") or {}).get("conditions") or [], name)
 
 
@@ -39,6 +39,6 @@ def is_true(resource: Obj, name: str) -> bool:
 
 
 def is_current(resource: Obj) -> bool:
-    """Whether a resource's status tells of its present spec."""
+    """Whether the status of a resource describes its current spec."""
     observed = (resource.get("status") or {}).get("observedGeneration")
     return bool(observed == resource["metadata"].get("generation"))

@@ -1,7 +1,7 @@
 """The Kubernetes API as plain dicts.
 
-Objects are what the API server speaks: JSON as dicts. `Transport` is the one seam where a fake plugs in
-(`shared.testing`): everything above it runs the same in a test and in a cluster.
+`Transport` is the one interface that tests replace with a fake (`shared.testing`); everything above it is the same code
+in a test and in a cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its credentials and its namespace."""
+"""Directory in a pod with the credentials and the namespace of its service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Request:
     """A request to an API server.
 
     Attributes:
-        path: URL path on the server, as `Kind.path` makes it.
+        path: URL path on the server, from `Kind.path`.
         query: URL parameters.
-        body: what is sent, as JSON; None for nothing.
-        content_type: how the server should read the body.
+        body: request body, sent as JSON; None for an empty body.
+        content_type: media type of the body.
     """
 
     method: str
@@ -53,12 +53,12 @@ class Request:
 
 
 class Response(NamedTuple):
-    """An answer of the API server.
+    """A response of the API server.
 
     Attributes:
         status: HTTP status.
-        body: decoded JSON, or None where there was none.
-        retry_after: seconds of a Retry-After header, if any.
+        body: decoded JSON, or None if the body is empty.
+        retry_after: seconds in the Retry-After header, if any.
     """
 
     status: int
@@ -67,9 +67,9 @@ class Response(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries one request to an API server and its answer back.
+    """Sends a request to an API server and returns its response.
 
-    Raises Unavailable where no answer came; any HTTP status is an answer.
+    Raises Unavailable if there is no response. A response with any HTTP status is returned.
     """
 
     async def request(self, request: Request) -> Response: ...
@@ -79,8 +79,8 @@ class Kube:
     """Reads and writes objects; every failure is a `KubeError`.
 
     Args:
-        transport: how requests reach the API server.
-        manager: field manager of every write (server-side apply's owner of fields).
+        transport: transport to the API server.
+        manager: field manager of every write (owner of fields in server-side apply).
     """
 
     def __init__(self, transport: Transport, *, manager: str) -> None:
@@ -88,52 +88,52 @@ class Kube:
         self.manager = manager
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        return await self._ask(Request("GET", kind.path(namespace, name)))
+        return await self._send(Request("GET", kind.path(namespace, name)))
 
     async def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0, after: str = ""
     ) -> Obj:
-        """The list object: `items`, each completed with apiVersion and kind, and `metadata.resourceVersion`.
+        """Return the list object: `items`, each with apiVersion and kind, and `metadata.resourceVersion`.
 
         Args:
-            namespace: None lists all namespaces.
-            labels: a label selector in text form.
-            limit: items at most; 0 for all.
-            after: `metadata.continue` of the page before.
+            namespace: namespace to list; None for all.
+            labels: label selector as text.
+            limit: maximum number of items; 0 for all.
+            after: `metadata.continue` of the previous page.
         """
         query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
-        found = await self._ask(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
+        found = await self._send(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
         return complete(kind, found)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
-        return await self._ask(Request("POST", path, {"fieldManager": self.manager}, obj))
+        return await self._send(Request("POST", path, {"fieldManager": self.manager}, obj))
 
     async def apply(self, kind: Kind, obj: Obj) -> Obj:
-        """Server-side apply: create the object, or make the fields we own what `obj` says.
+        """Create the object, or set the owned fields of an existing object to those of `obj` (server-side apply).
 
-        Fields we owned and no longer send are removed; fields of others stay, unless `obj` sets them: what we own is
-        ours (force), as the API's documentation advises controllers.
+        Fields that this manager owned and no longer sends are removed. Fields of other managers stay unless `obj` sets
+        them: conflicts are forced, as the Kubernetes documentation advises controllers.
         """
         path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
         query = {"fieldManager": self.manager, "force": "true"}
-        return await self._ask(Request("PATCH", path, query, obj, APPLY_PATCH))
+        return await self._send(Request("PATCH", path, query, obj, APPLY_PATCH))
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
-        """Create an object by server-side apply, so that its fields are recorded as applied; never change one.
+        """Create an object by server-side apply, which records its fields as applied; never change an existing one.
 
         Raises:
             Conflict: an object of that name exists.
         """
-        # A resourceVersion makes an apply fail on an object at any other version, and is ignored on creation.
+        # With a resourceVersion, apply fails on an existing object of another version; for a creation it is ignored.
         return await self.apply(kind, {**obj, "metadata": {**obj["metadata"], "resourceVersion": "1"}})
 
     async def merge(
         self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
     ) -> Obj:
-        """JSON merge patch (RFC 7386): null removes, lists are replaced whole."""
+        """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole."""
         path = kind.path(namespace, name, subresource)
-        return await self._ask(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
+        return await self._send(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
 
     async def delete(
         self,
@@ -145,23 +145,23 @@ class Kube:
         resource_version: str | None = None,
         propagation: str = "Background",
     ) -> Obj | None:
-        """Delete exactly the object that was seen.
+        """Delete exactly the observed object.
 
         Args:
-            uid: the UID seen: a later object of the same name is left alone (Conflict).
-            resource_version: give it where the decision rests on the object's content.
-            propagation: Background, Foreground or Orphan (what becomes of its dependents).
+            uid: observed UID: a later object of the same name is not deleted (Conflict).
+            resource_version: observed version, to pass if the decision depends on the content of the object.
+            propagation: Background, Foreground or Orphan (handling of dependents).
 
         Returns:
-            The object where it lives on for a while (a grace period, finalizers); None where it is gone.
+            The object if it is still terminating (grace period, finalizers); None if it is deleted.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {"propagationPolicy": propagation, "preconditions": preconditions}
-        answer = await self._ask(Request("DELETE", kind.path(namespace, name), body=body))
-        # The answer may be a Status, the object's last state, or the object as it waits for its end.
+        answer = await self._send(Request("DELETE", kind.path(namespace, name), body=body))
+        # The response is a Status, the last state of the object, or the terminating object.
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
-    async def _ask(self, request: Request) -> Obj:
+    async def _send(self, request: Request) -> Obj:
         with tracing.span(request.method, path=request.path):
             answer = await self._transport.request(request)
             if answer.status >= 400:
@@ -170,7 +170,7 @@ class Kube:
 
 
 def error_of(answer: Response, request: Request) -> KubeError:
-    """The exception that says what an unsuccessful answer means."""
+    """Return the exception for an unsuccessful response."""
     status = answer.body if isinstance(answer.body, dict) else {}
     code, reason = answer.status, status.get("reason", "")
     kind: type[KubeError] = Refused
@@ -180,7 +180,7 @@ def error_of(answer: Response, request: Request) -> KubeError:
         kind = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif code in (400, 422):
         causes = (status.get("details") or {}).get("causes") or ()
-        # An apply with the UID of an object that was since replaced is answered as a change of an immutable field.
+        # An apply with the UID of an object that was replaced fails as a change of an immutable field.
         kind = Conflict if any(cause.get("field") == "metadata.uid" for cause in causes) else Invalid
     elif code in (401, 403):
         kind = Forbidden
@@ -191,7 +191,7 @@ def error_of(answer: Response, request: Request) -> KubeError:
 
 
 def complete(kind: Kind, listing: Obj) -> Obj:
-    """A list whose items say what they are: the API server leaves that to the list itself."""
+    """Add apiVersion and kind to the items of a list, because the API server sets them only on the list."""
     for item in listing.get("items") or ():
         item.setdefault("apiVersion", kind.api_version)
         item.setdefault("kind", kind.name)

@@ -1,4 +1,4 @@
-"""The exceptions of requests to the Kubernetes API."""
+"""Exceptions of requests to the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ class KubeError(Exception):
     """A request that the API server did not fulfil.
 
     KubeError
-    ├── Unavailable        try again: 429, 5xx, no answer in time, no connection
-    ├── Conflict           409: what the request was based on is no longer so; look again, then decide
+    ├── Unavailable        retry: 429, 5xx, timeout, no connection
+    ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   └── AlreadyExists  409 on creation: the name is taken
-    └── Refused            the same request will never succeed
+    └── Refused            the same request never succeeds
         ├── NotFound       404
         ├── Forbidden      401, 403: credentials or RBAC
-        └── Invalid        400, 422: schema, CEL or admission says what is wrong
+        └── Invalid        400, 422: rejected by schema, CEL or admission; the message has the reason
 
     Attributes:
-        status: HTTP status, 0 where no answer came.
-        retry_after: seconds the server asked to wait, if it did.
+        status: HTTP status; 0 if there was no response.
+        retry_after: seconds to wait, if the server requested a delay.
     """
 
     def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
@@ -27,7 +27,7 @@ class KubeError(Exception):
 
 
 class Unavailable(KubeError):
-    """The server could not answer now."""
+    """The server cannot respond now."""
 
 
 class Conflict(KubeError):
@@ -51,4 +51,4 @@ class Forbidden(Refused):
 
 
 class Invalid(Refused):
-    """The schema, a CEL rule or admission refused the object; the message says why."""
+    """The schema, a CEL rule or admission rejected the object; the message has the reason."""

@@ -1,4 +1,4 @@
-"""Kinds of Kubernetes objects and where the API server keeps them."""
+"""Kinds of Kubernetes objects and their paths on the API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Obj = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """Which resource: the queue's and the cache's unit of work."""
+    """Namespace and name of a resource: the unit of work of the queue and the cache."""
 
     namespace: str
     name: str
@@ -21,14 +21,14 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object and where the API server keeps it.
+    """A kind of object and its path on the API server.
 
     Attributes:
         group: API group, empty for the core group.
         version: served version, such as `v1`.
-        name: the kind's name, such as `Deployment`.
-        plural: its resource name in URLs, such as `deployments`.
-        namespaced: whether objects live in namespaces.
+        name: name of the kind, such as `Deployment`.
+        plural: resource name in URLs, such as `deployments`.
+        namespaced: whether objects are namespaced.
     """
 
     group: str
@@ -42,7 +42,7 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """URL path of the collection, an object, or an object's subresource."""
+        """Return the URL path of the collection, of an object, or of a subresource."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

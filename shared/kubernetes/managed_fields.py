@@ -1,9 +1,9 @@
-"""Which fields we own: what an apply would change, told from the observed object alone.
+"""Field ownership: compute the changes of a server-side apply from the observed object alone.
 
-Server-side apply records the fields of every manager in `metadata.managedFields` (fieldsV1). A field that somebody else
-sets to another value leaves our record, and one that we stop sending stays in it until the next apply. So an apply
-changes nothing exactly if our record names the same fields as the object we would send, with the same values. That
-needs no annotation of ours, survives a restart, and reads list keys from the record rather than from schemas.
+The API server records the fields of every manager in `metadata.managedFields` (fieldsV1). A field that another manager
+sets to a different value leaves this manager's record. A field that this manager no longer sends stays in it until the
+next apply. An apply therefore changes nothing exactly if the record has the same fields as the desired object, with
+the same values. This needs no annotation, survives a restart, and reads list keys from the record, not from schemas.
 
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
@@ -23,7 +23,7 @@ _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
 
 
 def record_of(obj: Obj, manager: str) -> Obj | None:
-    """The fieldsV1 of what a manager applied to an object; None if it never did."""
+    """Return the fieldsV1 that a manager applied to an object; None if there is none."""
     for entry in obj["metadata"].get("managedFields", ()):
         if _is_record(entry, manager):
             fields: Obj = entry.get("fieldsV1", {})
@@ -32,10 +32,10 @@ def record_of(obj: Obj, manager: str) -> Obj | None:
 
 
 def trim(obj: Obj, manager: str) -> Obj:
-    """An object without what others have recorded in managedFields: most of its size, and nothing we ask about."""
+    """Return an object without the managedFields of other managers, which are most of its size and never read."""
     metadata = dict(obj["metadata"])
-    ours = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
-    return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
+    own = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
+    return {**obj, "metadata": metadata | ({"managedFields": own} if own else {})}
 
 
 def _is_record(entry: Obj, manager: str) -> bool:
@@ -43,12 +43,12 @@ def _is_record(entry: Obj, manager: str) -> bool:
 
 
 def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
-    """Paths of the fields that applying `desired` would set, take back or remove; empty if it would change nothing.
+    """Return the paths of the fields that applying `desired` would change; empty if it would change nothing.
 
     Args:
-        desired: the object as we would send it.
-        observed: the object as the API server last showed it, with our entry of managedFields.
-        manager: our field manager.
+        desired: the object to apply.
+        observed: the object as last observed, with this manager's entry of managedFields.
+        manager: the field manager.
     """
     record = record_of(observed, manager)
     if record is None:
@@ -57,7 +57,7 @@ def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
 
 
 def changed_by(patch: Obj, observed: Obj, path: str = "") -> list[str]:
-    """Paths of the fields that a JSON merge patch would change; empty if it would change nothing."""
+    """Return the paths of the fields that a JSON merge patch would change; empty if it would change nothing."""
     found = []
     for key, value in patch.items():
         child, have = f"{path}.{key}" if path else key, observed.get(key)
@@ -84,7 +84,7 @@ def _map(desired: Obj, observed: Any, record: Obj, path: str) -> Iterator[str]:
         child = f"{path}.{key}" if path else key
         node = record.get(f"f:{key}")
         if node is None or key not in observed:
-            if value not in ("", [], {}):  # the API server leaves out what is empty, and then nobody owns it
+            if value not in ("", [], {}):  # the API server drops empty values, and no manager owns them
                 yield child
         else:
             yield from _value(value, observed[key], node, child)
@@ -103,8 +103,8 @@ def _value(desired: Any, observed: Any, node: Obj, path: str) -> Iterator[str]:
 
 
 def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> Iterator[str]:
-    ours = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
-    for keys, node in ours:
+    own = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
+    for keys, node in own:
         child = f"{path}[{','.join(str(value) for value in keys.values())}]"
         want, have = _item(desired, keys), _item(observed, keys)
         if want is None or have is None:
@@ -113,7 +113,7 @@ def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> It
             yield from _map(want, have, node, child)
         elif not _same(want, have, child):
             yield child
-    if len(desired) > len(ours):
+    if len(desired) > len(own):
         yield path
 
 
@@ -126,7 +126,7 @@ def _item(items: Any, keys: Obj) -> Obj | None:
 
 
 def _same(desired: Any, observed: Any, path: str) -> bool:
-    """Equality up to what the API server adds (defaults inside atomic values) or rewrites (quantities)."""
+    """Compare values, ignoring what the API server adds (defaults inside atomic values) or rewrites (quantities)."""
     if isinstance(desired, dict):
         return isinstance(observed, dict) and all(
             key in observed and _same(value, observed[key], f"{path}.{key}") for key, value in desired.items()

@@ -8,12 +8,12 @@ from shared.kubernetes.kinds import Obj
 
 
 def service_port(name: str, number: int) -> Obj:
-    """A Service's port, which pods name alike."""
+    """Return the port of a Service; the container port has the same name."""
     return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
 
 
 def headless(selector: Mapping[str, str], ports: Sequence[Obj]) -> Obj:
-    """The spec of a Service that gives each pod a name from its first second, whether it is ready or not."""
+    """Return the spec of a headless Service, which gives each pod a DNS name even before it is ready."""
     return {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -23,16 +23,16 @@ def headless(selector: Mapping[str, str], ports: Sequence[Obj]) -> Obj:
 
 
 def claim_template(name: str, labels: Mapping[str, str], size: int | str, storage_class: str | None) -> Obj:
-    """A StatefulSet's template of volume claims.
+    """Return a volumeClaimTemplate of a StatefulSet.
 
     Args:
-        size: of each volume.
-        storage_class: None for the cluster's default.
+        size: size of each volume.
+        storage_class: storage class; None for the default of the cluster.
     """
     spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
-    # Kind and version are the API server's defaults, sent because it would add them to what we are said to own.
+    # The API server defaults kind and version and records them as owned by this manager, so they are sent.
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

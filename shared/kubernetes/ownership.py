@@ -1,4 +1,4 @@
-"""Whose an object is: owner references, labels, selectors, and the refusal to take what belongs to another."""
+"""Ownership of objects: owner references, labels, selectors, and checks against changing foreign objects."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 class NotOurs(Exception):
-    """An object in our way belongs to somebody else; nothing was changed."""
+    """An object with the desired name belongs to another owner; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A resource as the owner of the objects made for it.
+    """A resource as the owner of the objects created for it.
 
     Attributes:
-        kind: the resource's kind.
-        namespace: where it and its objects live.
-        name: its name.
-        uid: its UID: a later resource of the same name is another owner.
-        application: what runs, such as `memcached` (app.kubernetes.io/name).
-        operator: who makes the objects (app.kubernetes.io/managed-by).
-        lasting: whether its objects outlive it: they bear no owner reference then.
+        kind: kind of the resource.
+        namespace: namespace of the resource and its objects.
+        name: name of the resource.
+        uid: UID of the resource: a later resource of the same name is another owner.
+        application: name of the application, such as `memcached` (app.kubernetes.io/name).
+        operator: name of the operator (app.kubernetes.io/managed-by).
+        lasting: whether the objects outlive the resource: they then have no owner reference.
     """
 
     kind: Kind
@@ -40,15 +40,15 @@ class Owner:
     lasting: bool = False
 
     def labels(self, component: str) -> dict[str, str]:
-        """Labels of an object of a component (such as `server`)."""
+        """Return the labels of an object of a component (such as `server`)."""
         return self.selector(component) | {MANAGED_BY: self.operator, PART_OF: "platform"}
 
     def selector(self, component: str) -> dict[str, str]:
-        """Labels that select exactly this resource's pods of a component: the instance's name is always among them."""
+        """Return labels that select exactly this resource's pods of a component."""
         return {NAME: self.application, INSTANCE: self.name, COMPONENT: component}
 
     def reference(self) -> Obj:
-        """The owner reference that makes deletion cascade and tells every controller whose the object is."""
+        """Return the controller reference, which cascades deletion and names the owner."""
         return {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.name,
@@ -59,7 +59,7 @@ class Owner:
         }
 
     def object(self, kind: Kind, name: str, *, component: str, **body: Obj) -> Obj:
-        """A new object of ours: identity, labels and owner reference around `body`."""
+        """Return a new object with identity, labels and owner reference around `body`."""
         metadata: Obj = {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
         if not self.lasting:
             metadata["ownerReferences"] = [self.reference()]
@@ -67,23 +67,23 @@ class Owner:
 
 
 def managed_selector(operator: str) -> str:
-    """Label selector of everything an operator made: its watches ask for nothing else."""
+    """Return the label selector of all objects of an operator; its watches are limited to them."""
     return f"{MANAGED_BY}={operator}"
 
 
 def selector_text(labels: dict[str, str]) -> str:
-    """Labels as a selector in the API's text form."""
+    """Return labels as the text of a selector."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj, *, application: str = "") -> Key | None:
-    """The resource an object belongs to, by its labels; None if it is not one of the primary kind's.
+    """Return the key of the resource to which an object belongs, from its labels; None if it belongs to none.
 
     Args:
-        primary: the resources' kind.
-        operator: whose objects count.
-        application: what runs in them; resources of two kinds of one operator may have the same name, and are told
-            apart by it. Empty where the operator has one kind.
+        primary: kind of the resources.
+        operator: name of the operator.
+        application: value of app.kubernetes.io/name, which distinguishes the objects of an operator's kinds: resources
+            of two kinds may have the same name. Empty if the operator has one kind.
     """
     metadata = obj["metadata"]
     namespace = metadata.get("namespace") or ""
@@ -98,7 +98,7 @@ def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj, *, application: s
 
 
 def controller_of(obj: Obj) -> Obj | None:
-    """The owner reference of the controller an object belongs to, if any."""
+    """Return the owner reference of an object's controller, if any."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Obj = reference
@@ -107,10 +107,10 @@ def controller_of(obj: Obj) -> Obj | None:
 
 
 def made_for(uid: str, obj: Obj | None) -> Obj | None:
-    """The object, if it was made for this very resource and is to stay: only then may it be deleted.
+    """Return the object if it was created for this resource and is not being deleted: only then may it be deleted.
 
     Args:
-        uid: the resource's.
+        uid: UID of the resource.
     """
     if obj is None or obj["metadata"].get("deletionTimestamp"):
         return None
@@ -118,49 +118,49 @@ def made_for(uid: str, obj: Obj | None) -> Obj | None:
 
 
 def require_ours(desired: Obj, observed: Obj, uid: str = "") -> None:
-    """Make sure that we may write to an observed object.
+    """Raise an error unless this resource may write to an observed object.
 
-    We may if its controller is our resource, by UID; or if it has no controller and bears the labels we give (an object
-    of ours that was orphaned, restored from a backup without its owner, or made to outlive its resource).
+    It may if the controller of the object is this resource, by UID; or if the object has no controller and has the
+    desired labels (it was orphaned, restored from a backup without its owner, or created to outlive its resource).
 
     Args:
-        uid: our resource's, for objects that name no owner (`Owner.lasting`).
+        uid: UID of the resource, for objects without owner reference (`Owner.lasting`).
 
     Raises:
-        NotOurs: it belongs to another controller, to an earlier resource of the same name, or to a person.
+        NotOurs: the object belongs to another controller, to an earlier resource of the same name, or to a user.
     """
-    theirs = controller_of(observed)
-    ours = (controller_of(desired) or {"uid": uid})["uid"]
+    controller = controller_of(observed)
+    own_uid = (controller_of(desired) or {"uid": uid})["uid"]
     what = f"{observed['kind']} {observed['metadata']['name']}"
-    if theirs is not None:
-        if theirs["uid"] == ours:
+    if controller is not None:
+        if controller["uid"] == own_uid:
             return
         raise NotOurs(
-            f"{what} belongs to {theirs['kind']} {theirs['name']} (uid {theirs['uid']}). It was left alone. "
-            "Rename this resource, or delete that object."
+            f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
+            "changed. Rename this resource, or delete that object."
         )
     labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
     if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):
         return
     raise NotOurs(
-        f"{what} exists and was not made by this operator. It was left alone. Rename this resource, delete that "
+        f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
         f"and {NAME}={want.get(NAME)}."
     )
 
 
 def require_labelled(observed: Obj, operator: str, instance: str) -> None:
-    """Make sure that an object that another controller made, such as a StatefulSet's pod, was made for our resource.
+    """Raise an error unless an object that another controller created, such as a pod, belongs to this resource.
 
     Args:
-        instance: the resource's name.
+        instance: name of the resource.
 
     Raises:
-        NotOurs: it does not bear our labels.
+        NotOurs: the object does not have the labels of this resource.
     """
     labels = observed["metadata"].get("labels") or {}
     if (labels.get(MANAGED_BY), labels.get(INSTANCE)) != (operator, instance):
         raise NotOurs(
-            f"{observed['kind']} {observed['metadata']['name']} does not bear the labels {MANAGED_BY}={operator} and "
-            f"{INSTANCE}={instance}. It was left alone. Rename this resource, or delete that object."
+            f"{observed['kind']} {observed['metadata']['name']} does not have the labels {MANAGED_BY}={operator} and "
+            f"{INSTANCE}={instance}. It was not changed. Rename this resource, or delete that object."
         )

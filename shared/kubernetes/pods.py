@@ -1,4 +1,4 @@
-"""Pods as operators look at them: who is ready, who leaves, and why one does not start."""
+"""Pods as operators read them: readiness, termination, and the reason why a pod does not start."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
-"""Reasons of a waiting container that are no trouble."""
+"""Reasons of a waiting container that are expected during startup."""
 
-STUCK = "If its node is gone for good, say so: kubectl delete pod --force, or the taint out-of-service on the node."
-"""What a person must do about a pod that does not go: nobody else knows whether a silent node still runs it."""
+STUCK = "If its node is permanently lost, run kubectl delete pod --force or add the taint out-of-service to the node."
+"""Advice for a pod that stays terminating: only a user knows whether an unreachable node still runs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What counts of a pod.
+    """The observed state of a pod.
 
     Attributes:
-        address: its IP address; empty until it has one.
-        controller: kind of what made it, such as `StatefulSet`; empty if nothing did.
-        ready: it passes its readiness probe and is not on its way out.
-        leaving: its deletion was asked for.
-        ended: all its containers have ended for good (evicted, node shut down).
-        trouble: why it does not start or keeps failing, as Kubernetes says it; empty if nothing is wrong.
+        address: IP address; empty until there is one.
+        controller: kind of the controller, such as `StatefulSet`; empty if there is none.
+        ready: whether the pod passes its readiness probe and is not terminating.
+        leaving: whether the pod is terminating.
+        ended: whether all containers have permanently ended (evicted, node shut down).
+        trouble: reason why the pod does not start or keeps failing, from Kubernetes; empty if there is none.
     """
 
     name: str
@@ -42,10 +42,10 @@ class Pod:
 
     @classmethod
     def of(cls, obj: Obj, *, container: str = "") -> Pod:
-        """A pod as the API server shows it.
+        """Read a pod.
 
         Args:
-            container: the one whose readiness counts, where others run beside it; empty for all.
+            container: container whose readiness counts if the pod has several; empty for all.
         """
         reported = obj.get("status") or {}
         leaving = bool(obj["metadata"].get("deletionTimestamp"))
@@ -56,36 +56,36 @@ class Pod:
             ready=_is_ready(obj, reported, container) and not leaving,
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
-            trouble=_trouble(obj, reported),
+            trouble=_problem(obj, reported),
         )
 
 
 def container_status(pod: Obj | None, container: str) -> Obj:
-    """What the kubelet says of a container; empty if it has not said anything."""
-    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
-    return next((known for known in said if known["name"] == container), {})
+    """Return the status of a container; empty if the kubelet has not reported it."""
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
+    return next((known for known in statuses if known["name"] == container), {})
 
 
 def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterable[str]) -> str:
-    """Tells templates of pods apart by what a running pod would have to be made anew for.
+    """Return a digest of a pod template; pods with a different digest are outdated.
 
     Args:
-        labels: those that are not counted.
-        annotations: likewise.
+        labels: labels to ignore.
+        annotations: annotations to ignore.
     """
     plain = copy.deepcopy(template)
-    for part, untold in (("labels", labels), ("annotations", annotations)):
-        for name in untold:
+    for part, ignored in (("labels", labels), ("annotations", annotations)):
+        for name in ignored:
             plain["metadata"].get(part, {}).pop(name, None)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_outdated(pod: Obj | None, stateful_set: Obj | None, mark: str) -> bool:
-    """Whether a pod runs otherwise than its StatefulSet now says.
+    """Whether a pod differs from the current template of its StatefulSet.
 
     Args:
-        mark: annotation of both with the digest of the template.
+        mark: annotation of pod and template with the digest of the template.
     """
     if pod is None or stateful_set is None:
         return False
@@ -93,9 +93,9 @@ def is_outdated(pod: Obj | None, stateful_set: Obj | None, mark: str) -> bool:
 
 
 def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
-    """Whether a pod is ready, but for containers that do not count.
+    """Whether a pod is ready, ignoring containers that do not count.
 
-    Only where containers are what it lacks: those of a pod whose node is lost still say that they are ready.
+    Containers are ignored only if they are the reason: on a lost node they still report that they are ready.
     """
     ready = accessors.condition(obj, "Ready")
     if ready.get("status") == "True":
@@ -105,7 +105,7 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
     return any(known["name"] == container and known.get("ready") for known in reported.get("containerStatuses") or ())
 
 
-def _trouble(obj: Obj, reported: Obj) -> str:
+def _problem(obj: Obj, reported: Obj) -> str:
     scheduled = accessors.condition(obj, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".strip(": ")

@@ -17,10 +17,10 @@ _FORM = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)(?P<suffix
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """A quantity's number in its base unit (bytes, cores).
+    """Return the number of a quantity in its base unit (bytes, cores).
 
     Raises:
-        ValueError: the text is no quantity.
+        ValueError: the text is not a quantity.
     """
     found = _FORM.fullmatch(str(text))
     if found is None:

@@ -1,4 +1,4 @@
-"""What the Secrets that a spec names hold, and what is said of those that do not serve; never what stands in them."""
+"""Content of Secrets: reading, encoding and digests."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SECRET, Obj
 
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
-"""Keys of a Secret with a certificate, as cert-manager and others write them."""
+"""Keys of a Secret with a certificate, as cert-manager uses them."""
 
 PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 """Keys of a Secret with a password."""
 
 SECRETS_RETRY_SECONDS = 15.0
-"""Seconds after which Secrets that nobody can run with are read again: no watch tells of them."""
+"""Seconds until unusable Secrets are read again: operators do not watch Secrets."""
 
 
 async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Obj | None]:
-    """Secrets as they are now, by name; None for one that does not exist."""
-    wanted = sorted(set(names))
-    found = await asyncio.gather(*(_find(kube, namespace, name) for name in wanted))
-    return dict(zip(wanted, found, strict=True))
+    """Return the current Secrets by name; None for one that does not exist."""
+    unique_names = sorted(set(names))
+    found = await asyncio.gather(*(_find(kube, namespace, name) for name in unique_names))
+    return dict(zip(unique_names, found, strict=True))
 
 
 async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
@@ -38,7 +38,7 @@ async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
 
 
 def content_of(secret: Obj | None) -> Mapping[str, str]:
-    """What a Secret holds, by key; what is no text is left out."""
+    """Return the content of a Secret by key; values that are not text are omitted."""
     found = {}
     for key, value in ((secret or {}).get("data") or {}).items():
         try:
@@ -49,20 +49,20 @@ def content_of(secret: Obj | None) -> Mapping[str, str]:
 
 
 def encoded(content: Mapping[str, str]) -> dict[str, str]:
-    """The same as a Secret's `data`."""
+    """Return the content as the `data` of a Secret."""
     return {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}
 
 
 def key_of(secret: Obj | None) -> bytes:
-    """The Secret's UID, which those do not know who may see pods but no Secrets: by it no password can be tried."""
+    """Return the UID of the Secret, a key that hides digests from users that can list pods but not read Secrets."""
     return str((secret or {"metadata": {}})["metadata"].get("uid", "")).encode()
 
 
 def digest(parts: Sequence[tuple[bytes, bytes]]) -> str:
-    """Tells what Secrets hold apart, without telling anything of it; empty for nothing.
+    """Return a digest that changes with the content of Secrets and does not reveal it; empty without parts.
 
     Args:
-        parts: the key of each Secret (`key_of`), and what in it counts.
+        parts: for each Secret, the key (`key_of`) and the relevant content.
     """
     if not parts:
         return ""

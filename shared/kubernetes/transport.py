@@ -1,7 +1,7 @@
-"""How requests reach the API server: over a pool of aiohttp's, with the official client's configuration.
+"""Transport to the API server: a connection pool of aiohttp, with the configuration of the official client.
 
 `kubernetes.aio` reads kubeconfigs and service accounts, runs exec plugins, renews tokens and sets up TLS. Its models
-are not used, and its `ApiClient` is passed by: at each request it looks for proxies, and in a thread for a .netrc.
+and its `ApiClient` are not used: the latter resolves proxies on each request, and a .netrc in a thread.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ AGENT = "platform-operators"
 
 MAX_CONNECTIONS = 48
 MAX_REQUESTS_AT_ONCE = 32
-"""Requests under way at most, and those of the workers among them: a Lease's renewal does not stand in line."""
+"""Maximum number of connections, and of concurrent requests by workers: Lease renewals never wait for a connection."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
-"""Seconds until a request that got no answer counts as failed."""
+"""Seconds after which a request without a response fails."""
 
 TOKEN_MAX_AGE_SECONDS = 300.0
-"""Seconds after which credentials of a kubeconfig are read anew."""
+"""Seconds after which the credentials of a kubeconfig are read again."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 
-SSLProtocol.max_size = 64 * 1024  # each connection holds a buffer of that size; asyncio's own 256 KiB are for downloads
+SSLProtocol.max_size = 64 * 1024  # buffer per connection; asyncio's default of 256 KiB is for downloads
 
 
 class HttpTransport:
-    """Requests over a pool of connections, each with the credentials of the moment."""
+    """Sends requests over a pool of connections, each with the current credentials."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -68,18 +68,18 @@ class HttpTransport:
 
 
 class Bounded:
-    """A transport for those who come in crowds: the rest wait here, so that others find a connection.
+    """Limits concurrent requests, so that other users of the pool find a free connection.
 
     Args:
-        requests: under way at most.
+        requests: maximum number of concurrent requests.
     """
 
     def __init__(self, transport: Transport, requests: int = MAX_REQUESTS_AT_ONCE) -> None:
         self._transport = transport
-        self._places = asyncio.Semaphore(requests)
+        self._limit = asyncio.Semaphore(requests)
 
     async def request(self, request: Request) -> Response:
-        async with self._places:
+        async with self._limit:
             return await self._transport.request(request)
 
 
@@ -89,11 +89,11 @@ def open_session(
     connections: int = 0,
     answers: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
 ) -> aiohttp.ClientSession:
-    """A pool of connections to the API server.
+    """Open a pool of connections to the API server.
 
     Args:
-        connections: at most so many at once; 0 for no bound.
-        answers: what it answers with.
+        connections: maximum number of connections; 0 for no limit.
+        answers: class of the responses.
     """
     tls = RESTClientObject(configuration).ssl_context
     return aiohttp.ClientSession(
@@ -106,13 +106,13 @@ def open_session(
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment names (HTTPS_PROXY, NO_PROXY) for an address."""
+    """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY)."""
     address = urlsplit(url)
     return None if proxy_bypass(address.hostname or "") else getproxies().get(address.scheme)
 
 
 async def authorization(configuration: Configuration) -> dict[str, str]:
-    """The header that says who we are, with the token as it is now; none where a client certificate says it."""
+    """Return the Authorization header with the current token; empty if a client certificate authenticates."""
     bearer = (await configuration.auth_settings()).get("BearerToken")
     return {"Authorization": str(bearer["value"])} if bearer else {}
 
@@ -129,14 +129,14 @@ def _seconds(header: str | None) -> float | None:
 
 
 async def load_configuration(kubeconfig: str | None) -> Configuration:
-    """Where the API server is and how to prove who we are.
+    """Return the address and the credentials of the API server.
 
     Args:
-        kubeconfig: path of a kubeconfig file; None or empty uses the pod's service account, or else the default file
+        kubeconfig: path of a kubeconfig; None or empty uses the service account of the pod, or else the default file
             (`~/.kube/config`).
 
     Raises:
-        KubeError: there is no usable configuration; the message says what was tried.
+        KubeError: there is no usable configuration; the message lists the tried sources.
     """
     configuration = Configuration()
     in_pod = not kubeconfig and (SERVICE_ACCOUNT / "token").exists()
@@ -146,14 +146,14 @@ async def load_configuration(kubeconfig: str | None) -> Configuration:
         else:
             await _read_kubeconfig(kubeconfig, configuration)
     except (config.ConfigException, OSError) as error:
-        where = kubeconfig or "the pod's service account or the default kubeconfig"
-        raise KubeError(f"no Kubernetes to talk to: {where}: {error}. Give --kubeconfig or set KUBECONFIG.") from None
+        where = kubeconfig or "the service account of the pod or the default kubeconfig"
+        raise KubeError(f"cannot connect to Kubernetes: {where}: {error}. Set --kubeconfig or KUBECONFIG.") from None
     if not in_pod:
         _keep_fresh(configuration, kubeconfig)
     return configuration
 
 
-_loader: Any = config  # it is not typed
+_loader: Any = config  # the module has no type hints
 
 
 async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration) -> None:
@@ -161,13 +161,13 @@ async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration)
 
 
 def _keep_fresh(configuration: Any, kubeconfig: str | None) -> None:
-    """Read a kubeconfig anew now and then: tokens of exec plugins live for minutes. In a pod the client does so."""
+    """Read a kubeconfig again periodically: tokens of exec plugins are short-lived. In a pod the client does so."""
     renewed = time.monotonic()
 
     async def renew(current: Configuration) -> None:
         nonlocal renewed
         if time.monotonic() - renewed > TOKEN_MAX_AGE_SECONDS:
-            renewed = time.monotonic()  # first, so that requests meanwhile do not renew it again
+            renewed = time.monotonic()  # set first, so that concurrent requests do not renew as well
             await _read_kubeconfig(kubeconfig, current)
 
     configuration.refresh_api_key_hook = renew

@@ -1,1 +1,1 @@
-"""Logs, metrics, traces, profiles, and the endpoints that serve them."""
+"""Logs, metrics, traces, profiles, and the HTTP endpoints that serve them."""

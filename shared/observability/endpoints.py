@@ -1,6 +1,6 @@
-"""What an operator answers over HTTP: probes and metrics.
+"""HTTP endpoints of an operator: probes and metrics.
 
-A probe never asks the API server: an operator whose API server is away must wait, not be restarted.
+A probe never queries the API server: an operator whose API server is unavailable must wait, not restart.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from prometheus_client.exposition import choose_encoder
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]
-"""Says what is wrong; None if nothing is."""
+"""Returns the problem; None if there is none."""
 
 
 def probe(*checks: Check) -> Handler:
-    """A handler that answers 200, or 500 with what is wrong."""
+    """Return a handler that responds 200, or 500 with the problems."""
 
     async def answer(_: web.Request) -> web.Response:
         wrong = [found for check in checks if (found := check())]
@@ -30,20 +30,20 @@ def probe(*checks: Check) -> Handler:
 
 
 async def scrape(request: web.Request) -> web.Response:
-    """All metrics in Prometheus's text format, or in OpenMetrics', with exemplars, for who asks for it."""
+    """Return all metrics, in the Prometheus text format or in OpenMetrics with exemplars, as the client accepts."""
     encode, content_type = choose_encoder(", ".join(request.headers.getall("Accept", ())))
-    body = await asyncio.to_thread(encode, prometheus_client.REGISTRY)  # thousands of resources take a moment
+    body = await asyncio.to_thread(encode, prometheus_client.REGISTRY)  # encoding thousands of resources is slow
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 async def serve(
     stack: AsyncExitStack, address: str, routes: Iterable[web.RouteDef], *, tls: ssl.SSLContext | None = None
 ) -> None:
-    """Start answering, until the stack is left.
+    """Start serving, until the stack is closed.
 
     Args:
-        address: host:port, :port for every address, or "0" for not at all.
-        tls: the serving certificate; what is loaded into it later holds for connections from then on. None: no TLS.
+        address: host:port, :port for all addresses, or "0" to disable.
+        tls: serving certificate; a certificate loaded later applies to new connections. None disables TLS.
 
     Raises:
         ValueError: the address has another form.
@@ -53,7 +53,7 @@ async def serve(
         return
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise ValueError(f"{address!r} is no address: write host:port, :port, or 0 for none")
+        raise ValueError(f"{address!r} is not an address: use host:port, :port, or 0 to disable")
     application = web.Application()
     application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
@@ -63,5 +63,5 @@ async def serve(
         await web.TCPSite(runner, host.strip("[]") or None, int(port), ssl_context=tls).start()
     except OSError as error:
         raise OSError(
-            f"cannot listen on {address}: {error.strerror or error}. Give another address, or 0 for none."
+            f"cannot listen on {address}: {error.strerror or error}. Use another address, or 0 to disable."
         ) from None

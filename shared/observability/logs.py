@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, or text for people at a terminal."""
+"""Structured logs: one JSON object per line, or text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMATS = ("json", "text")
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines such as {"time": …, "level": "info", "logger": "shared.runtime.reconciler", "message": …}."""
+    """Formats records as {"time": …, "level": "info", "logger": "shared.runtime.reconciler", "message": …}."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -31,7 +31,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, form: str) -> None:
-    """Send all logs to standard error in one form.
+    """Send all logs to standard error in one format.
 
     Args:
         level: one of `LEVELS`.
@@ -41,6 +41,6 @@ def configure(level: str, form: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    if level != "debug":  # kopf tells of every watch and handler; its own troubles are warnings
+    if level != "debug":  # kopf logs every watch and handler; its problems are warnings
         logging.getLogger("kopf").setLevel(logging.WARNING)
         logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Prometheus metrics under controller-runtime's names, so that dashboards made for Go operators work here too."""
+"""Prometheus metrics with the names of controller-runtime, so that dashboards for Go operators work."""
 
 from __future__ import annotations
 
@@ -18,86 +18,84 @@ RECONCILE_ERRORS = Counter(
 )
 TERMINAL_ERRORS = Counter(
     "controller_runtime_terminal_reconcile_errors",
-    "Reconciles that failed in a way only a change by a person mends.",
+    "Reconciles that failed and need a change by a user.",
     ["controller"],
 )
 PANICS = Counter(
-    "controller_runtime_reconcile_panics", "Reconciles ended by a defect of the operator itself.", ["controller"]
+    "controller_runtime_reconcile_panics", "Reconciles that failed because of a bug in the operator.", ["controller"]
 )
 RECONCILE_TIME = Histogram(
-    "controller_runtime_reconcile_time_seconds", "Time a reconcile took.", ["controller"], buckets=SECONDS
+    "controller_runtime_reconcile_time_seconds", "Duration of a reconcile.", ["controller"], buckets=SECONDS
 )
 ACTIVE_WORKERS = Gauge("controller_runtime_active_workers", "Workers busy with a reconcile.", ["controller"])
-MAX_WORKERS = Gauge("controller_runtime_max_concurrent_reconciles", "Workers at most.", ["controller"])
+MAX_WORKERS = Gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of workers.", ["controller"])
 
 QUEUE_DEPTH = Gauge("workqueue_depth", "Resources waiting for a worker.", ["name", "controller"])
-QUEUE_ADDS = Counter("workqueue_adds", "Resources put into the queue.", ["name", "controller"])
+QUEUE_ADDS = Counter("workqueue_adds", "Resources added to the queue.", ["name", "controller"])
 QUEUE_WAIT = Histogram(
     "workqueue_queue_duration_seconds", "Time a resource waited for a worker.", ["name", "controller"], buckets=SECONDS
 )
 QUEUE_WORK = Histogram(
-    "workqueue_work_duration_seconds", "Time a worker took for a resource.", ["name", "controller"], buckets=SECONDS
+    "workqueue_work_duration_seconds", "Time a worker spent on a resource.", ["name", "controller"], buckets=SECONDS
 )
 QUEUE_RETRIES = Counter("workqueue_retries", "Retries after a failure.", ["name", "controller"])
 QUEUE_UNFINISHED = Gauge(
-    "workqueue_unfinished_work_seconds", "Sum of the ages of the work under way.", ["name", "controller"]
+    "workqueue_unfinished_work_seconds", "Sum of the ages of running reconciles.", ["name", "controller"]
 )
 QUEUE_LONGEST = Gauge(
-    "workqueue_longest_running_processor_seconds", "Age of the oldest work under way.", ["name", "controller"]
+    "workqueue_longest_running_processor_seconds", "Age of the oldest running reconcile.", ["name", "controller"]
 )
 
 REST_REQUESTS = Counter(
     "rest_client_requests", "Requests to the API server by status code.", ["code", "method", "host"]
 )
-LEADER = Gauge("leader_election_master_status", "1 for the replica that leads, 0 for one that stands by.", ["name"])
+LEADER = Gauge("leader_election_master_status", "1 for the leader, 0 for a standby replica.", ["name"])
 TIME_TO_READY = Histogram(
     "platform_time_to_ready_seconds",
-    "Time from a change of a spec until the resource is as it says.",
+    "Time from a change of a spec until the resource is ready.",
     ["controller"],
     buckets=(1, 2.5, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600),
 )
 LAST_SUCCESS = Gauge(
     "platform_last_reconcile_success_timestamp_seconds",
-    "When a reconcile last succeeded, in Unix time.",
+    "Unix time of the last successful reconcile.",
     ["controller"],
 )
 WEBHOOK_REQUESTS = Counter(
     "controller_runtime_webhook_requests", "Requests to a webhook by HTTP status.", ["webhook", "code"]
 )
 WEBHOOK_LATENCY = Histogram(
-    "controller_runtime_webhook_latency_seconds", "Time a webhook took to answer.", ["webhook"], buckets=SECONDS
+    "controller_runtime_webhook_latency_seconds", "Duration of a webhook request.", ["webhook"], buckets=SECONDS
 )
-WEBHOOK_IN_FLIGHT = Gauge(
-    "controller_runtime_webhook_requests_in_flight", "Requests that a webhook has not answered yet.", ["webhook"]
-)
+WEBHOOK_IN_FLIGHT = Gauge("controller_runtime_webhook_requests_in_flight", "Webhook requests in progress.", ["webhook"])
 WEBHOOK_PANICS = Counter(
-    "controller_runtime_webhook_panics", "Requests to webhooks that met a defect of the operator itself."
+    "controller_runtime_webhook_panics", "Webhook requests that failed because of a bug in the operator."
 )
-WEBHOOK_REFUSALS = Counter("platform_webhook_refusals", "Resources that were refused at admission.", ["kind"])
+WEBHOOK_REFUSALS = Counter("platform_webhook_refusals", "Resources rejected at admission.", ["kind"])
 CERTIFICATE_EXPIRY = Gauge(
     "platform_certificate_expiry_timestamp_seconds",
-    "When a certificate ends, in Unix time: `serving`, or the `authority` that signed it.",
+    "Unix time at which the certificate `serving` or its `authority` expires.",
     ["name"],
 )
-CERTIFICATE_READS = Counter("certwatcher_read_certificate", "Certificates taken up to serve with.")
+CERTIFICATE_READS = Counter("certwatcher_read_certificate", "Serving certificates loaded.")
 CERTIFICATE_READ_ERRORS = Counter(
-    "certwatcher_read_certificate_errors", "Times that certificates, or who trusts them, were not as they should be."
+    "certwatcher_read_certificate_errors", "Failures to load certificates or to update their trust bundle."
 )
-CERTIFICATE_RENEWALS = Counter("platform_certificate_renewals", "Certificates made by this replica.")
+CERTIFICATE_RENEWALS = Counter("platform_certificate_renewals", "Certificates issued by this replica.")
 CERTIFICATE_RENEWAL_ERRORS = Counter(
-    "platform_certificate_renewal_errors", "Certificates that were due and could not be made or kept."
+    "platform_certificate_renewal_errors", "Certificates that were due and could not be issued or stored."
 )
-CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in a controller's cache.", ["controller", "kind"])
+CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects in the cache of a controller.", ["controller", "kind"])
 EVENTS = Counter(
     "platform_events",
-    "Kubernetes events written, repeats too; the controller is the kind that they tell of, in lower case.",
+    "Kubernetes events written, including repeats; controller is the kind of the object in lower case.",
     ["controller", "type", "reason"],
 )
-EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")
+EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: queue full, or rejected.")
 
 
 def show_from_the_start(controller: str) -> None:
-    """Show a controller's results as 0 before there are any, as controller-runtime does: a rate needs a first value."""
+    """Initialize the metrics of a controller to 0, as controller-runtime does: rate() needs an initial value."""
     for result in ("success", "requeue_after", "error", "terminal_error"):
         RECONCILES.labels(controller=controller, result=result)
     for metric in (RECONCILE_ERRORS, TERMINAL_ERRORS, PANICS, RECONCILE_TIME, TIME_TO_READY, ACTIVE_WORKERS):

@@ -1,4 +1,4 @@
-"""Where the time and the memory of a running operator go; for loopback only: kubectl port-forward reaches it.
+"""CPU and memory profiles of a running operator, on the loopback interface: use kubectl port-forward.
 
 curl 'http://127.0.0.1:6060/debug/profile?seconds=10'
 curl 'http://127.0.0.1:6060/debug/memory'             # with PYTHONTRACEMALLOC=1 in the environment
@@ -17,13 +17,13 @@ from aiohttp import web
 ADDRESS = "127.0.0.1:6060"
 
 MAX_PROFILE_SECONDS = 300.0
-"""Seconds that a profile takes at most: everything is slower meanwhile."""
+"""Maximum duration of a profile: the operator is slower while it runs."""
 
 MAX_LINES = 60
 
 
 class Profiler:
-    """One profile at a time of the thread that runs the event loop."""
+    """Profiles the thread of the event loop, one profile at a time."""
 
     def __init__(self) -> None:
         self._is_busy = False
@@ -33,7 +33,7 @@ class Profiler:
         return [web.get("/debug/profile", self.profile), web.get("/debug/memory", self.memory)]
 
     async def profile(self, request: web.Request) -> web.Response:
-        """The functions that took the most time of their own in the next `seconds` (10)."""
+        """Return the functions with the most own time during the next `seconds` (default: 10)."""
         given = request.query.get("seconds", "10")
         try:
             seconds = float(given)
@@ -41,10 +41,10 @@ class Profiler:
             seconds = 0.0
         if not 0 < seconds <= MAX_PROFILE_SECONDS:
             return web.Response(
-                status=400, text=f"seconds={given}: give a number above 0, up to {MAX_PROFILE_SECONDS:g}\n"
+                status=400, text=f"seconds={given}: use a number above 0 and at most {MAX_PROFILE_SECONDS:g}\n"
             )
         if self._is_busy:
-            return web.Response(status=409, text="another profile is being taken; ask again when it is done\n")
+            return web.Response(status=409, text="another profile is running; retry when it is done\n")
         self._is_busy = True
         profile = cProfile.Profile()
         try:
@@ -57,7 +57,7 @@ class Profiler:
         return web.Response(text=text.getvalue())
 
     async def memory(self, _: web.Request) -> web.Response:
-        """The lines that hold the most memory."""
+        """Return the source lines that allocated the most memory."""
         if not tracemalloc.is_tracing():
             return web.Response(status=409, text="memory is not traced; start with PYTHONTRACEMALLOC=1 set\n")
         snapshot = await asyncio.to_thread(tracemalloc.take_snapshot)

@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of what an operator does: reconcile > observe, plan, each request to the API and the database.
+"""OpenTelemetry spans of an operator: reconcile > observe, plan, and each request to the API server and the database.
 
-Off unless a collector is named; then OpenTelemetry is not even imported, and a span costs a function call. The usual
-variables of OpenTelemetry's SDK hold too: OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, ….
+Disabled unless a collector is configured: OpenTelemetry is then not imported, and a span costs one function call. The
+variables of the OpenTelemetry SDK apply: OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, ….
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 SHUTDOWN_GRACE_SECONDS = 2.0
-"""Seconds that spans get at exit to be sent."""
+"""Seconds allowed at exit to send spans."""
 
 _NO_SPAN: AbstractContextManager[Any] = contextlib.nullcontext()
 _tracer: Any = None
 
 
 def trace(name: str, **attributes: str | int) -> AbstractContextManager[Any]:
-    """A span that begins a trace; an exception that leaves it is its error.
+    """Start a span as the root of a trace; an exception marks it as failed.
 
     Args:
-        name: what is done, without what it is done to: there are few names.
-        attributes: what it is done to.
+        name: name of the operation, without its object, so that there are few names.
+        attributes: object of the operation.
     """
     return _NO_SPAN if _tracer is None else _tracer.start_as_current_span(name, attributes=attributes)
 
 
 def span(name: str, **attributes: str | int) -> AbstractContextManager[Any]:
-    """A span around a part of what a trace is of; none outside of any, such as around the renewal of a Lease."""
+    """Start a span within the current trace; without a trace, such as for Lease renewals, there is no span."""
     return _NO_SPAN if trace_id() is None else trace(name, **attributes)
 
 
 def note(**attributes: str | int) -> None:
-    """Say more of the current span, once it is known."""
+    """Add attributes to the current span."""
     if _tracer is not None:
         from opentelemetry import trace
 
@@ -47,7 +47,7 @@ def note(**attributes: str | int) -> None:
 
 
 def trace_id() -> str | None:
-    """The current trace, as logs name it; None outside of any."""
+    """Return the ID of the current trace, for logs; None if there is none."""
     if _tracer is None:
         return None
     from opentelemetry import trace
@@ -57,7 +57,7 @@ def trace_id() -> str | None:
 
 
 def exemplar() -> dict[str, str] | None:
-    """What leads from a measurement to the current trace; None if there is none, or it is not sent anywhere."""
+    """Return the exemplar that links a measurement to the current trace; None if the trace is not exported."""
     if _tracer is None:
         return None
     from opentelemetry import trace
@@ -68,12 +68,12 @@ def exemplar() -> dict[str, str] | None:
 
 @contextlib.asynccontextmanager
 async def exported(endpoint: str, service: str, exporter: SpanExporter | None = None) -> AsyncIterator[None]:
-    """Make spans, and send them in the background, until the context is left.
+    """Record spans and export them in the background, until the context exits.
 
     Args:
-        endpoint: a collector's base URL, such as http://collector:4318; empty for no spans at all.
-        service: the service's name: the operator's.
-        exporter: where they go instead.
+        endpoint: base URL of a collector, such as http://collector:4318; empty disables tracing.
+        service: name of the service: the operator.
+        exporter: exporter to use instead of OTLP.
     """
     if not endpoint:
         yield
@@ -92,6 +92,6 @@ async def exported(endpoint: str, service: str, exporter: SpanExporter | None = 
         yield
     finally:
         _tracer = None
-        sending = threading.Thread(target=provider.shutdown, daemon=True)  # itself it waits for half a minute
+        sending = threading.Thread(target=provider.shutdown, daemon=True)  # on its own it waits up to 30 s
         sending.start()
         await asyncio.to_thread(sending.join, SHUTDOWN_GRACE_SECONDS)

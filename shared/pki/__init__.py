@@ -1,1 +1,1 @@
-"""Certificates: authorities, issuing, rotation, stores and verification."""
+"""Certificates: certificate authorities, issuing, rotation, stores and verification."""

@@ -1,6 +1,6 @@
-"""Makes certificate authorities, and certificates that they sign. Keys are ECDSA P-256.
+"""Issues certificate authorities and certificates. Keys are ECDSA P-256.
 
-The only module that imports `cryptography`.
+No other module imports `cryptography`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from shared.pki.rotation import CertificateOrder, Made
 _Key = ec.EllipticCurvePrivateKey
 
 MAX_AT_ONCE = 2
-"""Certificates made at the same time; more orders wait in line."""
+"""Maximum number of certificates issued concurrently; further orders wait."""
 
 _makers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="certificates")
 
 
 async def make(order: CertificateOrder) -> Made:
-    """Make what is ordered, in a thread, so that the event loop goes on meanwhile.
+    """Fulfil an order in a thread, so that the event loop is not blocked.
 
     Raises:
-        OSError: it could not be made; the message says why, and shows no key.
+        OSError: issuing failed; the message has the reason and no key material.
     """
     try:
         return await asyncio.get_running_loop().run_in_executor(_makers, fulfil, order)
     except (TypeError, ValueError) as error:
-        raise OSError(f"making a certificate failed: {error}") from None
+        raise OSError(f"issuing a certificate failed: {error}") from None
 
 
 def authority(name: str, *, begins: datetime, ends: datetime) -> Pair:
-    """An authority that signs certificates, and no further authority."""
+    """Create a self-signed authority that signs certificates but no further authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name, ())
     builder = (
@@ -63,20 +63,20 @@ def issue(
     groups: Iterable[str] = (),
     client: bool = False,
 ) -> Pair:
-    """A certificate for a server, a client, or both.
+    """Issue a certificate for a server, a client, or both.
 
     Args:
-        signer: an authority.
-        name: common name; Kubernetes reads it as a client's user. None if empty.
-        hosts: DNS names and IP addresses of a server; none for a client alone.
-        groups: organizations; Kubernetes reads them as a client's groups.
-        client: whether it may be a client's.
+        signer: the authority.
+        name: common name, which Kubernetes reads as the user of a client; empty for none.
+        hosts: DNS names and IP addresses of a server; empty for a client only.
+        groups: organizations, which Kubernetes reads as the groups of a client.
+        client: whether the certificate is valid for client authentication.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.load_pem_x509_certificate(signer.certificate.encode())
     issuer_key = serialization.load_pem_private_key(signer.key.encode(), None)
     if not isinstance(issuer_key, _Key):
-        raise TypeError("an authority's key is an elliptic curve's")
+        raise TypeError("the key of an authority must be an elliptic curve key")
     alternatives = [_general_name(host) for host in hosts]
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH] * client + [ExtendedKeyUsageOID.SERVER_AUTH] * bool(alternatives)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
@@ -93,16 +93,16 @@ def issue(
 
 
 def fulfil(order: CertificateOrder) -> Made:
-    """Make what is ordered."""
+    """Fulfil an order."""
     made = None
     if order.authority_ends is not None:
-        # A name of its own, so that who signed a certificate shows by the name.
+        # The name is unique, so that the issuer of a certificate is visible.
         made = authority(f"{order.name[:50]}-ca-{secrets.token_hex(4)}", begins=order.begins, ends=order.authority_ends)
     signer = order.signer or made
     if order.ends is None:
         return Made(None, made)
     if signer is None:
-        raise ValueError("an order without a signer makes one")
+        raise ValueError("an order for a certificate needs a signer or a new authority")
     begins, ends, hosts = order.begins, order.ends, order.hosts
     return Made(issue(signer, order.name, begins=begins, ends=ends, hosts=hosts, client=order.client), made)
 

@@ -1,7 +1,7 @@
-"""Certificates and keys as PEM text: what stands in them, whether they fit, and serving with them.
+"""Certificates and keys as PEM text: parsing, validation, and TLS contexts.
 
-Reading takes a few lines of DER rather than `cryptography`: the pods that back up etcd read certificates too, and must
-not load what an operator loads.
+Parsing takes a few lines of DER instead of `cryptography`: the pods that back up etcd parse certificates as well, and
+should not load the dependencies of an operator.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
-_UTC_TIME = 0x17  # the other form, GeneralizedTime, writes years in full
+_UTC_TIME = 0x17  # the other form, GeneralizedTime, has four-digit years
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _DNS_NAME, _IP_ADDRESS = 0x82, 0x87
-_COMMON_NAME = bytes.fromhex("0603550403")  # 2.5.4.3, as an element
-_ALTERNATIVE_NAMES = bytes.fromhex("551d11")  # 2.5.29.17, X.509's subjectAltName
+_COMMON_NAME = bytes.fromhex("0603550403")  # OID 2.5.4.3 as a DER element
+_ALTERNATIVE_NAMES = bytes.fromhex("551d11")  # OID 2.5.29.17, subjectAltName
 
 
 class Pair(NamedTuple):
-    """A certificate, or a chain of them, and the key of the first."""
+    """A certificate, or a chain of them, and the key of the first one."""
 
     certificate: str
     key: str
@@ -36,15 +36,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What stands in a certificate.
+    """The parsed fields of a certificate.
 
     Attributes:
-        subject: whose it is, as a DER name: to be compared, not shown.
-        issuer: who signed it, likewise.
-        begins: when it begins to be valid.
-        ends: when it ceases to.
-        hosts: DNS names and IP addresses that it serves.
-        pem: the certificate itself.
+        subject: subject as a DER name, for comparison only.
+        issuer: issuer as a DER name, for comparison only.
+        begins: start of the validity.
+        ends: end of the validity.
+        hosts: DNS names and IP addresses of the subject.
+        pem: the certificate as PEM.
     """
 
     subject: bytes = field(repr=False)
@@ -56,21 +56,21 @@ class Certificate:
 
     @property
     def is_named(self) -> bool:
-        """Whether it bears a common name."""
+        """Whether the subject has a common name."""
         return _COMMON_NAME in self.subject
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """A certificate that can be used, and its key."""
+    """A usable certificate with its key."""
 
     pair: Pair = field(repr=False)
     certificate: Certificate
 
 
-@lru_cache(maxsize=1024)  # the same few are read again and again
+@lru_cache(maxsize=1024)  # the same few are parsed repeatedly
 def usable(pair: Pair) -> IssuedCertificate | None:
-    """A certificate that can be served with; None if it cannot be."""
+    """Return the parsed certificate of a pair; None if a server cannot use the pair."""
     try:
         server_context(pair)
         return IssuedCertificate(pair, read(pair.certificate)[0])
@@ -79,64 +79,64 @@ def usable(pair: Pair) -> IssuedCertificate | None:
 
 
 def joined(certificates: Iterable[Certificate]) -> str:
-    """Certificates as one PEM text."""
+    """Return certificates as one PEM text."""
     return "".join(f"{certificate.pem.strip()}\n" for certificate in certificates)
 
 
 def read(text: str) -> tuple[Certificate, ...]:
-    """The certificates in a text, in its order.
+    """Return the certificates in a text, in order.
 
     Raises:
-        ValueError: there is none, or one cannot be read.
+        ValueError: there is none, or one cannot be parsed.
     """
     found = tuple(_certificate(block) for block in _BLOCK.findall(text))
     if not found:
-        raise ValueError("there is no certificate in PEM form (-----BEGIN CERTIFICATE-----)")
+        raise ValueError("no certificate in PEM format found (-----BEGIN CERTIFICATE-----)")
     return found
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """A context that serves with a certificate.
+    """Return a server context with a certificate.
 
     Raises:
-        ValueError: key and certificate do not belong together, or one of them cannot be read.
+        ValueError: key and certificate do not match, or one of them cannot be parsed.
     """
     return _holding(pair, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
-    """A context of a client, which looks who the server is.
+    """Return a client context, which verifies the server.
 
     Args:
-        pair: the certificate that it shows if it is asked for one; None for none.
-        authority: certificates that vouch for servers; without any, none is trusted.
+        pair: client certificate to present if the server requests one; None for none.
+        authority: PEM certificates of the trusted authorities; empty trusts no server.
 
     Raises:
-        ValueError: as `server_context`; or the authority's certificates cannot be read.
+        ValueError: see `server_context`; or the authorities cannot be parsed.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if authority:
         try:
             context.load_verify_locations(cadata=authority)
         except ssl.SSLError as error:
-            raise ValueError(f"there is no authority to trust in it: {error.reason or error}") from None
+            raise ValueError(f"no certificate authority found: {error.reason or error}") from None
     return context if pair is None else _holding(pair, context)
 
 
 def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
     with _as_file(f"{pair.key}\n{pair.certificate}") as path:
         try:
-            # The password keeps OpenSSL from asking for one at the terminal where a key is encrypted.
+            # Without a password OpenSSL would prompt for one on the terminal if the key is encrypted.
             context.load_cert_chain(path, password="")
         except ssl.SSLError as error:
-            what = "the key is not the certificate's" if error.reason == "KEY_VALUES_MISMATCH" else str(error)
-            raise ValueError(f"certificate and key cannot be served with: {what}") from None
+            what = "the key does not belong to the certificate" if error.reason == "KEY_VALUES_MISMATCH" else str(error)
+            raise ValueError(f"certificate and key cannot be used: {what}") from None
     return context
 
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A text under a path, which alone OpenSSL takes here; in memory where the system can, for roots are read-only."""
+    """Provide a text as a file, as OpenSSL requires; in memory if possible, because root file systems are read-only."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace") as file:
             file.write(text)
@@ -149,7 +149,7 @@ def _as_file(text: str) -> Iterator[str]:
         yield f"/proc/self/fd/{file.fileno()}"
 
 
-# DER (X.690), as far as X.509 (RFC 5280, section 4.1) needs it.
+# DER (X.690), as far as X.509 (RFC 5280, section 4.1) requires it.
 
 
 def _certificate(pem: str) -> Certificate:
@@ -162,19 +162,19 @@ def _certificate(pem: str) -> Certificate:
         extensions = next((content for tag, content in rest if tag == _EXTENSIONS), b"")
         return Certificate(subject, issuer, begins, ends, frozenset(_hosts(extensions)), pem)
     except (ValueError, IndexError) as error:
-        raise ValueError(f"a certificate cannot be read: {error}") from None
+        raise ValueError(f"a certificate cannot be parsed: {error}") from None
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of each element, one after the other."""
+    """Yield tag and content of each element."""
     at = 0
     while at < len(der):
         tag, length, at = der[at], der[at + 1], at + 2
-        if length & 0x80:  # the length of the length
+        if length & 0x80:  # long form: the number of length bytes
             size = length & 0x7F
             length, at = int.from_bytes(der[at : at + size]), at + size
         if at + length > len(der):
-            raise ValueError("it is cut off")
+            raise ValueError("the data is truncated")
         yield tag, der[at : at + length]
         at += length
 

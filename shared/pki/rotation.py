@@ -1,20 +1,21 @@
-"""Decides when authorities and certificates are replaced, and who signs. Pure.
+"""Decides when authorities and certificates are replaced, and which authority signs. Pure.
 
-One engine rotates the certificate that an operator serves with, and the certificates of databases. stores.py says how
-each is kept; a policy says how long things live.
+One engine rotates the serving certificate of an operator and the certificates of databases. stores.py defines how each
+is stored; a policy defines lifetimes.
 
-A certificate is replaced after two thirds of its life. Its servers take up the new one without a restart.
+A certificate is replaced after two thirds of its lifetime. Servers load the new one without a restart.
 
-An authority has a successor after two thirds of its life. The order of events (`AUTHORITY`) makes that harmless:
+An authority gets a successor after two thirds of its lifetime. The order of events (`AUTHORITY`) keeps every connection
+trusted:
 
 | event | effect |
 |---|---|
-| introduce | the successor is added to the trust bundle; it signs nothing yet |
-| promote | every server and client trusts it: it signs from now on, and the key of its predecessor is deleted |
-| forget | the predecessor has ended and leaves the trust bundle; it outlived everything that it signed |
+| introduce | the successor is added to the trust bundle; it does not sign yet |
+| promote | every server and client trusts the successor: it signs from now on; the key of its predecessor is deleted |
+| forget | the predecessor has expired and is removed from the trust bundle; everything it signed expired earlier |
 
-An authority whose key is lost gets a successor, too. Until that one is promoted, it signs only what is missing: a
-certificate that nobody trusts yet is better than none.
+An authority whose key is lost also gets a successor. Before its promotion, the successor signs only certificates that
+are missing: a certificate that some clients do not trust yet is better than none.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from shared.pki.certs import Certificate, IssuedCertificate, Pair
 from shared.status.lifecycle import Lifecycle
 
 LIFETIME = timedelta(days=90)
-"""How long a certificate is valid by default."""
+"""Default lifetime of a certificate."""
 
 RENEWAL_FRACTION = 2 / 3
-"""The fraction of a life after which a certificate or an authority is replaced."""
+"""Fraction of its lifetime after which a certificate or an authority is replaced."""
 
 BACKDATED = timedelta(minutes=5)
-"""How far a certificate reaches back: the clock of a client may be behind."""
+"""Time by which the start of validity is backdated, for clients whose clock is behind."""
 
 SETTLINGS_PER_LIFE = 20
-"""Settling times in the life of a certificate, at least."""
+"""Minimum number of settling times in the lifetime of a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class RotationPolicy:
-    """How long things live.
+    """Lifetimes of certificates and authorities.
 
     Attributes:
-        authority_lives: an authority's life, in lives of the certificates that it signs.
-        longest_settling: what clients get at most to learn of a new authority before it signs.
-        life: how long a certificate is valid.
+        authority_lives: lifetime of an authority, in lifetimes of a certificate.
+        longest_settling: maximum time for clients to load a new authority before it signs.
+        life: lifetime of a certificate.
     """
 
     authority_lives: int
@@ -54,51 +55,51 @@ class RotationPolicy:
     life: timedelta = LIFETIME
 
     def settling(self, life: timedelta) -> timedelta:
-        """How long clients get to learn of a new authority, if certificates live for `life`."""
+        """Return the time for clients to load a new authority, for certificates with the lifetime `life`."""
         return min(self.longest_settling, life / SETTLINGS_PER_LIFE)
 
     def authority_ends(self, now: datetime) -> datetime:
-        """When an authority that is made now ends."""
+        """Return the expiry of an authority that is created now."""
         return now + self.authority_lives * self.life
 
     def order_authority(self, name: str, now: datetime) -> CertificateOrder:
-        """Order an authority, and nothing that it signs."""
+        """Return an order for an authority only."""
         return CertificateOrder(name, (), now - BACKDATED, None, None, self.authority_ends(now))
 
     def order_certificate(
         self, name: str, hosts: tuple[str, ...], signer: Authority | None, now: datetime, *, client: bool = False
     ) -> CertificateOrder:
-        """Order a certificate, which never outlives its signer; None for an authority that is ordered with it."""
+        """Return an order for a certificate that does not outlive its signer; None orders the authority as well."""
         ends = min(now + self.life, signer.certificate.ends) if signer else now + self.life
         return CertificateOrder(name, hosts, now - BACKDATED, ends, signer.pair if signer else None, None, client)
 
 
 SERVING = RotationPolicy(authority_lives=4, longest_settling=timedelta(seconds=600))
-"""For the operator's own certificate. API servers learn of a changed caBundle at once; others poll."""
+"""Policy for the serving certificate of an operator. API servers load a changed caBundle at once; others poll."""
 
 DATABASES = RotationPolicy(authority_lives=20, longest_settling=timedelta(days=1))
-"""For databases, whose servers may have to restart for a new authority: with certificates of 90 days, every three
-years. A mounted Secret is updated within two minutes, but not every client reads files again at once."""
+"""Policy for databases, whose servers may have to restart to load a new authority: every three years with certificates
+of 90 days. The kubelet updates a mounted Secret within two minutes, but not every client reloads files at once."""
 
 
 class AuthorityState(enum.Enum):
-    """Where an authority is in its life."""
+    """State of a certificate authority."""
 
-    MISSING = "not made yet"
+    MISSING = "not created yet"
     INTRODUCED = "trusted, does not sign yet"
     SIGNING = "signs"
-    RETIRED = "trusted, signs no longer"
+    RETIRED = "trusted, no longer signs"
     FORGOTTEN = "no longer trusted"
 
 
 class AuthorityEvent(enum.Enum):
-    """What happens to an authority."""
+    """An event in the life of a certificate authority."""
 
-    BEGIN = "made where no authority is trusted yet"
-    INTRODUCE = "made beside a trusted authority"
+    BEGIN = "created while no authority is trusted"
+    INTRODUCE = "created while another authority is trusted"
     PROMOTE = "every server and client trusts it"
     RETIRE = "its key is deleted or lost"
-    FORGET = "it has ended"
+    FORGET = "it has expired"
 
 
 AUTHORITY = Lifecycle(
@@ -124,18 +125,18 @@ AUTHORITY = Lifecycle(
 )
 
 LIFECYCLES = (AUTHORITY,)
-"""The lifecycles of this module; the diagrams in docs/architecture.md are generated from them."""
+"""Lifecycles of this module, from which the diagrams in docs/architecture.md are generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """A certificate that a database needs; its holder may be a client.
+    """A certificate that a database needs, for a server or a client.
 
     Attributes:
-        secret: name of its Secret.
+        secret: name of the Secret for the certificate.
         name: common name, for people; empty for none.
-        hosts: names and addresses that it serves; none for one that is a client's alone.
-        uri: a name for cert-manager, which requires one, if there is no other.
+        hosts: DNS names and IP addresses of the server; empty for a client only.
+        uri: URI name for cert-manager, which requires a name, if there is no other.
     """
 
     secret: str
@@ -145,38 +146,38 @@ class CertificateRequest:
 
 
 def in_domains(host: str) -> tuple[str, str]:
-    """A name as a pod may say it, whose search list completes it; and with the domain that most clusters have."""
+    """Return a name as pods use it with their search list, and with the most common cluster domain."""
     return host, f"{host}.cluster.local"
 
 
 def server_hosts(name: str, namespace: str, service: str) -> tuple[str, ...]:
-    """By what names clients know the servers of a resource.
+    """Return the names by which clients connect to the servers of a resource.
 
     Args:
-        name: of the headless Service, which is the resource's.
-        service: of the Service for clients.
+        name: name of the headless Service, which is that of the resource.
+        service: name of the Service for clients.
     """
     return (
         *in_domains(f"*.{name}.{namespace}.svc"),
         *in_domains(f"{name}.{namespace}.svc"),
         *in_domains(f"{service}.{namespace}.svc"),
         *(f"{service}.{namespace}", service),
-        *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it, and exporters
+        *("localhost", "127.0.0.1", "::1"),  # for `kubectl port-forward` and exporters
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateOrder:
-    """What ca.py is to make.
+    """An order for ca.py.
 
     Attributes:
-        name: common name; an authority's is extended by a suffix that tells it from others.
-        hosts: what the certificate serves; none for one that is a client's alone.
-        begins: when what is made begins to be valid.
-        ends: when the certificate ends; None if none is to be made.
-        signer: who signs it; None for the new authority.
-        authority_ends: when the new authority ends; None if none is to be made.
-        client: whether the certificate may be a client's, too.
+        name: common name; that of an authority gets a unique suffix.
+        hosts: DNS names and IP addresses of the certificate; empty for a client only.
+        begins: start of the validity.
+        ends: end of the certificate's validity; None to issue no certificate.
+        signer: authority that signs; None for the new authority.
+        authority_ends: end of the new authority's validity; None to create none.
+        client: whether the certificate is also valid for client authentication.
     """
 
     name: str
@@ -190,7 +191,7 @@ class CertificateOrder:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What ca.py made: as much of it as was ordered."""
+    """The result of an order: the ordered parts."""
 
     serving: Pair | None = field(repr=False)
     authority: Pair | None = field(repr=False)
@@ -198,10 +199,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """An authority that is trusted.
+    """A trusted authority.
 
     Attributes:
-        pair: its certificate and key; None once the key is deleted or lost.
+        pair: certificate and key; None after the key was deleted or lost.
     """
 
     state: AuthorityState
@@ -209,16 +210,16 @@ class Authority:
     pair: Pair | None = field(default=None, repr=False)
 
     def after(self, event: AuthorityEvent) -> Authority:
-        """What it becomes by a legal event."""
+        """Return the authority after a legal event."""
         state = AUTHORITY.after(self.state, event)
         return replace(self, state=state, pair=self.pair if state is AuthorityState.SIGNING else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """The authorities that servers and clients are to trust, the newest first."""
+    """The authorities that servers and clients should trust, newest first."""
 
-    held: tuple[Authority, ...] = ()
+    stored: tuple[Authority, ...] = ()
 
     @property
     def signer(self) -> Authority | None:
@@ -230,80 +231,83 @@ class Authorities:
 
     @property
     def former(self) -> tuple[Certificate, ...]:
-        return tuple(each.certificate for each in self.held if each.state is AuthorityState.RETIRED)
+        return tuple(each.certificate for each in self.stored if each.state is AuthorityState.RETIRED)
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
-        return tuple(each.certificate for each in self.held)
+        return tuple(each.certificate for each in self.stored)
 
     def usable(self, now: datetime) -> Authorities:
-        """Those that have not ended; the others are forgotten."""
-        return Authorities(tuple(each for each in self.held if each.certificate.ends > now))
+        """Return the authorities that have not expired."""
+        return Authorities(tuple(each for each in self.stored if each.certificate.ends > now))
 
     def promoted(self) -> Authorities:
-        """Those that are trusted once the successor signs, and its predecessor is retired."""
+        """Return the authorities after the successor is promoted and its predecessor retired."""
         events = {AuthorityState.INTRODUCED: AuthorityEvent.PROMOTE, AuthorityState.SIGNING: AuthorityEvent.RETIRE}
         return Authorities(
-            tuple(each.after(events[each.state]) if each.state in events else each for each in self.held)
+            tuple(each.after(events[each.state]) if each.state in events else each for each in self.stored)
         )
 
     def _only(self, state: AuthorityState) -> Authority | None:
-        return next((each for each in self.held if each.state is state), None)
+        return next((each for each in self.stored if each.state is state), None)
 
 
 def next_event(
     authorities: Authorities, now: datetime, *, informed: bool, lost: bool = False
 ) -> tuple[AuthorityEvent | None, str]:
-    """What is to happen to an authority now, and why; None for nothing.
+    """Return the next event of an authority and its reason; None if nothing is due.
 
     Args:
-        informed: whether every server and client trusts the successor, and had time to.
-        lost: whether the keys that are held were deleted from their store.
+        informed: whether every server and client trusts the successor and the settling time is over.
+        lost: whether the stored keys were deleted from their store.
     """
     usable = authorities.usable(now)
     if usable.signer is None and usable.successor is None:
         if usable.former:
-            return AuthorityEvent.INTRODUCE, "the authority is gone, and gets a successor"
-        return AuthorityEvent.BEGIN, "there is no authority yet"
+            return AuthorityEvent.INTRODUCE, "the certificate authority is missing; adding a new one"
+        return AuthorityEvent.BEGIN, "there is no certificate authority yet"
     if lost:
-        return AuthorityEvent.INTRODUCE, "what the replicas shared is gone"
+        return AuthorityEvent.INTRODUCE, "the shared certificates were deleted"
     if usable.successor is not None and informed:
-        return AuthorityEvent.PROMOTE, "the new authority is known, and signs from now on"
+        return AuthorityEvent.PROMOTE, "every client trusts the new certificate authority; it signs from now on"
     if usable.signer is not None and usable.successor is None and due(usable.signer.certificate) <= now:
-        return AuthorityEvent.INTRODUCE, "two thirds of the authority's life are over, and it gets a successor"
+        return (
+            AuthorityEvent.INTRODUCE,
+            "the certificate authority is past two thirds of its lifetime; adding its successor",
+        )
     if usable != authorities:
-        return AuthorityEvent.FORGET, "an authority has ended"
+        return AuthorityEvent.FORGET, "a certificate authority has expired"
     return None, ""
 
 
 def why_replaced(certificate: Certificate | None, signer: Authority | None, now: datetime, *, fits: bool = True) -> str:
-    """Why a certificate is replaced; empty if it is not.
+    """Return the reason to replace a certificate; empty if there is none.
 
     Args:
-        certificate: None if there is none that can be used.
-        signer: None where only a successor could sign, which nobody may trust yet: then only what cannot be used is
-            replaced.
-        fits: whether it is for the right names.
+        certificate: the current certificate; None if there is no usable one.
+        signer: the signing authority; None if only a successor could sign, which some clients may not trust yet: then
+            only an unusable certificate is replaced.
+        fits: whether the names of the certificate are the desired ones.
     """
     if certificate is None:
-        return "there is none that can be used"
+        return "no usable certificate"
     if certificate.ends <= now:
-        return "it has ended"
+        return "the certificate has expired"
     if signer is None:
         return ""
     if certificate.issuer != signer.certificate.subject:
-        return "another authority signs now"
+        return "a new certificate authority signs"
     if not fits:
-        return "it is for other names"
-    return "two thirds of its life are over" if due(certificate) <= now else ""
+        return "the names have changed"
+    return "past two thirds of its lifetime" if due(certificate) <= now else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCertificates:
-    """The certificates that an operator's replicas share; no key but the newest authority's is kept.
+    """Certificates that the replicas of an operator share; only the key of the newest authority is stored.
 
     Attributes:
-        serving: what is served; None where it is missing or cannot be used.
+        serving: the serving certificate; None if it is missing or unusable.
     """
 
     authorities: Authorities = field(default_factory=Authorities)
@@ -314,14 +318,14 @@ class SharedCertificates:
         return self.authorities.trusted[0]
 
     def serves(self, hosts: frozenset[str]) -> Certificate | None:
-        """The serving certificate, if clients that trust these authorities take it for these hosts."""
+        """Return the serving certificate if clients that trust these authorities accept it for these hosts."""
         found = self.serving.certificate if self.serving else None
         issuers = {authority.subject for authority in self.authorities.trusted}
         return found if found and found.issuer in issuers and hosts <= found.hosts else None
 
 
 def next_order(
-    held: SharedCertificates,
+    stored: SharedCertificates,
     now: datetime,
     policy: RotationPolicy,
     *,
@@ -330,16 +334,16 @@ def next_order(
     trusted: datetime | None,
     lost: bool = False,
 ) -> tuple[CertificateOrder | None, str]:
-    """What the replicas are to make now, in one write, and why; None for nothing.
+    """Return the next order of the replicas, for one write, and its reason; None if nothing is due.
 
-    An authority that gets a successor signs a last certificate in the same write, for its key is then deleted.
+    An authority that gets a successor signs a last certificate in the same write, because its key is then deleted.
 
     Args:
-        hosts: what must be served.
-        trusted: since when all clients were seen to trust the newest authority; None if they do not.
-        lost: what the replicas shared is gone, and `held` is what this replica remembers of it.
+        hosts: names that the serving certificate must have.
+        trusted: time since which all clients trust the newest authority; None if they do not.
+        lost: whether the shared certificates were deleted, so that `held` is what this replica remembers.
     """
-    authorities, serving = held.authorities.usable(now), held.serves(hosts)
+    authorities, serving = stored.authorities.usable(now), stored.serves(hosts)
     informed = serving is not None and trusted is not None and now - trusted >= policy.settling(life_of(serving))
     event, why = next_event(authorities, now, informed=informed, lost=lost)
     if event is AuthorityEvent.PROMOTE:
@@ -354,14 +358,14 @@ def next_order(
     order = policy.order_certificate(name, tuple(sorted(hosts)), signer or authorities.successor, now)
     if makes_authority:
         order = replace(order, authority_ends=policy.authority_ends(now))
-    return order, why or f"the serving certificate: {cause}"
+    return order, why or f"serving certificate: {cause}"
 
 
 def due(certificate: Certificate) -> datetime:
-    """When a certificate is to be replaced."""
+    """Return the time at which a certificate is to be replaced."""
     return certificate.ends - (1 - RENEWAL_FRACTION) * life_of(certificate)
 
 
 def life_of(certificate: Certificate) -> timedelta:
-    """From when it was made until it ends."""
+    """Return the lifetime of a certificate, without the backdated part."""
     return certificate.ends - (certificate.begins + BACKDATED)

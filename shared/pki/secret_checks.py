@@ -1,4 +1,4 @@
-"""Why the Secrets that a spec names cannot be used; never what stands in them."""
+"""Checks of the Secrets that a spec references. Messages never contain the content of a Secret."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_K
 from shared.pki import certs
 from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
 
-_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, not defined in Python's ssl module
 
 
 @dataclass(frozen=True, slots=True)
 class SecretProblem:
-    """Why nobody can run with what the Secrets hold.
+    """Reason why servers cannot use the content of a Secret.
 
     Attributes:
         reason: SecretMissing or SecretInvalid.
-        message: which Secret, which key, and what mends it; never what stands in it.
+        message: names of the Secret and the key, and how to fix it; never the content.
     """
 
     reason: Reason
@@ -31,7 +31,7 @@ class SecretProblem:
 
 
 class UnusableSecret(Exception):
-    """A Secret does not serve."""
+    """A Secret is missing or invalid."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -39,43 +39,43 @@ class UnusableSecret(Exception):
 
 
 def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
-    """What a Secret has under these keys.
+    """Return the values of a Secret for these keys.
 
     Args:
-        at: the field that names it, for the message.
+        at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: it does not exist, or lacks one, or one of them is no text.
+        UnusableSecret: the Secret does not exist, lacks a key, or has a value that is not text.
     """
     if secret is None:
         raise UnusableSecret(
             SECRET_MISSING,
-            f"{at}: there is no Secret {name} in this namespace. Make it, with {' and '.join(keys)}, or name another.",
+            f"{at}: Secret {name} does not exist. Create it with {' and '.join(keys)}, or name another Secret.",
         )
     given = secret.get("data") or {}
     if missing := [key for key in keys if not given.get(key)]:
-        raise UnusableSecret(SECRET_MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Give it.")
+        raise UnusableSecret(SECRET_MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Add it.")
     try:
         return [base64.b64decode(given[key]).decode() for key in keys]
     except (binascii.Error, UnicodeDecodeError):
-        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {', '.join(keys)} must be text.") from None
 
 
 def password_of(at: str, name: str, secret: Obj | None) -> str:
-    """The password that a Secret has.
+    """Return the password in a Secret.
 
     Args:
-        at: the field that names it, for the message.
+        at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: there is none, or it is one that nobody types.
+        UnusableSecret: there is no password, or it begins or ends with a line break.
     """
     (password,) = texts(at, name, secret, PASSWORD_KEY)
     if password != password.strip("\r\n"):
         raise UnusableSecret(
             SECRET_INVALID,
-            f"{at}: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
-            "without, as by --from-literal.",
+            f"{at}: Secret {name}: {PASSWORD_KEY} begins or ends with a line break, which is probably not intended. "
+            "Remove it, for example by creating the Secret with --from-literal.",
         )
     return password
 
@@ -90,22 +90,22 @@ def certificate_of(
     is_ordered: bool = False,
     whenever: bool = True,
 ) -> tuple[certs.Pair, str]:
-    """The certificate with its key that a Secret has, and the authorities; empty where nobody needs these.
+    """Return the certificate with its key from a Secret, and the authorities; the latter are empty if not needed.
 
     Args:
-        at: the field that names it, for the message.
-        hosts: for which clients must take it; None if they see to that.
-        is_client: whether its holder is a client, too, of servers that trust the same authorities.
+        at: field that references the Secret, for the message.
+        hosts: names for which clients must accept the certificate; None to skip the check.
+        is_client: whether the certificate is also used as a client of servers that trust the same authorities.
         is_ordered: whether cert-manager fills the Secret.
-        whenever: whether to leave aside when it begins and ends: for callers with a clock of their own.
+        whenever: whether to ignore the validity period, for callers with their own clock.
 
     Raises:
-        UnusableSecret: something is missing, or a server could not be reached with it.
+        UnusableSecret: something is missing, or clients would reject the server.
     """
     if secret is None and is_ordered:
         raise UnusableSecret(
             SECRET_MISSING,
-            f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
+            f"spec.tls: cert-manager has not issued Secret {name} yet. See kubectl describe certificate {name}.",
         )
     needs_authority = is_client or hosts is not None
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if needs_authority else ()))
@@ -125,82 +125,82 @@ def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, i
     return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, whenever=whenever))
 
 
-@lru_cache(maxsize=1024)  # a handshake takes a millisecond, and the same few are looked at again and again
+@lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
 def _wrong_whenever(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
     return _wrong(pair, authority, hosts, is_client=is_client, whenever=True)
 
 
 def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = False) -> str:
-    """What keeps a server from serving with a certificate, or, where it asks clients for one, from being reached.
+    """Return why a server cannot use a certificate, or cannot be reached with it if it requires client certificates.
 
     Args:
-        authority: PEM certificates that vouch for clients, of whom the certificate's holder is one; empty where
-            nobody asks clients.
-        whenever: as `certificate_of` has it.
+        authority: PEM certificates that verify clients, including the owner of the certificate; empty if the server
+            does not request client certificates.
+        whenever: see `certificate_of`.
 
     Returns:
-        Which keys, what is wrong, and what mends it; empty if nothing is.
+        The keys of the Secret, the problem and how to fix it; empty if there is no problem.
     """
     try:
         certs.read(pair.certificate)
-        serving, asking = certs.server_context(pair), unverifying(pair)
+        serving, connecting = certs.server_context(pair), unverifying(pair)
     except ValueError as wrong:
-        return f"{CERTIFICATE_KEY} and {PRIVATE_KEY}: {wrong}. Give a certificate and its key."
+        return f"{CERTIFICATE_KEY} and {PRIVATE_KEY}: {wrong}. Provide a certificate and its key."
     if not authority:
         return ""
     try:
         serving.load_verify_locations(cadata=authority)
     except ssl.SSLError as wrong:
-        return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Give those that vouch for clients."
+        return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Provide the CA of the clients."
     serving.verify_mode = ssl.CERT_REQUIRED
-    if refusal := _refusal(serving, asking, whenever=whenever):
+    if refusal := _refusal(serving, connecting, whenever=whenever):
         return (
-            f"{AUTHORITY_KEY} does not vouch for {CERTIFICATE_KEY} as a client's certificate ({refusal}), and the "
-            "operator and the metrics are clients. Issue it by that authority, for server auth and client auth."
+            f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({refusal}), and the operator "
+            "and the metrics exporter are clients. Issue it from that CA, for server auth and client auth."
         )
     return ""
 
 
 def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, whenever: bool = False) -> str:
-    """What keeps clients that trust an authority from taking a server for the one with this name.
+    """Return why clients that trust an authority reject a server with one of these names.
 
     Args:
-        pair: a certificate that can be served with.
-        hosts: names of the server, each of which must do.
-        whenever: as `certificate_of` has it.
+        pair: usable certificate and key.
+        hosts: names of the server, all of which are checked.
+        whenever: see `certificate_of`.
 
     Returns:
-        As `wrong_with_pair`.
+        See `wrong_with_pair`.
     """
     try:
-        asking = certs.client_context(None, authority)
+        connecting = certs.client_context(None, authority)
     except ValueError as wrong:
-        return f"{AUTHORITY_KEY}: {wrong}. Give the certificates that vouch for {CERTIFICATE_KEY}, in PEM form."
+        return f"{AUTHORITY_KEY}: {wrong}. Provide the CA of {CERTIFICATE_KEY} in PEM format."
     for host in hosts:
-        if refusal := _refusal(certs.server_context(pair), asking, host, whenever=whenever):
+        if refusal := _refusal(certs.server_context(pair), connecting, host, whenever=whenever):
             return (
-                f"clients that trust {AUTHORITY_KEY} would not take {CERTIFICATE_KEY} for {host}'s "
-                f"({refusal.rstrip('.')}). Issue it by that authority, for that name, for server auth."
+                f"clients that trust {AUTHORITY_KEY} reject {CERTIFICATE_KEY} for {host} "
+                f"({refusal.rstrip('.')}). Issue it from that CA, for that name, for server auth."
             )
     return ""
 
 
 def unverifying(pair: certs.Pair) -> ssl.SSLContext:
-    """A context for a client that shows this certificate if it is asked, and itself looks what the server shows."""
+    """Return a client context that presents a certificate if requested; the caller verifies the server."""
     context = certs.client_context(pair)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _refusal(serving: ssl.SSLContext, asking: ssl.SSLContext, host: str | None = None, *, whenever: bool) -> str:
-    """Why one end refuses the other, told by a handshake in memory; empty if neither does."""
+def _refusal(serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, whenever: bool) -> str:
+    """Return why one side rejects the other in a TLS handshake in memory; empty if neither does."""
     if whenever:
         serving.verify_flags |= _NO_CHECK_TIME
-        asking.verify_flags |= _NO_CHECK_TIME
+        connecting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(to_server, to_client, server_side=True)
-    client = asking.wrap_bio(to_client, to_server, server_hostname=host)
+    client = connecting.wrap_bio(to_client, to_server, server_hostname=host)
     try:
         for end in (client, server, client, server):
             try:

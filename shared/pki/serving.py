@@ -1,20 +1,20 @@
-"""The certificate that an operator serves with, kept fresh without a restart and without a dropped connection.
+"""The serving certificate of an operator, rotated without a restart and without dropped connections.
 
-Where it comes from is a flag's value:
+A flag sets the source:
 
-- `self:NAMESPACE/SECRET`: of our own making, in a Secret that every replica reads by name. Whoever finds that something
-  is due makes it and writes it with the resourceVersion that was read; whoever loses that race takes the winner's.
-  rotation.py decides, ca.py makes.
-- a directory: tls.crt, tls.key and maybe ca.crt, as a mounted Secret of somebody else's (a person, cert-manager). What
-  does not fit together is kept out: the certificate before it is served on.
-- nothing: made at start and kept in memory, for who runs an operator on a machine of their own.
+- `self:NAMESPACE/SECRET`: issued by the operator and stored in a Secret that every replica reads by name. The replica
+  that finds something due issues it and writes it with the observed resourceVersion; a replica that loses this race
+  uses the result of the other. rotation.py decides, ca.py issues.
+- a directory: tls.crt, tls.key and optionally ca.crt, such as a mounted Secret that a user or cert-manager maintains.
+  An invalid pair is not loaded: the previous certificate stays in use.
+- empty: issued at startup and kept in memory, for an operator that runs outside a cluster.
 
-Webhooks' clients, the API servers, trust the caBundle of the operator's WebhookConfigurations: it is kept by
-server-side apply of that one field, and put back where somebody wiped it.
+API servers, the clients of webhooks, trust the caBundle of the operator's WebhookConfigurations. The operator sets that
+one field by server-side apply, and restores it if it was removed.
 
-With certificates that live for 90 days, a replica reads each of these once in 600 s at most, and all replicas together
-write once in 60 days. With shorter lives it looks more often (`pause`): --certificate-lifetime 20 shows every
-kind of rotation within a minute or so.
+With certificates of 90 days, each replica reads these objects every 600 s, and all replicas together write once in 60
+days. With shorter lifetimes they are read more often (`pause`): --certificate-lifetime 20 shows every kind of rotation
+within about a minute.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from shared.pki.trust_bundle import Clients
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS = 10.0
-"""Between two looks at a directory's files."""
+"""Seconds between checks of the files in a directory."""
 
 LONGEST_PAUSE, SHORTEST_PAUSE = timedelta(seconds=600), timedelta(seconds=0.2)
-"""Between two looks at what replicas share."""
+"""Bounds of the time between checks of the shared store."""
 
 PAUSES_PER_LIFE = 20
-"""Pauses in what is left of a certificate's life."""
+"""Number of checks in the remaining lifetime of a certificate."""
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
-"""Until what failed is tried again, doubled with each failure; never more than the usual pause."""
+"""Bounds of the retry delay, which doubles with each failure and never exceeds the usual pause."""
 
-MAX_WRITES_PER_LOOK = 5
-"""Writes, or races lost, in one look."""
+MAX_WRITES_PER_CHECK = 5
+"""Maximum number of writes, or lost races, in one check."""
 
 Clock = Callable[[], datetime]
 
@@ -64,88 +64,88 @@ def _now() -> datetime:
 
 
 class Certificates(ABC):
-    """Keeps a certificate fresh.
+    """Keeps a serving certificate up to date.
 
     Attributes:
-        context: serves with the certificate of the moment: each handshake takes it anew, open connections stay.
+        context: server context; each handshake uses the current certificate, open connections are not affected.
     """
 
     def __init__(self) -> None:
         self._current: ssl.SSLContext | None = None
         self._complete = False
-        # Not load_cert_chain on the live context: there, a key that does not fit, or one of another type, would leave
-        # the certificate before it half in place.
+        # load_cert_chain on the live context would replace the certificate only in part if the key does not match or
+        # has another type.
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.sni_callback = self._choose
 
     async def open(self) -> None:
-        """Have a certificate; what else is to be done may follow.
+        """Load or issue a certificate; rotations may follow in `run`.
 
         Raises:
-            KubeError, ValueError, OSError: there is none to be had; the message says why.
+            KubeError, ValueError, OSError: there is no usable certificate; the message has the reason.
         """
         try:
-            await self._look()
+            await self._check()
         except (KubeError, ValueError, OSError) as error:
             if self._current is None:
                 raise
-            self._tell(error)
+            self._log_failure(error)
 
     async def run(self) -> None:
-        """Keep it fresh, for ever."""
+        """Rotate the certificate until cancelled."""
         retry = None if self._complete else FIRST_RETRY_SECONDS
         while True:
             await asyncio.sleep(min(self._pause(), retry or self._pause()) * random.uniform(0.8, 1.0))
             try:
-                await self._look()
+                await self._check()
                 retry = None
             except (KubeError, ValueError, OSError) as error:
                 retry = min(2 * retry, LAST_RETRY_SECONDS) if retry else FIRST_RETRY_SECONDS
-                self._tell(error)
+                self._log_failure(error)
 
     def unready(self) -> str | None:
-        """What is missing until clients can verify who answers; None from the first time that nothing was."""
-        return None if self._complete else "waiting for the certificate, and for clients to be told whom to trust"
+        """Return why clients cannot verify this server yet; None once the first check has succeeded."""
+        return None if self._complete else "waiting for the certificate and for the caBundle of the webhooks"
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         await self._refresh()
         self._complete = True
 
     @abstractmethod
     async def _refresh(self) -> None:
-        """See what is served, and whom clients trust, and do what is due."""
+        """Check the served certificate and the trust of clients, and do what is due."""
 
     @abstractmethod
     def _pause(self) -> float:
-        """Seconds until the next look."""
+        """Return the seconds until the next check."""
 
     def _serve(self, pair: Pair) -> None:
-        """Serve with this one from the next handshake on; raises ValueError, and changes nothing, if it cannot be."""
+        """Serve with a pair from the next handshake on; an unusable pair raises ValueError and changes nothing."""
         certificate, *_ = certs.read(pair.certificate)
         self._current = certs.server_context(pair)
         metrics.CERTIFICATE_READS.inc()
         metrics.CERTIFICATE_EXPIRY.labels(name="serving").set(certificate.ends.timestamp())
-        log.info("serving with a certificate that is valid until %s", certificate.ends.isoformat())
+        log.info("serving certificate loaded; valid until %s", certificate.ends.isoformat())
 
     def _choose(self, connection: ssl.SSLObject, _name: str, _front: ssl.SSLContext) -> None:
         if self._current is not None:
             connection.context = self._current
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if isinstance(error, Conflict):  # another replica was quicker
-            log.debug("looking again: %s", error)
+            log.debug("checking again: %s", error)
             return
         metrics.CERTIFICATE_READ_ERRORS.inc()
-        log.warning("certificates are not as they should be; what was served is served on: %s", error)
+        log.warning("cannot update certificates; the current certificate stays in use: %s", error)
 
 
 class FileCertificates(Certificates):
-    """A certificate in files that somebody else keeps fresh.
+    """A certificate in files that something else rotates.
 
     Args:
-        directory: holds tls.crt and tls.key, and maybe ca.crt.
-        clients: who is to trust ca.crt; None where that is somebody else's to see to, too.
-        clock: the wall clock.
+        directory: directory with tls.crt, tls.key and optionally ca.crt.
+        clients: clients that should trust ca.crt; None if the trust is managed elsewhere.
+        clock: wall clock.
     """
 
     def __init__(self, directory: Path, clients: Clients | None = None, clock: Clock = _now) -> None:
@@ -154,7 +154,7 @@ class FileCertificates(Certificates):
         self._clients = clients
         self._clock = clock
         self._pair: Pair | None = None
-        self._taught: tuple[str, datetime] | None = None
+        self._published: tuple[str, datetime] | None = None
 
     async def _refresh(self) -> None:
         pair = Pair(self._file("tls.crt"), self._file("tls.key"))
@@ -162,16 +162,16 @@ class FileCertificates(Certificates):
             try:
                 self._serve(pair)
             except ValueError as error:
-                raise ValueError(f"{self._directory}/tls.crt and tls.key: {error}. Replace both.") from None
+                raise ValueError(f"{self._directory}/tls.crt and tls.key: {error}. Replace both files.") from None
             self._pair = pair
         if self._clients is None or not (self._directory / "ca.crt").exists():
             return
         now = self._clock()
-        if self._taught is None or self._taught[1] + LONGEST_PAUSE <= now or self._bundle() != self._taught[0]:
-            seen = await self._clients.look()
+        if self._published is None or self._published[1] + LONGEST_PAUSE <= now or self._bundle() != self._published[0]:
+            seen = await self._clients.read()
             bundle = self._bundle()
-            await self._clients.teach(seen, bundle)
-            self._taught = bundle, now
+            await self._clients.publish(seen, bundle)
+            self._published = bundle, now
 
     def _pause(self) -> float:
         return POLL_INTERVAL_SECONDS
@@ -186,16 +186,16 @@ class FileCertificates(Certificates):
 
 
 class SelfSignedCertificates(Certificates):
-    """A certificate of an authority of our own.
+    """A certificate signed by an authority of the operator.
 
     Args:
-        store: where replicas share both.
-        clients: who is to trust the authority; None for nobody.
-        name: the certificate's name, for people.
-        hosts: what the certificate is for.
-        life: how long it is valid.
-        clock: the wall clock.
-        maker: makes what is ordered.
+        store: store of certificate and authority, shared by the replicas.
+        clients: clients that should trust the authority; None for none.
+        name: common name of the certificate.
+        hosts: DNS names and IP addresses of the certificate.
+        life: lifetime of the certificate.
+        clock: wall clock.
+        maker: fulfils orders.
     """
 
     def __init__(
@@ -219,61 +219,61 @@ class SelfSignedCertificates(Certificates):
         self._make = maker
         self._content: Mapping[str, str] = {}
         self._shared: SharedCertificates | None = None
-        self._held: SharedCertificates | None = None
+        self._known: SharedCertificates | None = None
         self._trusted: datetime | None = None
 
     async def _refresh(self) -> None:
-        for _ in range(MAX_WRITES_PER_LOOK):
-            trouble: KubeError | None = None
+        for _ in range(MAX_WRITES_PER_CHECK):
+            problem: KubeError | None = None
             try:
-                seen = await self._clients.look() if self._clients else []  # before the store is read: see `teach`
+                seen = await self._clients.read() if self._clients else []  # before the store is read: see `publish`
             except KubeError as error:
-                trouble, seen = error, []
+                problem, seen = error, []
             content = await self._store.read()
             if content != self._content:
                 self._content, self._shared = content, shared_certificates(content)
             if self._shared is not None:
-                if trouble is None:
-                    trouble = await self._teach(seen, self._shared)
-                self._take(self._shared, trusted=trouble is None)
+                if problem is None:
+                    problem = await self._publish(seen, self._shared)
+                self._take(self._shared, trusted=problem is None)
             if not await self._renew(lost=self._shared is None):
                 break
-        if trouble is not None:
-            raise trouble
+        if problem is not None:
+            raise problem
 
-    async def _teach(self, seen: list[tuple[Kind, Obj]], held: SharedCertificates) -> KubeError | None:
+    async def _publish(self, seen: list[tuple[Kind, Obj]], known: SharedCertificates) -> KubeError | None:
         try:
             if self._clients:
-                await self._clients.teach(seen, certs.joined(held.authorities.trusted))
+                await self._clients.publish(seen, certs.joined(known.authorities.trusted))
         except KubeError as error:
             return error
         return None
 
-    def _take(self, held: SharedCertificates, *, trusted: bool) -> None:
-        """Serve what the replicas share, and note since when clients trust its newest authority."""
-        before, self._held = self._held, held
+    def _take(self, known: SharedCertificates, *, trusted: bool) -> None:
+        """Serve the shared certificate, and record since when clients trust the newest authority."""
+        before, self._known = self._known, known
         if not trusted:
             self._trusted = None
-        elif self._trusted is None or before is None or before.newest != held.newest:
+        elif self._trusted is None or before is None or before.newest != known.newest:
             self._trusted = self._clock()
-        metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(held.newest.ends.timestamp())
-        if held.serving is not None and (before is None or before.serving != held.serving):
-            self._serve(held.serving.pair)
+        metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(known.newest.ends.timestamp())
+        if known.serving is not None and (before is None or before.serving != known.serving):
+            self._serve(known.serving.pair)
 
     async def _renew(self, *, lost: bool) -> bool:
-        """Make what is due.
+        """Issue what is due.
 
         Returns:
-            Whether the replicas now share something else, made by us or by another.
+            Whether the shared certificates changed, by this replica or another.
         """
-        held, now = self._held or SharedCertificates(), self._clock()
+        known, now = self._known or SharedCertificates(), self._clock()
         order, why = rotation.next_order(
-            held, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
+            known, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
         )
         if order is None:
             return False
         try:
-            await self._store.write(shared_content(await self._make(order), held, now))
+            await self._store.write(shared_content(await self._make(order), known, now))
         except Conflict:
             return True
         except (KubeError, OSError):
@@ -284,12 +284,12 @@ class SelfSignedCertificates(Certificates):
         return True
 
     def _pause(self) -> float:
-        serving = self._held.serving if self._held else None
+        serving = self._known.serving if self._known else None
         return pause(serving.certificate if serving else None, self._clock()).total_seconds()
 
 
 def pause(serving: Certificate | None, now: datetime) -> timedelta:
-    """Time until the store is read again: many times in what is left of a short life."""
+    """Return the time until the store is read again, a fraction of the remaining lifetime."""
     if serving is None or serving.ends <= now:
-        return LONGEST_PAUSE  # there is nothing left to lose
+        return LONGEST_PAUSE  # retrying sooner does not help clients
     return min(LONGEST_PAUSE, max((serving.ends - now) / PAUSES_PER_LIFE, SHORTEST_PAUSE))

@@ -1,8 +1,8 @@
-"""Where certificates are kept: a few texts that an operator's replicas share, and the Secrets of a database.
+"""Stores of certificates: a few texts that the replicas of an operator share, and the Secrets of a database.
 
 | | keys | content |
 |---|---|---|
-| serving | ca.crt, ca.key | every trusted authority, the newest first, and its key |
+| serving | ca.crt, ca.key | the trusted authorities, newest first, and the key of the newest |
 | | tls.crt, tls.key | the serving certificate |
 | databases: authorities | ca.crt, ca.key | the signer |
 | | next.crt, next.key | the successor |
@@ -10,7 +10,7 @@
 | databases: each certificate | tls.crt, tls.key | the certificate |
 | | ca.crt, ca-FINGERPRINT.crt | the trust bundle |
 
-Nobody mounts the Secret with the authorities. The others are cert-manager's to fill where a user asks for it.
+No pod mounts the Secret with the authorities. In mode certManager, cert-manager fills the other Secrets.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ KEYS = {
     AuthorityState.INTRODUCED: ("next.crt", "next.key"),
 }
 FORMER_KEY = "former.crt"
-"""Keys of Secrets with certificates, of a certificate and of authorities."""
+"""Keys of Secrets with a certificate or with authorities."""
 
 
-# Serving: what replicas share.
+# Serving certificate: shared by replicas.
 
 
 class ReplicaStore(Protocol):
-    """Where replicas share what they made: text by file name, empty where there is nothing yet."""
+    """A store shared by the replicas: text by file name, initially empty."""
 
     async def read(self) -> Mapping[str, str]: ...
 
     async def write(self, content: Mapping[str, str]) -> None:
-        """Replace what was read; raises Conflict if somebody else did so meanwhile."""
+        """Replace the content that was read; raises Conflict if another replica has changed it since."""
 
 
 class Memory:
-    """A store that nobody shares."""
+    """A store in memory, for one replica."""
 
     def __init__(self) -> None:
         self._content: Mapping[str, str] = {}
@@ -71,7 +71,7 @@ class Memory:
 
 
 class SharedSecret:
-    """A Secret as a store; made if it is missing."""
+    """A Secret as a store; created if it is missing."""
 
     def __init__(self, kube: Kube, namespace: str, name: str) -> None:
         self._kube = kube
@@ -96,29 +96,29 @@ class SharedSecret:
             return
         metadata = {"name": self._name, "namespace": self._namespace}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
-        await self._kube.create_by_apply(SECRET, body)  # unlike a POST, RBAC can narrow it to the one name
+        await self._kube.create_by_apply(SECRET, body)  # unlike a POST, RBAC can limit it to this name
 
 
 def shared_certificates(content: Mapping[str, str]) -> SharedCertificates | None:
-    """What replicas share; None where no authority could sign."""
+    """Parse the shared certificates; None if there is no authority that can sign."""
     bundle, key = content.get(AUTHORITY_KEY, ""), content.get(SIGNER_KEY, "")
     if certs.usable(Pair(bundle, key)) is None:
         return None
     newest, *former = certs.read(bundle)
     serving = certs.usable(Pair(content.get(CERTIFICATE_KEY, ""), content.get(PRIVATE_KEY, "")))
-    # A successor is promoted by the first certificate that it signs.
+    # The first certificate that a successor signs promotes it.
     waits = serving is not None and serving.certificate.issuer in {each.subject for each in former}
     state = AuthorityState.INTRODUCED if waits else AuthorityState.SIGNING
     retired = (Authority(AuthorityState.RETIRED, each) for each in former)
     return SharedCertificates(Authorities((Authority(state, newest, Pair(newest.pem, key)), *retired)), serving)
 
 
-def shared_content(made: Made, held: SharedCertificates, now: datetime) -> Mapping[str, str]:
-    """What replicas are to share after something was made; authorities that have ended are left out."""
-    serving = made.serving or (held.serving.pair if held.serving else None)
-    bundle, signer = held.authorities.usable(now).trusted, made.authority
+def shared_content(made: Made, stored: SharedCertificates, now: datetime) -> Mapping[str, str]:
+    """Return the content to share after an order was fulfilled, without expired authorities."""
+    serving = made.serving or (stored.serving.pair if stored.serving else None)
+    bundle, signer = stored.authorities.usable(now).trusted, made.authority
     if signer is None:
-        signer = held.authorities.held[0].pair
+        signer = stored.authorities.stored[0].pair
     else:
         bundle = (*certs.read(signer.certificate), *bundle)
     assert serving is not None
@@ -131,59 +131,59 @@ def shared_content(made: Made, held: SharedCertificates, now: datetime) -> Mappi
     }
 
 
-# Databases: the Secrets of a resource.
+# Certificates of databases: the Secrets of a resource.
 
 
 def issued_in(secret: Obj | None, keys: tuple[str, str] = LEAF_KEYS) -> IssuedCertificate | None:
-    """The certificate that a Secret has under these keys; None if it cannot be used."""
-    held = content_of(secret)
-    certificate, key = (held.get(name, "") for name in keys)
+    """Return the certificate in a Secret under these keys; None if it is unusable."""
+    stored = content_of(secret)
+    certificate, key = (stored.get(name, "") for name in keys)
     return certs.usable(Pair(certificate, key))
 
 
 def authorities_of(secret: Obj | None) -> Authorities:
-    """What the Secret with the authorities has; what cannot be used counts as missing."""
-    held = [
+    """Return the authorities in their Secret; unusable ones count as missing."""
+    stored = [
         Authority(state, found.certificate, found.pair)
         for state in (AuthorityState.INTRODUCED, AuthorityState.SIGNING)
         if (found := issued_in(secret, KEYS[state])) is not None
     ]
     retired = (Authority(AuthorityState.RETIRED, each) for each in certificates_in(secret, FORMER_KEY))
-    return Authorities((*held, *retired))
+    return Authorities((*stored, *retired))
 
 
 def authorities_content(authorities: Authorities) -> dict[str, str]:
-    """What the Secret with the authorities is to hold, by key."""
+    """Return the desired content of the Secret with the authorities, by key."""
     found: dict[str, str] = {FORMER_KEY: joined(authorities.former)} if authorities.former else {}
-    for each in authorities.held:
+    for each in authorities.stored:
         if each.pair is not None:
             found |= zip(KEYS[each.state], each.pair, strict=True)
     return found
 
 
 def trust_content(authorities: Iterable[Certificate]) -> dict[str, str]:
-    """How a Secret says whom to trust, by key: for clients, and for pods by the newest that they know."""
+    """Return the trust bundle as content of a Secret: under one key for clients, and one key per authority for pods."""
     known = tuple(authorities)
     bundle = joined(known)
     return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in known}
 
 
 def authority_key(newest: Certificate) -> str:
-    """The key under which pods mount whom to trust, while this is the newest of them.
+    """Return the key under which pods mount the trust bundle while `newest` is its newest authority.
 
-    A pod whose node still has the Secret as it was before lacks that key, and does not start: better than to start, and
-    not to trust what the others will show it.
+    On a node with an outdated copy of the Secret the key is missing, so the pod waits. This is better than starting
+    without trusting the certificates of its peers.
     """
     return f"ca-{fingerprint(newest)}.crt"
 
 
 def fingerprint(authority: Certificate) -> str:
-    """Tells authorities apart."""
+    """Return a short fingerprint of an authority."""
     return hashlib.sha256(authority.pem.encode()).hexdigest()[:16]
 
 
 def certificates_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certificate, ...]:
-    """The certificates that a Secret has under a key; none if they cannot be read."""
+    """Return the certificates in a Secret under a key; none if they cannot be parsed."""
     try:
         return certs.read(content_of(secret).get(key, ""))
     except ValueError:
@@ -191,11 +191,11 @@ def certificates_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certi
 
 
 def certificate_secrets(mode: str, leaves: Iterable[CertificateRequest], authority: str) -> tuple[str, ...]:
-    """Names of the Secrets with the certificates of a database.
+    """Return the names of the Secrets with the certificates of a database.
 
     Args:
-        mode: none, self, secret or certManager, as in spec.tls.
-        authority: of the Secret with the authorities.
+        mode: value of spec.tls.mode: none, self, secret or certManager.
+        authority: name of the Secret with the authorities.
     """
     if mode == "none":
         return ()
@@ -203,13 +203,13 @@ def certificate_secrets(mode: str, leaves: Iterable[CertificateRequest], authori
 
 
 def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str = "") -> dict[str, datetime]:
-    """When certificates end, by their Secrets' names; of those that can be used.
+    """Return the expiry of the usable certificates, by name of their Secret.
 
     Args:
         found: Secrets by name; None for one that does not exist.
-        names: of those with a certificate.
-        authority: of the one among them with the authorities.
+        names: names of the Secrets with certificates.
+        authority: the one of them with the authorities.
     """
     signing = {authority: KEYS[AuthorityState.SIGNING]}
-    held = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
-    return {name: each.certificate.ends for name, each in held.items() if each}
+    stored = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
+    return {name: each.certificate.ends for name, each in stored.items() if each}

@@ -1,4 +1,4 @@
-"""Who must trust what an operator serves with: API servers, by the caBundle of its WebhookConfigurations."""
+"""Trust of API servers in an operator's serving certificate: the caBundle of its WebhookConfigurations."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ VALIDATING = Kind(
 
 
 class Clients:
-    """Those who trust the caBundle of an operator's WebhookConfigurations: the API servers.
+    """The API servers as clients, which trust the caBundle of the operator's WebhookConfigurations.
 
     Args:
-        name: of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration; both are to exist.
+        name: name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration; both must exist.
     """
 
     def __init__(self, kube: Kube, name: str) -> None:
         self._kube = kube
         self._name = name
 
-    async def look(self) -> list[tuple[Kind, Obj]]:
-        """The configurations as they are.
+    async def read(self) -> list[tuple[Kind, Obj]]:
+        """Read the configurations.
 
         Raises:
-            KubeError: one is missing, or may not be read.
+            KubeError: one is missing or cannot be read.
         """
         return [(kind, await self._kube.get(kind, None, self._name)) for kind in (MUTATING, VALIDATING)]
 
-    async def teach(self, seen: list[tuple[Kind, Obj]], bundle: str) -> None:
-        """Have them trust a bundle, unless they do.
+    async def publish(self, seen: list[tuple[Kind, Obj]], bundle: str) -> None:
+        """Set the caBundle of the configurations, unless it is already set.
 
         Args:
-            seen: the configurations as they were *before* the bundle was read: with their resourceVersions, an older
-                bundle never takes a newer one's place, however late it comes.
+            seen: the configurations as observed *before* the bundle was read: by their resourceVersions, an outdated
+                bundle can never replace a newer one.
 
         Raises:
-            KubeError: a configuration could not be written, or changed meanwhile.
+            KubeError: a configuration cannot be written, or has changed since.
         """
-        wanted = base64.b64encode(bundle.encode()).decode()
+        encoded = base64.b64encode(bundle.encode()).decode()
         for kind, configuration in seen:
             webhooks = configuration.get("webhooks") or []
-            if all(webhook["clientConfig"].get("caBundle") == wanted for webhook in webhooks):
+            if all(webhook["clientConfig"].get("caBundle") == encoded for webhook in webhooks):
                 continue
-            told = {key: configuration["metadata"][key] for key in ("name", "uid", "resourceVersion")}
-            fields = [{"name": webhook["name"], "clientConfig": {"caBundle": wanted}} for webhook in webhooks]
-            body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": told, "webhooks": fields}
+            metadata = {key: configuration["metadata"][key] for key in ("name", "uid", "resourceVersion")}
+            fields = [{"name": webhook["name"], "clientConfig": {"caBundle": encoded}} for webhook in webhooks]
+            body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "webhooks": fields}
             await self._kube.apply(kind, body)
-            log.info("told clients whom to trust: caBundle of %s %s", kind, self._name)
+            log.info("updated caBundle of %s %s", kind, self._name)

@@ -1,4 +1,4 @@
-"""What the failure of a TLS handshake means, to a client, and what mends it."""
+"""Failures of TLS handshakes as a client sees them: meaning and remedy."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from functools import lru_cache
 from shared.pki import certs
 
 _CAUSES = {
-    "CERTIFICATE_REQUIRED": "it requires a client certificate: give one.",
-    "UNKNOWN_CA": "it does not trust the client's certificate: give one that its CA signed.",
-    "BAD_CERTIFICATE": "it does not take the client's certificate: give another.",
-    "CERTIFICATE_EXPIRED": "the client's certificate has expired: renew it.",
-    "WRONG_VERSION_NUMBER": "it speaks no TLS on this port: leave TLS out, or give it a certificate.",
-    "HANDSHAKE_FAILURE": "it wants a client certificate, or its own key does not fit its certificate.",
+    "CERTIFICATE_REQUIRED": "the server requires a client certificate: configure one.",
+    "UNKNOWN_CA": "the server does not trust the client certificate: use one signed by its CA.",
+    "BAD_CERTIFICATE": "the server rejects the client certificate: use another.",
+    "CERTIFICATE_EXPIRED": "the client certificate has expired: renew it.",
+    "WRONG_VERSION_NUMBER": "the server does not use TLS on this port: disable TLS in the client or enable it there.",
+    "HANDSHAKE_FAILURE": "the server requires a client certificate, or its key does not match its certificate.",
 }
-"""What OpenSSL's reasons mean here, by their ending: the alerts' names begin with a version of TLS."""
+"""Messages by the end of OpenSSL's reason; the names of alerts begin with a version of TLS."""
 
 
 def cause(error: ssl.SSLError) -> str:
-    """A sentence to follow the server's address."""
+    """Return a sentence to append to the address of the server."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted: {error.verify_message.rstrip('.')}."
+        return f"the certificate of the server is not trusted: {error.verify_message.rstrip('.')}."
     reason = error.reason or type(error).__name__
     known = next((cause for ending, cause in _CAUSES.items() if reason.endswith(ending)), None)
     return known or f"the TLS handshake failed: {reason.replace('_', ' ').lower()}."
 
 
 def failure(error: BaseException) -> ssl.SSLError | None:
-    """The failure of a handshake from which an error came, if it did: of several OpenSSL's own, which comes last."""
+    """Return the handshake failure that caused an error, if any; of several, the innermost, which is OpenSSL's own."""
     found: ssl.SSLError | None = None
     link: BaseException | None = error
     while link is not None:
@@ -39,9 +39,9 @@ def failure(error: BaseException) -> ssl.SSLError | None:
 
 @lru_cache(maxsize=64)
 def trust(authority: str, pair: certs.Pair | None) -> ssl.SSLContext:
-    """One context for all servers of a database; renewed certificates have another.
+    """Return a shared context for all servers of a database; a renewed certificate gets another context.
 
     Raises:
-        ValueError: as `certs.client_context`.
+        ValueError: see `certs.client_context`.
     """
     return certs.client_context(pair, authority)

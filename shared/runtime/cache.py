@@ -1,11 +1,11 @@
-"""What the watches have seen, by owner: reads of a reconcile come from here.
+"""Cache of the watched objects, by owner; a reconcile reads from it.
 
-Own writes enter at once (`put` with what the API server answered), so that a reconcile never acts on a view older than
-its own last write. Order is by resourceVersion: an event older than what is known changes nothing, and an object that
-was deleted does not come back by a late event.
+A reconcile's own writes enter at once (`put` with the response of the API server), so that it never acts on a state
+older than its last write. Objects are ordered by resourceVersion: an outdated event changes nothing, and tombstones
+prevent late events from resurrecting deleted objects.
 
-Objects are kept packed, as bytes: that is a fifth of what dicts take, and nothing for the garbage collector to scan.
-So each read gives an object of the reader's own.
+Objects are stored packed, as bytes: this takes a fifth of the memory of dicts, and the garbage collector skips them.
+Each read returns a new object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.observability import metrics
 
 MAX_TOMBSTONES = 10_000
-"""Deletions remembered at most: enough to outlast any event that is still under way."""
+"""Maximum number of tombstones; events in flight are never older than these."""
 
 
 class _ObjectName(NamedTuple):
@@ -28,7 +28,7 @@ class _ObjectName(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """An object as it is kept: its version, the resource it belongs to, and all of it (packed by marshal)."""
+    """A stored object: version, the resource to which it belongs, and the whole object (packed by marshal)."""
 
     version: int
     key: Key
@@ -36,13 +36,13 @@ class _Kept(NamedTuple):
 
 
 class Cache:
-    """Objects by kind, and by the resource they belong to.
+    """Objects by kind, and by the resource to which they belong.
 
     Args:
-        key_of: the resource that an object belongs to; None for an object that is nobody's (it is not kept).
-        changed: called with the key of every resource for which something new was seen.
-        trim: makes an object smaller before it is kept (managedFields of others are most of its size).
-        name: whose cache it is, for metrics: the controller's name.
+        key_of: returns the resource to which an object belongs; None for none (the object is not stored).
+        changed: called with the key of every resource with a new observation.
+        trim: reduces an object before it is stored (managedFields of other managers are most of its size).
+        name: name of the controller, for metrics.
     """
 
     def __init__(
@@ -59,9 +59,11 @@ class Cache:
         self._changed = changed
         self._trim = trim
         self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
-        self._places: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
-        self._graves: dict[tuple[Kind, _ObjectName], int] = {}
-        self._held: dict[tuple[Kind, _ObjectName], set[Key]] = {}  # by what is being written: whom its events concern
+        self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
+        self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
+        self._pending: dict[
+            tuple[Kind, _ObjectName], set[Key]
+        ] = {}  # by object being written: resources with events to report
         for kind, kept in self._kept.items():
             metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
 
@@ -70,128 +72,130 @@ class Cache:
         return None if kept is None else _unpacked(kept)
 
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
-        """The resource's objects of a kind, by name."""
-        return [_unpacked(self._kept[kind][place]) for place in sorted(self._places[kind].get(key, ()))]
+        """Return the resource's objects of a kind, sorted by name."""
+        return [_unpacked(self._kept[kind][object_name]) for object_name in sorted(self._names[kind].get(key, ()))]
 
     def all(self, kind: Kind) -> Iterator[Obj]:
-        """Every object of a kind as it is now, one by one; from any thread."""
+        """Iterate over the current objects of a kind; safe from any thread."""
         return (_unpacked(kept) for kept in list(self._kept[kind].values()))
 
     def keys(self, kind: Kind) -> list[Key]:
-        """Every resource that has an object of the kind."""
-        return list(self._places[kind])
+        """Return every resource that has an object of the kind."""
+        return list(self._names[kind])
 
     def knows(self, kind: Kind, obj: Obj) -> bool:
-        """Whether an object is no news: this version of it, or a newer one, was seen or is gone."""
-        place, version = _place(obj), resource_version(obj)
-        kept = self._kept[kind].get(place)
-        return (kept is not None and kept.version >= version) or self._graves.get((kind, place), -1) >= version
+        """Whether this version of an object, or a newer one, was already observed or deleted."""
+        object_name, version = _object_name(obj), resource_version(obj)
+        kept = self._kept[kind].get(object_name)
+        return (kept is not None and kept.version >= version) or self._tombstones.get(
+            (kind, object_name), -1
+        ) >= version
 
     def seen(self, kind: Kind, obj: Obj) -> None:
-        """Enter what a watch reported; tells `changed` if it was news."""
+        """Store an object from a watch event; reports its resource if the object is new."""
         concerned = self.put(kind, obj)
-        held = self._held.get((kind, _place(obj)))
-        if held is None:
+        pending = self._pending.get((kind, _object_name(obj)))
+        if pending is None:
             self.report(concerned)
         else:
-            held |= concerned
+            pending |= concerned
 
     def gone(self, kind: Kind, obj: Obj) -> None:
-        """Enter a deletion that a watch reported; `obj` is the object's last state."""
+        """Remove an object after a watch event; `obj` is the last state of the object."""
         self.report(self.drop(kind, obj))
 
     def put(self, kind: Kind, obj: Obj) -> set[Key]:
-        """Enter an object, unless something newer is known.
+        """Store an object, unless a newer version is known.
 
         Returns:
-            The resources concerned: none if nothing is new, two if the object changed hands.
+            The affected resources: none if nothing changed, two if the object has a new owner.
         """
         if self.knows(kind, obj):
             return set()
-        place = _place(obj)
-        concerned = self._remove(kind, place)
+        object_name = _object_name(obj)
+        concerned = self._remove(kind, object_name)
         key = self._key_of(kind, obj)
         if key is not None:
-            self._kept[kind][place] = _Kept(resource_version(obj), key, marshal.dumps(self._trim(obj)))
-            self._places[kind].setdefault(key, set()).add(place)
+            self._kept[kind][object_name] = _Kept(resource_version(obj), key, marshal.dumps(self._trim(obj)))
+            self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
         return concerned
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
-        """Wait for the answer to a write of our own, and enter it.
+        """Wait for the response to a write by this operator, and store it.
 
-        Its echo may overtake it. That is no news then, unless it tells of something newer still.
+        The watch event of the write may arrive first. It is not reported, unless it has a newer version.
         """
-        place = _ObjectName(namespace, name)
-        held = self._held[kind, place] = set()
+        object_name = _ObjectName(namespace, name)
+        pending = self._pending[kind, object_name] = set()
         try:
             answer = await write
-            kept = self._kept[kind].get(place)
+            kept = self._kept[kind].get(object_name)
             if kept is None or kept.version <= resource_version(answer):
-                held.clear()
+                pending.clear()
             self.put(kind, answer)
         finally:
-            del self._held[kind, place]
-            self.report(held)
+            del self._pending[kind, object_name]
+            self.report(pending)
         return answer
 
     def drop(self, kind: Kind, obj: Obj) -> set[Key]:
-        """Enter that an object is gone as of its resourceVersion; nothing happens if a newer one is known."""
-        place, version = _place(obj), resource_version(obj)
-        known = self._kept[kind].get(place)
+        """Remove an object as of its resourceVersion; nothing happens if a newer version is known."""
+        object_name, version = _object_name(obj), resource_version(obj)
+        known = self._kept[kind].get(object_name)
         if known is not None and known.version > version:
             return set()
-        self._bury(kind, place, version)
-        return self._remove(kind, place)
+        self._add_tombstone(kind, object_name, version)
+        return self._remove(kind, object_name)
 
     def replace(self, kind: Kind, namespace: str | None, listing: Obj) -> set[Key]:
-        """Make a list the truth: enter its items, and drop what it does not have and is not newer than it.
+        """Replace the content by a list: store its items, and remove older objects that it does not contain.
 
-        This is what heals deletions that a watch missed while it was interrupted.
+        This recovers deletions that were missed during a broken watch.
 
         Args:
-            namespace: the namespace that was listed; None for all.
+            namespace: the listed namespace; None for all.
             listing: a list object with `metadata.resourceVersion`.
         """
         return Relist(self, kind, namespace).take(listing)
 
     def _prune(self, kind: Kind, namespace: str | None, listed: set[_ObjectName], version: int) -> set[Key]:
-        """Drop what a list as of a version did not have."""
+        """Remove the objects that a list of this version does not contain."""
         concerned: set[Key] = set()
-        for place, kept in list(self._kept[kind].items()):
-            elsewhere = namespace is not None and place.namespace != namespace
-            if place not in listed and not elsewhere and kept.version <= version:
-                self._bury(kind, place, version)
-                concerned |= self._remove(kind, place)
+        for object_name, kept in list(self._kept[kind].items()):
+            elsewhere = namespace is not None and object_name.namespace != namespace
+            if object_name not in listed and not elsewhere and kept.version <= version:
+                self._add_tombstone(kind, object_name, version)
+                concerned |= self._remove(kind, object_name)
         return concerned
 
     def report(self, concerned: Iterable[Key]) -> None:
-        """Tell of resources about which something new was entered."""
+        """Report resources with new observations."""
         for key in concerned:
             self._changed(key)
 
-    def _remove(self, kind: Kind, place: _ObjectName) -> set[Key]:
-        kept = self._kept[kind].pop(place, None)
+    def _remove(self, kind: Kind, object_name: _ObjectName) -> set[Key]:
+        kept = self._kept[kind].pop(object_name, None)
         if kept is None:
             return set()
-        siblings = self._places[kind][kept.key]
-        siblings.remove(place)
+        siblings = self._names[kind][kept.key]
+        siblings.remove(object_name)
         if not siblings:
-            del self._places[kind][kept.key]
+            del self._names[kind][kept.key]
         return {kept.key}
 
-    def _bury(self, kind: Kind, place: _ObjectName, version: int) -> None:
-        earlier = self._graves.pop((kind, place), version)
-        self._graves[(kind, place)] = max(earlier, version)
-        if len(self._graves) > MAX_TOMBSTONES:
-            self._graves.pop(next(iter(self._graves)))
+    def _add_tombstone(self, kind: Kind, object_name: _ObjectName, version: int) -> None:
+        earlier = self._tombstones.pop((kind, object_name), version)
+        self._tombstones[(kind, object_name)] = max(earlier, version)
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.pop(next(iter(self._tombstones)))
 
 
 class Relist:
-    """A list that becomes the cache's truth with its last page.
+    """A paged list that replaces the content of the cache after its last page.
 
     Args:
-        namespace: the namespace that is listed; None for all.
+        namespace: the listed namespace; None for all.
     """
 
     def __init__(self, cache: Cache, kind: Kind, namespace: str | None) -> None:
@@ -201,25 +205,25 @@ class Relist:
         self._listed: set[_ObjectName] = set()
 
     def take(self, page: Obj) -> set[Key]:
-        """Enter a page, and after the last one drop what none had and is not newer than they are.
+        """Store a page; after the last page, remove older objects that no page contained.
 
         Returns:
-            The resources about which the page said something new.
+            The resources affected by the page.
         """
         concerned: set[Key] = set()
         for obj in page.get("items") or ():
-            self._listed.add(_place(obj))
+            self._listed.add(_object_name(obj))
             concerned |= self.cache.put(self._kind, obj)
         if not page["metadata"].get("continue"):
             concerned |= self.cache._prune(self._kind, self._namespace, self._listed, resource_version(page))
         return concerned
 
 
-def _place(obj: Obj) -> _ObjectName:
+def _object_name(obj: Obj) -> _ObjectName:
     metadata = obj["metadata"]
     return _ObjectName(metadata.get("namespace") or "", metadata["name"])
 
 
 def _unpacked(kept: _Kept) -> Obj:
-    obj: Obj = marshal.loads(kept.packed)  # noqa: S302  # by none but us
+    obj: Obj = marshal.loads(kept.packed)  # noqa: S302  # packed by this process
     return obj

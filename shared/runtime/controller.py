@@ -1,4 +1,4 @@
-"""What an operator brings for each kind that it serves: the kind, and its rooms."""
+"""The interface of an operator to the runtime, for each kind that it serves."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Observed = TypeVar("Observed")
 
 
 async def _no_calls(call: Call) -> NoReturn:
-    raise TypeError(f"this operator makes no calls on a database, yet its plan asks for {call}")
+    raise TypeError(f"this operator does not implement database calls, but its plan contains {call}")
 
 
 @dataclass(frozen=True, slots=True)
 class Controller(Generic[Resource, Observed]):
-    """What an operator brings for one of its kinds.
+    """The implementation of one kind by an operator.
 
     Attributes:
-        operator: the operator's name: field manager, component of events, value of the managed-by label.
-        kind: the kind it serves.
-        owns: kinds of the objects it makes or looks at (pods), watched by the operator's label. What it applies of
-            other kinds (Secrets, which it may not list) is looked at live.
-        parse: the resource as a model; raises InvalidSpec.
-        observe: gathers everything a plan may ask about, from the cache; live where no watch brings it (Secrets).
-        plan: pure; what to do next.
-        call: executes a step on the database; raises DatabaseError.
-        issue: makes certificates; raises OSError.
-        application: app.kubernetes.io/name of its objects, by which they are told from those of the operator's other
-            kinds (`ownership.key_of`); empty where there is no other.
-        states: pure; what a resource is in, as metrics, beside what is common to all (`states.common`).
-        certificate_ends: pure; when the certificates that were seen end.
+        operator: name of the operator: field manager, component of events, value of the managed-by label.
+        kind: kind that the controller serves.
+        owns: kinds of the objects it creates or reads (pods), watched by the label of the operator. Objects of other
+            kinds that it applies (Secrets, which it cannot list) are read live.
+        parse: parses a resource; raises InvalidSpec.
+        observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
+        plan: computes the next actions; pure.
+        call: executes a database call; raises DatabaseError.
+        issue: issues certificates; raises OSError.
+        application: value of app.kubernetes.io/name, which distinguishes the objects of the operator's kinds
+            (`ownership.key_of`); empty if the operator has one kind.
+        states: returns the metrics of a resource in addition to the common ones (`resource_metrics.common`); pure.
+        certificate_ends: returns the expiry times of the observed certificates; pure.
     """
 
     operator: str
@@ -58,7 +58,7 @@ class Controller(Generic[Resource, Observed]):
 
     @property
     def name(self) -> str:
-        """Its name in metrics: the kind's, as controller-runtime has it."""
+        """Name in metrics: the kind in lower case, as in controller-runtime."""
         return self.kind.name.lower()
 
     @property
@@ -66,15 +66,15 @@ class Controller(Generic[Resource, Observed]):
         return (self.kind, *self.owns)
 
     def labels_of(self, kind: Kind) -> str:
-        """Label selector of what it watches of a kind: every resource, and of the rest what the operator made."""
+        """Return the label selector of the watch of a kind: every resource, or the objects of the operator."""
         return "" if kind == self.kind else ownership.managed_selector(self.operator)
 
     def cache(self, changed: Callable[[Key], None]) -> Cache:
-        """An empty cache of all it watches; `changed` hears of every resource about which something is new."""
+        """Return an empty cache of the watched kinds; `changed` is called for resources with new observations."""
         return Cache(self.kinds, key_of=self.key_of, changed=changed, trim=self._trim, name=self.name)
 
     def key_of(self, kind: Kind, obj: Obj) -> Key | None:
-        """The resource an object belongs to; None if to none of this kind."""
+        """Return the resource to which an object belongs; None if it is none of this kind."""
         return ownership.key_of(self.kind, self.operator, kind, obj, application=self.application)
 
     def _trim(self, obj: Obj) -> Obj:

@@ -1,7 +1,7 @@
-"""What every operator's database may answer: the root of their exceptions."""
+"""Root of the exceptions of database clients."""
 
 from __future__ import annotations
 
 
 class DatabaseError(Exception):
-    """A request that a database did not fulfil. Time, or a person, may mend it: the reconcile is tried again."""
+    """A request that a database did not fulfil; the reconcile is retried."""

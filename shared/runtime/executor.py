@@ -1,6 +1,6 @@
-"""Carries out what a plan asks for: every write on what a resource owns, and every step on its database, passes here.
+"""Executes the actions of a plan: every write to the objects of a resource, and every call on its database.
 
-So every rule about them is kept here (docs/architecture.md, "Decisions about writes").
+The rules for writes are in docs/architecture.md, "Decisions about writes".
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from shared.status.reasons import RESTORED
 log = logging.getLogger(__name__)
 
 MAX_REMEMBERED_INTENTS = 100_000
-"""Objects of which is known what was last asked for; it takes some 100 bytes each."""
+"""Maximum number of objects whose last applied state is remembered; each takes about 100 bytes."""
 
 Permit = Callable[[str], None]
-"""Lets pass what only the leader may do, or raises Unavailable; it is told what is about to be done."""
+"""Returns if this replica may perform the described act as the leader; raises Unavailable otherwise."""
 
 
 def always(_act: str) -> None:
-    """The permit of an operator that runs alone."""
+    """The permit of an operator without leader election."""
 
 
 class CertificateNotMade(DatabaseError):
-    """A certificate could not be made; the message says why."""
+    """A certificate could not be issued; the message has the reason."""
 
 
 class Executor:
-    """The hands of one controller.
+    """Executes the plans of one controller.
 
     Args:
-        permit: asked before each step on the database; Kubernetes' writes are fenced by their transport.
+        permit: called before each database call; writes to Kubernetes are fenced by their transport.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class Executor:
         self._cache = cache
         self._recorder = recorder
         self._permit = permit
-        self._asked: dict[int, int] = {}  # by the place of an object, what was last asked for of it; both as hashes
+        self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
 
     async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
-        """Do what a plan asks for.
+        """Execute the actions of a plan.
 
         Args:
             resource: the resource as it was planned on.
 
         Returns:
-            Whether anything changed, so that the world must be looked at again.
+            Whether anything changed, so that the state must be observed again.
 
         Raises:
-            Conflict: what was planned on is no longer so.
-            KubeError, DatabaseError: it could not be done now.
-            NotOurs: an object in the way is somebody else's.
+            Conflict: the observed state is outdated.
+            KubeError, DatabaseError: an action is not possible now.
+            NotOurs: an object with a desired name belongs to another owner.
         """
         changed, is_current = False, False
         for action in actions:
@@ -99,41 +99,41 @@ class Executor:
         return changed
 
     async def _require_current(self, resource: Obj) -> None:
-        """Make sure that a step that cannot be taken back is what the newest spec and status ask for.
+        """Check that an irreversible action follows from the newest spec and status.
 
-        No precondition protects a database from an older spec, nor an object from being deleted by one; and what the
-        status records is what such a step rests on.
+        Neither a database call nor a deletion has a precondition on the version of the resource, and such actions also
+        depend on what the status records.
         """
         kind, metadata = self._controller.kind, resource["metadata"]
         try:
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
         except errors.NotFound:
             self._cache.drop(kind, resource)
-            raise errors.Conflict(f"{kind} {metadata['name']} is gone") from None
-        if _told(live) != _told(resource):
-            self._cache.put(kind, live)  # so that the next look, which follows at once, is not at the old one
-            raise errors.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
+            raise errors.Conflict(f"{kind} {metadata['name']} was deleted") from None
+        if _planned_state(live) != _planned_state(resource):
+            self._cache.put(kind, live)  # the next reconcile, which follows at once, reads it
+            raise errors.Conflict(f"{kind} {metadata['name']} has changed since it was observed")
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         kind, desired = action.kind, action.obj
         namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
-        observed = await self._look(kind, namespace, name)
-        place, asked = _place(kind, desired), hash(json.dumps(desired))
-        was_so = self._asked.get(place) == asked
+        observed = await self._read(kind, namespace, name)
+        object_hash, desired_hash = _object_hash(kind, desired), hash(json.dumps(desired))
+        was_applied = self._applied.get(object_hash) == desired_hash
         if observed is None:
-            if action.unchanged or was_so:  # what was made and is gone may have gone with the resource, unheard of yet
+            if action.unchanged or was_applied:  # it may have been deleted with the resource
                 await self._require_current(resource)
             applied = await self._written(kind, namespace, name, self._create(resource, action))
             log.info("%s: created %s %s", _key(resource), kind, name)
-            if was_so:
-                self._tell_restored(resource, f"{kind} {name} was missing; made again.")
+            if was_applied:
+                self._record_restored(resource, f"{kind} {name} was missing and has been recreated.")
         else:
             ownership.require_ours(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
                 raise errors.Conflict(f"{kind} {name} is still being deleted")
             paths = managed_fields.difference(desired, observed, self._kube.manager)
             if not paths:
-                self._remember(place, asked)
+                self._remember(object_hash, desired_hash)
                 return False
             pinned = _pinned(desired, uid=observed["metadata"]["uid"])
             if action.unchanged:
@@ -143,22 +143,22 @@ class Executor:
                 applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
             except errors.Conflict:
                 if action.unchanged:
-                    await self._look_again(kind, observed)
+                    await self._refresh(kind, observed)
                 raise
             if accessors.resource_version(applied) == accessors.resource_version(observed):
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
-            if was_so:
-                differed = f"{kind} {name} differed from what this resource asks for"
-                self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")
-        self._remember(place, asked)
+            if was_applied:
+                differed = f"{kind} {name} was changed by another client"
+                self._record_restored(resource, f"{differed}; restored: {', '.join(paths)}.")
+        self._remember(object_hash, desired_hash)
         return True
 
     async def _create(self, resource: Obj, action: Apply) -> Obj:
-        """Create an object that was not seen; one that exists all the same is taken only if it is ours.
+        """Create an object that was not observed; if it exists nevertheless, adopt it only if this resource owns it.
 
-        One that must be as it was seen is first looked at (Conflict).
+        If the action requires the observed state, raise Conflict instead of adopting it.
         """
         kind, desired = action.kind, action.obj
         try:
@@ -175,9 +175,9 @@ class Executor:
     async def _patch(self, resource: Obj, action: Patch) -> bool:
         kind, metadata = action.kind, action.obj["metadata"]
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        observed = await self._look(kind, namespace, name)
+        observed = await self._read(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
-            raise errors.Conflict(f"{kind} {name} (uid {uid}) is gone")
+            raise errors.Conflict(f"{kind} {name} (uid {uid}) was deleted")
         ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
         paths = managed_fields.changed_by(action.change, observed)
         if not paths:
@@ -208,7 +208,7 @@ class Executor:
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
         ownership.require_ours(secret, action.seen, resource["metadata"]["uid"])
-        # Not with the UID alone: another's key may have come since.
+        # The UID is not enough: another replica may have written a key since.
         version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
         pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])
         await self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
@@ -225,7 +225,7 @@ class Executor:
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]
-        self._asked.pop(_place(kind, action.obj), None)
+        self._applied.pop(_object_hash(kind, action.obj), None)
         try:
             left = await self._kube.delete(
                 kind,
@@ -251,8 +251,8 @@ class Executor:
         with tracing.span("call", step=str(call)):
             await self._controller.call(call)
 
-    async def _look(self, kind: Kind, namespace: str, name: str) -> Obj | None:
-        """An object as the cache has it; live if it is not watched."""
+    async def _read(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return an object from the cache, or live if its kind is not watched."""
         if kind in self._cache.kinds:
             return self._cache.get(kind, namespace, name)
         try:
@@ -260,8 +260,8 @@ class Executor:
         except errors.NotFound:
             return None
 
-    async def _look_again(self, kind: Kind, observed: Obj) -> None:
-        """Let the next look, which follows at once, not be at the old view of an object."""
+    async def _refresh(self, kind: Kind, observed: Obj) -> None:
+        """Update the cache, so that the next reconcile, which follows at once, reads the current object."""
         metadata = observed["metadata"]
         try:
             self._cache.put(kind, await self._kube.get(kind, metadata["namespace"], metadata["name"]))
@@ -272,28 +272,28 @@ class Executor:
         return await self._written(kind, namespace, name, self._kube.merge(kind, namespace, name, patch))
 
     async def _written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
-        """The answer to a write, which enters the cache if the kind is watched."""
+        """Return the response to a write, which also enters the cache if the kind is watched."""
         if kind in self._cache.kinds:
             return await self._cache.written(kind, namespace, name, write)
         return await write
 
-    def _remember(self, place: int, asked: int) -> None:
-        """What is asked for is so: if it is asked for again and is not so, that is somebody else's doing."""
-        self._asked[place] = asked
-        if len(self._asked) > MAX_REMEMBERED_INTENTS:
-            self._asked.pop(next(iter(self._asked)))
+    def _remember(self, object_hash: int, desired_hash: int) -> None:
+        """Remember the applied state: if the object differs the next time, another client has changed it."""
+        self._applied[object_hash] = desired_hash
+        if len(self._applied) > MAX_REMEMBERED_INTENTS:
+            self._applied.pop(next(iter(self._applied)))
 
-    def _tell_restored(self, resource: Obj, message: str) -> None:
-        """Who changed or deleted what is ours should learn that it was put back."""
+    def _record_restored(self, resource: Obj, message: str) -> None:
+        """Record an event, so that the client that changed or deleted an object learns that it was restored."""
         self._recorder.record(Event.about(resource, RESTORED, message))
 
 
-def _place(kind: Kind, obj: Obj) -> int:
+def _object_hash(kind: Kind, obj: Obj) -> int:
     return hash((kind, obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
 
-def _told(resource: Obj) -> tuple[object, ...]:
-    """What must be the same of a resource for a plan to hold: what is wished, and what is recorded."""
+def _planned_state(resource: Obj) -> tuple[object, ...]:
+    """Return what must not have changed since the plan: identity, spec, deletion and status."""
     metadata = resource["metadata"]
     return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp"), resource.get("status")
 
@@ -303,5 +303,5 @@ def _key(obj: Obj) -> Key:
 
 
 def _pinned(desired: Obj, *, uid: str) -> Obj:
-    """The object with a precondition: write to this very object, and never bring it back if it is gone."""
+    """Return the object with its UID as a precondition: another object is not changed, a deleted one not recreated."""
     return {**desired, "metadata": {**desired["metadata"], "uid": uid}}

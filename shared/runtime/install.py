@@ -1,4 +1,4 @@
-"""CRDs on the API server: installing them, and whether they are there."""
+"""Installation of CRDs, and the check that the API server serves them."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
 
 
 async def _is_served(kube: Kube, kind: Kind) -> bool:
-    """An established CRD's storage still starts for a moment: 404 first, then 429 (to a list without a limit)."""
+    """Whether the API server serves a kind. A new CRD first returns 404, then 429 to a list without a limit."""
     try:
         await kube.list(kind)
     except (NotFound, Unavailable):
         return False
     except Forbidden:
-        pass  # served, though not to us
+        pass  # served, but RBAC does not allow a list
     return True
 
 
 async def require_served(kube: Kube, kind: Kind, namespace: str | None) -> None:
-    """Make sure that the API server serves a kind.
+    """Raise an error unless the API server serves a kind.
 
     Args:
-        namespace: where we may list it; None for everywhere.
+        namespace: a namespace that the operator may list; None for all.
 
     Raises:
-        KubeError: its CRD is not installed; the message says how to.
+        KubeError: the CRD is not installed; the message explains how to install it.
     """
     try:
         await kube.list(kind, namespace, limit=1)
     except NotFound:
         raise KubeError(
-            f"the API server serves no {kind.plural}.{kind.group}/{kind.version}: its CRD is not installed. "
+            f"the API server does not serve {kind.plural}.{kind.group}/{kind.version}: the CRD is not installed. "
             "Install the chart, run `make install`, or start with --install-crds."
         ) from None

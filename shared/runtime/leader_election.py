@@ -1,20 +1,20 @@
-"""One replica works, the others stand by: leader election by a Lease, with client-go's rules.
+"""Leader election by a Lease, with the rules of client-go: one replica is active, the others wait.
 
-The rules, and why none needs the replicas' clocks to agree:
+The rules do not depend on synchronized clocks:
 
-- A Lease is another's until nothing in it changed for as long as it says, by *our own* monotonic clock; what times
-  are written in it is for people.
-- A leader that could not renew for `renew_deadline` stops working; others begin at `lease_duration` at the earliest,
-  and in the time between, its workers end. It then stands by, its cache kept warm, and takes part again: an API server
-  that is away for a minute costs a minute, and no restart.
-- A leader that ends gives the Lease back, so that another begins within a `retry_period`.
+- A Lease belongs to its holder until it has not changed for its lease duration, measured by this replica's *own*
+  monotonic clock. The times in the Lease are only informational.
+- A leader that cannot renew within `renew_deadline` stops its workers. Another replica takes over after
+  `lease_duration` at the earliest. The former leader then waits with a warm cache and takes part in the election:
+  an API server that is unavailable for a minute does not cause a restart.
+- A leader that shuts down releases the Lease, so that another replica takes over within a `retry_period`.
 
-A new leader's cache is as fresh as its watches, so the old leader's last writes may be missing in it. That is harmless
-by how writes are made (docs/architecture.md): what exists is not created again, and what changed or was replaced since
-it was seen is refused by the API server, then looked at anew.
+The cache of a new leader may lack the last writes of the former leader. This is safe because of how writes are made
+(docs/architecture.md): an existing object is not created again, and a write to an object that has changed or was
+replaced since it was observed is rejected by the API server; the object is then observed again.
 
-Why not the official client's `kubernetes.aio.leaderelection`: it never gives the Lease back, goes by the wall clock,
-counts no transitions, and waits for a request that hangs beyond the renew deadline.
+The official client's `kubernetes.aio.leaderelection` is not used: it never releases the Lease, depends on the wall
+clock, does not count transitions, and may wait for a hanging request beyond the renew deadline.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from shared.status.reasons import LEADER_ELECTION
 log = logging.getLogger(__name__)
 
 RENEWALS_PER_DEADLINE = 4
-"""How often a leader renews within its renew deadline."""
+"""Number of renewals within the renew deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When what happens, in seconds.
+    """Timing of leader election, in seconds.
 
     Attributes:
-        lease_duration: from a leader's last renewal until another takes over.
-        renew_deadline: from its last renewal until a leader stops working; below lease_duration.
-        retry_period: between tries to take the Lease, or to renew it after a failure.
+        lease_duration: time after the last renewal until another replica takes over.
+        renew_deadline: time after the last renewal until the leader stops; less than lease_duration.
+        retry_period: time between attempts to acquire the Lease, or to renew it after a failure.
     """
 
     lease_duration: int = 15
@@ -58,13 +58,13 @@ class Times:
 
     @property
     def notice(self) -> float:
-        """What a leader that lost the Lease has to end its work, before another begins."""
+        """Time that a leader that lost the Lease has to stop its work, before another replica starts."""
         return self.lease_duration - self.renew_deadline
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """A Lease, and since when, by our own clock, it has said what it says."""
+    """A Lease, and the time of its last observed change by this replica's clock."""
 
     lease: Obj
     since: float
@@ -75,37 +75,37 @@ class LeaseObservation:
 
     @property
     def holder(self) -> str:
-        """Whose it is; empty if nobody's."""
+        """Identity of the holder; empty if the Lease is free."""
         return self.spec.get("holderIdentity") or ""
 
     def next(self, lease: Obj, now: float) -> LeaseObservation:
-        """What is seen now; the time stays where the Lease says what it said."""
+        """Return the new observation; its time changes only if the spec changed."""
         seen = LeaseObservation(lease, now)
         return LeaseObservation(lease, self.since) if seen.spec == self.spec else seen
 
     def may_be_taken_by(self, identity: str, now: float) -> bool:
-        """Whether it is nobody's, the candidate's own, or was not renewed in time."""
+        """Whether the Lease is free, owned by `identity`, or expired."""
         return self.holder in ("", identity) or now >= self.since + self.spec.get("leaseDurationSeconds", 0)
 
 
-def claim(sight: LeaseObservation | None, identity: str, duration: int, now: datetime) -> Obj:
-    """The spec of a Lease as its taker, or its holder once more, writes it.
+def claim(observation: LeaseObservation | None, identity: str, duration: int, now: datetime) -> Obj:
+    """Return the spec to acquire or renew a Lease.
 
     Args:
-        sight: what there was; None for nothing.
-        duration: seconds that others wait without news.
-        now: the wall clock, for people.
+        observation: last observation; None if there is no Lease.
+        duration: lease duration in seconds.
+        now: wall clock time, only informational.
     """
     spec = {"holderIdentity": identity, "leaseDurationSeconds": duration, "renewTime": _micro_time(now)}
-    if sight is None:
+    if observation is None:
         return spec | {"acquireTime": _micro_time(now), "leaseTransitions": 0}
-    if sight.holder == identity:
+    if observation.holder == identity:
         return spec
-    return spec | {"acquireTime": _micro_time(now), "leaseTransitions": sight.spec.get("leaseTransitions", 0) + 1}
+    return spec | {"acquireTime": _micro_time(now), "leaseTransitions": observation.spec.get("leaseTransitions", 0) + 1}
 
 
 def release(now: datetime) -> Obj:
-    """The spec of a Lease that is given back; a second is the shortest duration that the API takes."""
+    """Return the spec to release a Lease; the API requires a duration of at least one second."""
     return {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _micro_time(now)}
 
 
@@ -114,22 +114,22 @@ def _micro_time(now: datetime) -> str:
 
 
 Term = Callable[[], contextlib.AbstractAsyncContextManager[asyncio.Future[None]]]
-"""Makes a context that is entered once we may work; what it gives is done when we may no longer."""
+"""Returns a context that is entered as the leader, with a future that is done when leadership is lost."""
 
 
 @contextlib.asynccontextmanager
 async def unopposed() -> AsyncIterator[asyncio.Future[None]]:
-    """The term of an operator that runs alone: it begins at once and is never lost."""
+    """The term of an operator without leader election: it starts at once and is never lost."""
     yield asyncio.get_running_loop().create_future()
 
 
 class Leadership:
-    """A candidate for a Lease.
+    """A candidate in the election.
 
     Args:
-        name: the Lease's name: the operator's.
-        identity: who we are; by default the host's name (the pod's) and something of this process alone.
-        clock: our own, monotonic, in seconds.
+        name: name of the Lease, which is that of the operator.
+        identity: identity of this replica; by default the host name (the pod) and a unique suffix.
+        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -150,42 +150,42 @@ class Leadership:
         self._times = times
         self._identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock or asyncio.get_running_loop().time
-        self._sight: LeaseObservation | None = None
-        self._is_current = False  # nobody wrote the Lease after what we saw, as far as we know
-        self._may_be_ours = False  # even if no answer said so
-        self._renewed: float | None = None  # when the last successful renewal was sent; None: we do not lead
-        self._trouble = ""
-        self._master = metrics.LEADER.labels(name=name)
-        self._master.set(0)
+        self._observation: LeaseObservation | None = None
+        self._is_current = False  # no other write since the observation is known
+        self._may_hold = False  # a write may have succeeded without a response
+        self._renewed: float | None = None  # when the last successful renewal was sent; None if not leading
+        self._problem = ""
+        self._gauge = metrics.LEADER.labels(name=name)
+        self._gauge.set(0)
 
     @property
     def has_expired(self) -> bool:
-        """Whether another may lead by now."""
+        """Whether another replica may lead by now."""
         return self._renewed is None or self._clock() >= self._renewed + self._times.lease_duration
 
     def permit(self, act: str) -> None:
-        """Let pass what only the leader may do.
+        """Return if this replica may act as the leader.
 
         Args:
-            act: what is about to be done, for the message.
+            act: the intended act, for the message.
 
         Raises:
-            Unavailable: another may lead by now.
+            Unavailable: another replica may lead by now.
         """
         if self.has_expired:
-            raise Unavailable(f"nothing was done, for another replica may lead by now ({act})")
+            raise Unavailable(f"{act}: not executed, because another replica may be the leader")
 
     @contextlib.asynccontextmanager
     async def term(self) -> AsyncIterator[asyncio.Future[None]]:
-        """Wait until we lead; lead until the context is left, then give the Lease back.
+        """Wait for leadership, lead until the context exits, then release the Lease.
 
-        What is given is done when leadership is lost: work must end then, before `Times.notice` is over. While the
-        context is left slowly, the Lease is renewed, so that nobody begins before the work has ended.
+        The yielded future is done when leadership is lost; work must then stop within `Times.notice`. The Lease is
+        renewed while the context exits, so that no other replica starts before the work has stopped.
         """
         try:
             await self._acquire()
-            self._master.set(1)
-            self._tell("became leader")
+            self._gauge.set(1)
+            self._announce("became leader")
             renewal = asyncio.create_task(self._renew(), name="leadership")
             try:
                 yield renewal
@@ -195,17 +195,17 @@ class Leadership:
         finally:
             await self._release()
             self._renewed = None
-            self._master.set(0)
+            self._gauge.set(0)
 
     async def _acquire(self) -> None:
-        """Try until we lead."""
+        """Try until this replica leads."""
         while True:
             if await self._attempt(self._times.renew_deadline / 2):
                 return
             await asyncio.sleep(self._times.retry_period * random.uniform(0.9, 1.1))
 
     async def _renew(self) -> None:
-        """Keep the Lease; returns when it is lost."""
+        """Renew the Lease; returns when it is lost."""
         deadline, pause = self._times.renew_deadline, self._times.renew_deadline / RENEWALS_PER_DEADLINE
         while self._renewed is not None:
             await asyncio.sleep(min(pause, self._renewed + deadline - self._clock()))
@@ -216,93 +216,93 @@ class Leadership:
                 pause = deadline / RENEWALS_PER_DEADLINE
             else:
                 pause = self._times.retry_period
-        self._tell("stopped leading", warning=True)
+        self._announce("stopped leading", warning=True)
 
     async def _attempt(self, seconds: float) -> bool:
-        """Take or renew the Lease, if we may and an answer comes in time.
+        """Acquire or renew the Lease, if this replica may and a response arrives in time.
 
         Returns:
-            Whether that was done.
+            Whether the Lease was acquired or renewed.
         """
         try:
             async with asyncio.timeout(seconds):
                 done = await self._take()
-        except Conflict:  # another was first, or edited it: looked at anew by the next try
+        except Conflict:  # another replica was first; the next attempt reads the Lease again
             return False
         except (KubeError, TimeoutError) as error:
-            self._note(str(error) or f"no answer within {seconds:.1f} s")
+            self._note(str(error) or f"no response within {seconds:.1f} s")
             return False
         self._note("")
         return done
 
     async def _take(self) -> bool:
-        is_current, self._is_current = self._is_current, False  # until an answer says so
+        is_current, self._is_current = self._is_current, False  # until the write succeeds
         if not is_current:
-            await self._look()
-        if self._sight and not self._sight.may_be_taken_by(self._identity, self._clock()):
-            self._renewed, self._may_be_ours = None, False
+            await self._observe()
+        if self._observation and not self._observation.may_be_taken_by(self._identity, self._clock()):
+            self._renewed, self._may_hold = None, False
             return False
         sent = self._clock()
-        self._may_be_ours = True
-        await self._write(claim(self._sight, self._identity, self._times.lease_duration, datetime.now(UTC)))
+        self._may_hold = True
+        await self._write(claim(self._observation, self._identity, self._times.lease_duration, datetime.now(UTC)))
         self._renewed, self._is_current = sent, True
         return True
 
     async def _release(self) -> None:
-        """Give the Lease back, if it may be ours; its end does it, too, if that fails."""
-        if not self._may_be_ours:
+        """Release the Lease if this replica may hold it; if that fails, the Lease expires."""
+        if not self._may_hold:
             return
-        self._is_current = self._may_be_ours = False
+        self._is_current = self._may_hold = False
         try:
             async with asyncio.timeout(self._times.retry_period):
-                await self._look()
-                if self._sight and self._sight.holder == self._identity:
+                await self._observe()
+                if self._observation and self._observation.holder == self._identity:
                     await self._write(release(datetime.now(UTC)))
-                    log.info("%s: Lease given back", self._name)
+                    log.info("%s: Lease released", self._name)
         except (KubeError, TimeoutError) as error:
-            log.warning("%s: Lease not given back: %s", self._name, str(error) or "no answer in time")
+            log.warning("%s: Lease not released: %s", self._name, str(error) or "timeout")
 
-    async def _look(self) -> None:
+    async def _observe(self) -> None:
         try:
             lease = await self._kube.get(LEASE, self._namespace, self._name)
         except NotFound:
-            self._sight = None
+            self._observation = None
             return
-        before, now = self._sight, self._clock()
-        self._sight = before.next(lease, now) if before else LeaseObservation(lease, now)
-        if self._sight.holder not in ("", self._identity, before.holder if before else ""):
-            log.info("%s: %s leads; standing by", self._name, self._sight.holder)
+        before, now = self._observation, self._clock()
+        self._observation = before.next(lease, now) if before else LeaseObservation(lease, now)
+        if self._observation.holder not in ("", self._identity, before.holder if before else ""):
+            log.info("%s: %s leads; waiting", self._name, self._observation.holder)
 
     async def _write(self, spec: Obj) -> None:
-        """Make the Lease say this, unless it was changed since it was seen (Conflict)."""
+        """Write the Lease, unless it has changed since it was observed (Conflict)."""
         metadata = {"name": self._name, "namespace": self._namespace}
-        if self._sight is None:
+        if self._observation is None:
             body = {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
             written = await self._kube.create(LEASE, body)
         else:
-            version = self._sight.lease["metadata"]["resourceVersion"]
+            version = self._observation.lease["metadata"]["resourceVersion"]
             patch = {"metadata": {"resourceVersion": version}, "spec": spec}
             written = await self._kube.merge(LEASE, self._namespace, self._name, patch)
-        self._sight = LeaseObservation(written, self._clock())
+        self._observation = LeaseObservation(written, self._clock())
 
-    def _tell(self, turn: str, *, warning: bool = False) -> None:
-        log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, turn)
-        if self._sight:
-            told = f"{self._identity} {turn}"
-            self._recorder.record(Event.about(self._sight.lease, LEADER_ELECTION, told, warning=warning))
+    def _announce(self, change: str, *, warning: bool = False) -> None:
+        log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, change)
+        if self._observation:
+            message = f"{self._identity} {change}"
+            self._recorder.record(Event.about(self._observation.lease, LEADER_ELECTION, message, warning=warning))
 
-    def _note(self, trouble: str) -> None:
-        """Log what is wrong when it begins, not at every try."""
-        if trouble and not self._trouble:
-            log.warning("Lease %s/%s: trying again: %s", self._namespace, self._name, trouble)
-        self._trouble = trouble
+    def _note(self, problem: str) -> None:
+        """Log a problem when it begins, not at every attempt."""
+        if problem and not self._problem:
+            log.warning("Lease %s/%s: retrying: %s", self._namespace, self._name, problem)
+        self._problem = problem
 
 
 class Fence:
-    """A transport whose writes end with the term.
+    """A transport that rejects writes after the end of the term.
 
-    Tasks are cancelled when leadership is lost, but a process that was frozen for a minute wakes up in the middle of
-    them, before it knows. Steps on the database, which pass no transport, ask `Leadership.permit` themselves.
+    Tasks are cancelled when leadership is lost, but a process that was suspended resumes within a task before it learns
+    of the loss. Database calls, which do not use this transport, check `Leadership.permit` themselves.
     """
 
     def __init__(self, transport: Transport, leadership: Leadership) -> None:

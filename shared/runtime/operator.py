@@ -1,4 +1,4 @@
-"""The registry entry of an operator: what its operators/<name>/operator.py declares."""
+"""The registry entry of an operator, declared in operators/<name>/operator.py."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ServedKind:
     """A kind that an operator serves.
 
     Attributes:
-        resource: its description, from which the CRD and the reference page are generated.
-        controller: makes its controller from the options.
-        admission: its defaults and its review at admission; None for none.
+        resource: description of the kind, from which the CRD and the reference page are generated.
+        controller: creates the controller from the options.
+        admission: defaulting and validation at admission; None for none.
     """
 
     resource: Resource
@@ -31,22 +31,22 @@ class ServedKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One operator, as the rest of the tree knows it.
+    """An operator, as seen by the rest of the tree.
 
-    What only the build needs (values, dashboard, alerts, images) is named as `module:attribute` and imported by `load`,
-    so that the operator's process never imports it.
+    Objects that only the build needs (values, dashboard, alerts, images) are given as `module:attribute` and imported
+    by `load`, so that the process of the operator never imports them.
 
     Attributes:
-        name: the name of its folder, such as `memcached`.
-        summary: what samples/<name>/small.yaml creates, such as "a cache of two memcached servers".
-        image_repository: the default image repository of its operand.
-        kinds: the kinds that it serves, the main one first.
-        flags: its own flags, beside those that all operators have.
-        reasons: reasons of its conditions and events, in addition to those of `shared.status.reasons`.
-        values: the model of its chart's values (charts.values.operator.OperatorValues).
-        dashboard: its dashboard (dashboards.model.OperatorPage).
-        alerts: its rules (dashboards.rules.model.RuleSet).
-        images: makes the operand images that the local cluster builds; empty where it pulls them.
+        name: name of the package, such as `memcached`.
+        summary: description of samples/<name>/small.yaml, such as "a cache of two memcached servers".
+        image_repository: default image repository of the operand.
+        kinds: served kinds, the main one first.
+        flags: flags of this operator, in addition to the common ones.
+        reasons: reasons of conditions and events, in addition to those of `shared.status.reasons`.
+        values: model of the chart's values (charts.values.operator.OperatorValues).
+        dashboard: dashboard page (dashboards.model.OperatorPage).
+        alerts: alerting and recording rules (dashboards.rules.model.RuleSet).
+        images: builds the operand images for the local cluster; empty if it pulls them.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Operator:
 
     @property
     def process_name(self) -> str:
-        """Its default name in the cluster, such as `memcached-operator`: that of its chart, too."""
+        """Default name in the cluster, such as `memcached-operator`, which is also the name of the chart."""
         return f"{self.name}-operator"
 
     @property
     def main(self) -> Resource:
-        """The resource of its main kind."""
+        """Resource of the main kind."""
         return self.kinds[0].resource
 
     @property
@@ -83,5 +83,5 @@ class Operator:
 
 
 def load(reference: str) -> Any:
-    """Import what an `Operator` names as `module:attribute`."""
+    """Import an object that an `Operator` names as `module:attribute`."""
     return pkgutil.resolve_name(reference)

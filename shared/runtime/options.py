@@ -1,4 +1,4 @@
-"""How an operator runs, as its command line says."""
+"""Options of an operator, as parsed from its command line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Flag(Generic[Value]):
-    """A flag that one operator has, and the value of its chart that sets it.
+    """A flag of one operator, and the value of its chart that sets it.
 
     Attributes:
-        name: such as `--password-overlap`; the environment variable PASSWORD_OVERLAP and the chart's value
-            passwordOverlap follow it.
-        default: as on the command line.
-        help: what it is for, for --help and for the chart's README.
-        parse: reads a value; raises argparse.ArgumentTypeError.
+        name: name such as `--password-overlap`, which also defines the environment variable PASSWORD_OVERLAP and the
+            chart value passwordOverlap.
+        default: default value, as on the command line.
+        help: description, for --help and for the README of the chart.
+        parse: parses a value; raises argparse.ArgumentTypeError.
     """
 
     name: str
@@ -28,45 +28,45 @@ class Flag(Generic[Value]):
 
     @property
     def key(self) -> str:
-        """Its name as an identifier, such as `password_overlap`."""
+        """Name as an identifier, such as `password_overlap`."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an operator runs. Times are in seconds; an address is host:port, :port for every address, or "0" for none.
+    """Options of an operator. Times are in seconds; addresses are host:port, :port for all, or "0" to disable.
 
     Attributes:
         operator_name: field manager, component of events and value of the managed-by label.
-        namespaces: namespaces to serve; empty for all.
+        namespaces: namespaces to watch; empty for all.
         kubeconfig: path of a kubeconfig; empty for the pod's service account or the default file.
-        resync: time between full re-reads, spread by jitter.
-        workers: resources handled at once.
-        install_crds: whether to apply the operator's own CRDs at start.
-        leader_elect: whether one replica at a time works, and the others stand by.
-        leader_elect_namespace: where the Lease is.
-        lease_duration: how long after the last renewal another replica may take over.
-        renew_deadline: how long after the last renewal a leader stops working.
-        retry_period: time between tries to take the Lease, or to renew it after a failure.
-        create_timeout: how long servers may take to become ready before that is told as a failure.
-        upgrade_timeout: the same for a change that replaces them.
+        resync: time between full resyncs, with jitter.
+        workers: maximum number of concurrent reconciles.
+        install_crds: whether to apply the CRDs of the operator at startup.
+        leader_elect: whether to elect a leader among the replicas.
+        leader_elect_namespace: namespace of the Lease.
+        lease_duration: time after the last renewal until another replica takes over.
+        renew_deadline: time after the last renewal until the leader stops.
+        retry_period: time between attempts to acquire the Lease, or to renew it after a failure.
+        create_timeout: time allowed for new servers to become ready before a failure is reported.
+        upgrade_timeout: time allowed for a rolling update before a failure is reported.
         metrics_address: address of /metrics.
-        metrics_secure: whether /metrics speaks TLS, and only to those whom the API server lets GET /metrics.
+        metrics_secure: whether /metrics uses TLS and requires permission to GET /metrics.
         probe_address: address of /healthz and /readyz.
         webhook_address: address of the webhooks.
-        certificates: where serving certificates come from (pki/serving.py): self:NAMESPACE/SECRET, or a directory;
-            empty for one made at start.
-        certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
-        certificate_lifetime: how long it is valid.
-        webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
-            empty where that is somebody else's to do.
-        image_repository: where operand images come from if a resource names only a version.
-        agent_image: the image of what the operator puts beside or before its databases: the operator's own, as its
-            chart says; empty if none is known.
-        otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty for no tracing.
-        profiling: whether to answer profiles on loopback (profiling.py).
-        known_operators: print the operators that this installation holds, and end.
-        command: "run"; "crd" prints the CRD, "reference" its reference page in Markdown.
+        certificates: source of serving certificates (pki/serving.py): self:NAMESPACE/SECRET, or a directory; empty to
+            issue one in memory at startup.
+        certificate_hosts: DNS names and IP addresses of issued certificates.
+        certificate_lifetime: lifetime of issued certificates.
+        webhook_configurations: name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose
+            caBundle the operator updates; empty if the caBundle is managed elsewhere.
+        image_repository: repository of operand images for resources that set only a version.
+        agent_image: image of sidecars and init containers of databases, which is the image of the operator; empty if
+            unknown.
+        otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing.
+        profiling: whether to serve profiles on the loopback interface (profiling.py).
+        known_operators: whether to print the operators of this installation and exit.
+        command: "run"; "crd" prints the CRDs, "reference" their reference page in Markdown.
         own: values of the operator's own flags, by `Flag.key`; `option` reads one.
     """
 
@@ -102,6 +102,6 @@ class Options:
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def option(self, flag: Flag[Value]) -> Value:
-        """The value of an operator's own flag; its default where it was not parsed."""
+        """Return the value of an operator's own flag; the default if it was not parsed."""
         value: Value = self.own[flag.key] if flag.key in self.own else flag.parse(flag.default)
         return value

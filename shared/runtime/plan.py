@@ -1,8 +1,8 @@
-"""What a reconcile wants done, as data, and the chain of steps that decides it.
+"""The result of planning a reconcile, as data, and the chain of steps that computes it.
 
-A plan is made by small pure steps in order. Each answers one question: with `PASS` (nothing to say), with actions,
-or with a reason why the resource is not there yet; and it says whether the rest must wait for it. The reason becomes
-the condition, the event, the log line and the span, so that a person reads the same sentence everywhere.
+A plan is computed by small pure steps, in order. Each step returns `PASS` (nothing to do), actions, or a reason why the
+resource is not ready, and whether the following steps must wait. The reason and its message become the condition, the
+event, the log line and the span, so that a user reads the same sentence everywhere.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Observed = TypeVar("Observed")
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Make an owned object exist as given (server-side apply); skipped if it would change nothing.
+    """Make an owned object match `obj` (server-side apply); skipped if it would change nothing.
 
     Attributes:
-        unchanged: whether object and resource must still be as they were seen: where an old wish would do harm.
+        unchanged: whether object and resource must still be as observed, because an outdated state would do harm.
     """
 
     kind: Kind
@@ -39,11 +39,11 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete exactly the object that was seen, by UID; and by resourceVersion where its content was the reason.
+    """Delete exactly the observed object, by UID.
 
     Attributes:
-        unchanged: whether the object must still be as it was seen.
-        orphan: whether what it owns stays, without an owner, to be taken up again by an object that is made anew.
+        unchanged: whether the object must still be as observed, because its content is the reason for the deletion.
+        orphan: whether dependents stay without an owner, to be adopted by a recreated object.
     """
 
     kind: Kind
@@ -54,17 +54,17 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change a few fields of exactly the object that was seen, by UID, though it was not made by us; skipped if it
-    would change nothing.
+    """Change a few fields of exactly the observed object, by UID; skipped if it would change nothing.
 
-    For what Kubernetes' controllers make for us: a StatefulSet's pods and claims. An `Apply` would be refused, for they
-    are their maker's; and it would own its fields for ever. Our labels must be on the object.
+    For objects that Kubernetes' controllers create, such as the pods and claims of a StatefulSet. An `Apply` is not
+    possible, because they belong to their controller, and it would own its fields permanently. The object must have the
+    labels of the operator.
 
     Attributes:
-        obj: the object as it was seen.
+        obj: the object as observed.
         change: a JSON merge patch (RFC 7386).
-        noted: an annotation that is to say so if the API server refuses the change, and what it begins with: then the
-            rest goes on, and the plan that reads it can tell. None: a refusal is a failure.
+        noted: annotation that records a rejection of the change by the API server, and the prefix of its value: the
+            plan then continues and can read it. None: a rejection is an error.
     """
 
     kind: Kind
@@ -75,17 +75,17 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class WriteSecret:
-    """Make a Secret of ours where there is none, or replace exactly the one that was seen.
+    """Create a Secret of the resource, or replace exactly the observed one.
 
-    For keys: they are made as they are written, so that no plan holds one that nobody has; and of two writers who would
-    each make one, the second is refused (Conflict), for whoever trusts the first would be lost.
+    Keys and passwords are generated at the time of the write, so that no plan contains one that is not stored. Of two
+    concurrent writers the second is rejected (Conflict), because clients may already trust the key of the first.
 
     Attributes:
-        obj: the Secret, without what is made for it; what is not in its `data` is taken away.
-        seen: the Secret as it was; None where there was none.
-        order: a certificate to be made for it, or an authority; None for neither.
-        under: names in `data` of what is made: the certificate and its key.
-        token: name in `data` of a password to be made for it, at random; empty for none.
+        obj: the Secret without the generated content; keys of the old Secret that are not in `data` are removed.
+        seen: the Secret as observed; None if there was none.
+        order: a certificate or an authority to issue for the Secret; None for neither.
+        under: keys in `data` for the issued certificate and its key.
+        token: key in `data` for a random password; empty for none.
     """
 
     obj: Obj = field(repr=False)
@@ -97,11 +97,11 @@ class WriteSecret:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One step on the running database; operators derive theirs and say what each does in `str`.
+    """A call on the running database; operators derive their own and describe them in `str`.
 
     Attributes:
-        lasting: whether it comes about some time after it was answered: then the world is looked at again when the step
-            says (`requeue`) rather than at once, when it would be asked for once more.
+        lasting: whether the effect comes some time after the response: the state is then observed again after the
+            `requeue` of the step rather than at once, which would repeat the call.
     """
 
     lasting: ClassVar[bool] = False
@@ -112,16 +112,16 @@ Action = Apply | Patch | WriteSecret | Delete | Call
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step's answer.
+    """The result of a step.
 
     Attributes:
-        actions: what it wants done now, in order.
-        progress: whether this step's question is settled; anything but DONE and PROGRESSING ends the chain.
-        reason: CamelCase, for machines.
-        message: a sentence for people, with the values.
-        warning: whether a person should worry.
-        requeue: seconds after which to look again though nothing changed (an external wait). After a round that changed
-            something the next one follows at once, unless the change was a `Call` that is `lasting`.
+        actions: actions to execute now, in order.
+        progress: progress of the step; anything but DONE and PROGRESSING ends the chain.
+        reason: machine-readable reason in CamelCase.
+        message: sentence for people, with the relevant values.
+        warning: whether the user should investigate.
+        requeue: seconds after which to reconcile again without a change (an external wait). After a reconcile that
+            changed something the next one follows at once, unless the change was a `Call` that is `lasting`.
     """
 
     actions: tuple[Action, ...] = ()
@@ -133,29 +133,29 @@ class Step:
 
     @classmethod
     def do(cls, *actions: Action) -> Step:
-        """These must hold, and the chain goes on."""
+        """Return a step with actions that does not stop the chain."""
         return cls(actions)
 
     @classmethod
     def progressing(cls, reason: Reason, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
-        """Not there yet; the rest of the chain goes on."""
+        """Return a step that is not done and does not stop the chain."""
         return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
 
     @classmethod
     def wait(
         cls, reason: Reason, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
     ) -> Step:
-        """The rest of the chain must not run before this is over."""
+        """Return a step that must be over before the following steps may run."""
         return cls(actions, Progress.WAITING, reason, message, warning, requeue)
 
     @classmethod
     def blocked(cls, reason: Reason, message: str) -> Step:
-        """Nothing goes on until a person changes something."""
+        """Return a step that stops the chain until a user changes something."""
         return cls((), Progress.BLOCKED, reason, message, warning=True)
 
     @classmethod
     def paused(cls, reason: Reason, message: str) -> Step:
-        """A person asked us to keep off."""
+        """Return a step that stops the chain because the user paused the operator."""
         return cls((), Progress.PAUSED, reason, message)
 
 
@@ -166,13 +166,13 @@ StepOf = Callable[[Resource, Observed, datetime], Step]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, and what to report if nothing is left to do.
+    """The actions to execute now, and the status to report when there are none left.
 
     Attributes:
-        actions: in order; writes that change nothing are skipped.
-        verdict: how far the resource is, and why.
-        status: the resource's whole status, without conditions (`shared.status.conditions` adds them).
-        requeue: seconds after which to look again.
+        actions: actions in order; writes that change nothing are skipped.
+        verdict: progress of the resource, with the reason.
+        status: whole status of the resource, without conditions (`shared.status.conditions` adds them).
+        requeue: seconds after which to reconcile again.
     """
 
     actions: tuple[Action, ...]
@@ -184,10 +184,10 @@ class Plan:
 def follow(
     steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime
 ) -> tuple[tuple[Action, ...], Verdict, float | None]:
-    """Ask the steps in order until one must be waited for.
+    """Run the steps in order until one stops the chain.
 
     Returns:
-        All actions wanted, the first unsettled answer (or that all is done), and the shortest requeue wished for.
+        All actions, the verdict of the first step that is not done, and the shortest requeue.
     """
     actions: list[Action] = []
     verdict = Verdict()
@@ -199,7 +199,9 @@ def follow(
             requeues.append(answer.requeue)
         settled = answer.progress is Progress.DONE
         blocks = not settled and answer.progress is not Progress.PROGRESSING
-        if blocks or (verdict.done and not settled):  # what blocks the rest tells more than what is merely under way
+        if blocks or (
+            verdict.done and not settled
+        ):  # a step that stops the chain is more relevant than one in progress
             verdict = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
         if blocks:
             break
@@ -207,11 +209,11 @@ def follow(
 
 
 def announced(resource: Obj, step: Step) -> Step:
-    """A step that is said before it is done: without its actions until its reason stands in the status.
+    """Return a step without its actions until its reason is in the status.
 
-    For what people would want to know of even if the operator stopped right after it: the status, and the event that
-    goes with it, are written only when nothing is left to do for the moment.
+    Use it for actions that users should learn about even if the operator stops right afterwards: the status and the
+    event are otherwise written only when there is nothing left to do.
     """
-    said = condition(resource, READY)
-    told = said.get("reason") == step.reason or str(said.get("message", "")).startswith(step.message)
-    return step if told else dataclasses.replace(step, actions=(), requeue=0)
+    ready = condition(resource, READY)
+    is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(step.message)
+    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0)

@@ -1,4 +1,4 @@
-"""An operator's process: watches fill the cache, the queue's workers reconcile, and all of it ends in order."""
+"""Process of an operator: watches fill the cache, workers reconcile, and everything is shut down in order."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from shared.status.events import Recorder
 log = logging.getLogger(__name__)
 
 MAX_RECONCILE_SECONDS = 600.0
-"""Seconds after which one reconcile under way makes the liveness probe fail: no step waits that long."""
+"""Seconds after which a running reconcile makes the liveness probe fail: no step takes that long."""
 
 SHUTDOWN_GRACE_SECONDS = 5.0
-"""Seconds that work under way and unwritten events get at exit."""
+"""Seconds allowed at exit for running reconciles and unwritten events."""
 
 WEBHOOK_LINGER_SECONDS = 3.0
-"""Seconds that webhooks go on answering at exit, when we lead no more: a Service still brings requests for a moment."""
+"""Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
 
 
 class RunningController:
-    """One controller's own: what it has seen, what waits, and who does it. It is closed until we lead.
+    """Cache, queue and workers of one controller, closed until this replica leads.
 
     Args:
-        permit: asked before each step on a database.
+        permit: called before each database call.
     """
 
     def __init__(self, controller: Controller[Any, Any], kube: Kube, recorder: Recorder, permit: Permit) -> None:
@@ -67,17 +67,17 @@ class RunningController:
 
     @property
     def keys(self) -> list[Key]:
-        """Every resource that it knows."""
+        """Keys of all known resources."""
         return self.cache.keys(self.controller.kind)
 
     @property
     def resources(self) -> resource_metrics.Resources:
-        """Its resources, as metrics show them."""
+        """Resources of the controller, for metrics."""
         kind, seen = self.controller.kind, self._reconciler.certificate_expiry
         return resource_metrics.Resources(kind, lambda: self.cache.all(kind), self.controller.states, seen)
 
     def open(self, workers: int) -> set[asyncio.Task[None]]:
-        """Look at every resource, by so many workers."""
+        """Reconcile every resource, with this number of workers."""
         self._reconciler.begin()
         self.queue.open()
         for key in self.keys:
@@ -87,7 +87,7 @@ class RunningController:
 
 
 class Process:
-    """Wires caches, queues, workers and watches, and ends them in order."""
+    """Connects caches, queues, workers and watches, and shuts them down in order."""
 
     def __init__(
         self, operator: Operator, options: Options, transport: Transport, configuration: Configuration
@@ -122,7 +122,7 @@ class Process:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Serve until a signal comes; raises what made going on impossible."""
+        """Run until a signal arrives; raises the error that makes it impossible to continue."""
         options = self._options
         kinds = [lane.controller.kind for lane in self._lanes]
         if options.install_crds:
@@ -141,19 +141,21 @@ class Process:
             self._start(self._settle_memory(), "gc")
             leading = self._start(self._lead(), "leading")
             served = ", ".join(options.namespaces) or "all namespaces"
-            log.info("%s serves %s in %s", options.operator_name, ", ".join(kind.plural for kind in kinds), served)
+            log.info("%s watches %s in %s", options.operator_name, ", ".join(kind.plural for kind in kinds), served)
             try:
                 await self._end
             finally:
-                await _stop({leading}, 3 * SHUTDOWN_GRACE_SECONDS)  # what is under way, then its events, then the Lease
+                await _stop(
+                    {leading}, 3 * SHUTDOWN_GRACE_SECONDS
+                )  # running reconciles, then their events, then the Lease
                 if options.webhook_address != "0":
                     await asyncio.sleep(
                         WEBHOOK_LINGER_SECONDS
-                    )  # before kopf ends, which cancels every task, our connections' too
+                    )  # before kopf stops, which cancels every task, including open connections
                 await _stop(set(self._tasks), SHUTDOWN_GRACE_SECONDS)
 
     async def _answer(self, stack: contextlib.AsyncExitStack) -> None:
-        """Answer over HTTP, on every replica, until the stack is left."""
+        """Serve the HTTP endpoints, on every replica, until the stack is closed."""
         options, tls = self._options, None
         probes = [
             web.get("/healthz", endpoints.probe(self._not_stuck)),
@@ -174,12 +176,12 @@ class Process:
         await endpoints.serve(stack, options.webhook_address, admission.routes(self._operator.admissions), tls=tls)
 
     def _finish(self, _: object = None) -> None:
-        """End the process in order."""
+        """Start an orderly shutdown."""
         if not self._end.done():
             self._end.set_result(None)
 
     def _end_on_signals(self) -> None:
-        """Signals end us in our order, not in kopf's."""
+        """Handle signals by an orderly shutdown, instead of kopf's."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self._finish)
@@ -191,14 +193,14 @@ class Process:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A background task that failed fails the process: what it did would be missing silently."""
+        """Fail the process if a background task fails: the operator would otherwise run without it."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._end.done():
             self._end.set_exception(error)
 
     async def _resync(self) -> None:
-        """Now and then look at everything again: the net under all that could have been missed."""
+        """Relist and reconcile everything periodically, to recover missed events."""
         while True:
             await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
             await self._watch.refresh()
@@ -207,19 +209,19 @@ class Process:
                     lane.queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
 
     async def _settle_memory(self) -> None:
-        """What was listed lives long: scanning it again and again is most of gc's cost."""
+        """Freeze listed objects, which are long-lived: scanning them is most of the garbage collector's cost."""
         await self._watch.synced.wait()
         gc.freeze()
 
     async def _lead(self) -> None:
-        """Work whenever we lead; a replica whose cache is not filled yet does not stand for election."""
+        """Work while this replica leads; it joins the election when its cache is filled."""
         await self._watch.synced.wait()
         while True:
             async with self._term() as lost:
                 await self._work(lost)
 
     async def _work(self, lost: asyncio.Future[None]) -> None:
-        """Reconcile until we no longer lead, or are told to end."""
+        """Reconcile until leadership is lost or the process shuts down."""
         workers = {task for lane in self._lanes for task in lane.open(self._options.workers)}
         try:
             with resource_metrics.shown(*(lane.resources for lane in self._lanes)):
@@ -227,7 +229,7 @@ class Process:
         finally:
             for lane in self._lanes:
                 lane.queue.close()
-            if lost.done():  # another may begin soon, or has begun: at once, whatever is under way
+            if lost.done():  # another replica may start soon: cancel running reconciles
                 if running := await _stop(workers, self._times.notice):
                     raise TimeoutError(f"leadership was lost, and {running} could not be stopped")
             else:
@@ -241,24 +243,24 @@ class Process:
             if ended.done() and not ended.cancelled():
                 ended.result()
 
-    # Small answers.
+    # Probes.
 
     def _not_stuck(self) -> str | None:
         age = max(lane.queue.oldest_work() for lane in self._lanes)
         return f"a reconcile has been running for {age:.0f} s" if age > MAX_RECONCILE_SECONDS else None
 
     def _has_synced(self) -> str | None:
-        return None if self._watch.synced.is_set() else f"waiting for lists of {', '.join(self._watch.awaited)}"
+        return None if self._watch.synced.is_set() else f"waiting for the lists of {', '.join(self._watch.awaited)}"
 
     def _is_trusted(self) -> str | None:
         return self._certificates.unready() if self._certificates else None
 
 
 async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
-    """Cancel tasks, and give them so long to end.
+    """Cancel tasks, and wait up to `seconds` for them to end.
 
     Returns:
-        The names of those that still run, or of some of them.
+        The names of tasks that still run, at most three.
     """
     for task in tasks:
         task.cancel()
@@ -272,11 +274,11 @@ async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
 
 
 def certificates_of(options: Options, kube: Kube) -> Certificates:
-    """The certificate that the options ask for."""
+    """Return the certificates for the options."""
     clients = Clients(kube, options.webhook_configurations) if options.webhook_configurations else None
-    source, ours = options.certificates, options.certificates.startswith("self:")
-    if source and not ours:
+    source, is_self_issued = options.certificates, options.certificates.startswith("self:")
+    if source and not is_self_issued:
         return FileCertificates(Path(source), clients)
-    store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
+    store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if is_self_issued else Memory()
     hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
     return SelfSignedCertificates(store, clients, name=options.operator_name, hosts=hosts, life=life)

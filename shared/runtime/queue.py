@@ -1,8 +1,8 @@
-"""A keyed work queue with the guarantees of client-go's.
+"""A keyed work queue with the guarantees of client-go's workqueue.
 
-A key is handled by one worker at a time; adding it any number of times while it waits is one piece of work; adding it
-while it is handled makes one more piece of work afterwards. Failures back off per key, so that one broken resource
-never slows another.
+A key is processed by one worker at a time. Adding a key several times while it waits results in one reconcile; adding
+it while it is processed results in one more afterwards. Failures back off per key, so that a failing resource does not
+delay others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from shared.observability import metrics, tracing
 
 FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
-"""Seconds: the first and the longest wait between retries of one key."""
+"""First and longest delay between retries of a key, in seconds."""
 
 
 class Queue:
-    """Keys that want a worker.
+    """A queue of keys to reconcile.
 
     Args:
-        name: the controller's name, for metrics.
-        clock: seconds, monotonic.
-        jitter: a number in [0, 1) that spreads retries; tests give a constant.
+        name: name of the controller, for metrics.
+        clock: monotonic time in seconds.
+        jitter: returns a number in [0, 1) that spreads retries; constant in tests.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Queue:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
         self._waiting: deque[Key] = deque()
-        self._since: dict[Key, float] = {}  # keys that wait or must be handled again, and since when
-        self._handled: dict[Key, float] = {}  # keys in a worker's hands, and since when
+        self._since: dict[Key, float] = {}  # start of waiting, by waiting key
+        self._handled: dict[Key, float] = {}  # start of processing, by key in process
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._closed = False
@@ -57,7 +57,7 @@ class Queue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Ask for one reconcile of the key, as soon as a worker is free."""
+        """Add a key, to be reconciled as soon as a worker is free."""
         if timer := self._timers.pop(key, None):
             timer.cancel()
         if self._closed or key in self._since:
@@ -69,7 +69,7 @@ class Queue:
             self._wakeup.set()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Ask for a reconcile after so many seconds; an earlier wish for the same key wins."""
+        """Add a key after a delay in seconds; the earliest of several delays for a key applies."""
         if self._closed:
             return
         when = asyncio.get_running_loop().time() + seconds
@@ -81,13 +81,13 @@ class Queue:
         self._timers[key] = asyncio.get_running_loop().call_at(when, self.add, key)
 
     def retry(self, key: Key, *, at_least: float = 0.0) -> float:
-        """Ask again after a failure.
+        """Add a key after a failure, with back-off.
 
         Args:
-            at_least: seconds the server asked to wait (Retry-After).
+            at_least: minimum delay in seconds, as requested by the server (Retry-After).
 
         Returns:
-            Seconds until the retry: doubling up to `MAX_RETRY_SECONDS`, plus up to half as jitter.
+            Delay in seconds: doubling up to `MAX_RETRY_SECONDS`, of which half is jitter.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -98,15 +98,15 @@ class Queue:
         return delay
 
     def failures(self, key: Key) -> int:
-        """Failures in a row so far."""
+        """Return the number of consecutive failures."""
         return self._failures.get(key, 0)
 
     def forget_failures(self, key: Key) -> None:
-        """The key succeeded: its next failure starts from the shortest wait."""
+        """Reset the back-off of a key after a success."""
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """The next key, now in the caller's hands until `done`."""
+        """Return the next key, which the caller processes until `done`."""
         while not self._waiting:
             self._wakeup.clear()
             await self._wakeup.wait()
@@ -118,7 +118,7 @@ class Queue:
         return key
 
     def done(self, key: Key) -> None:
-        """The caller is finished with the key; if it was added meanwhile, it waits again."""
+        """Finish processing a key; if it was added in the meantime, it waits again."""
         self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
         if key in self._since:
             self._waiting.append(key)
@@ -127,11 +127,11 @@ class Queue:
             self._rested.set()
 
     def oldest_work(self) -> float:
-        """Seconds that the longest work under way has taken so far."""
+        """Return the age in seconds of the longest running reconcile."""
         return max(self._ages(), default=0.0)
 
     def close(self) -> None:
-        """Take in and hand out nothing more; what waits is forgotten, what is handled goes on."""
+        """Drop all waiting keys, and accept no more; running reconciles continue."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -139,13 +139,15 @@ class Queue:
             forgotten.clear()
 
     def open(self) -> None:
-        """Take in and hand out keys again after a `close`; what was asked for meanwhile must be added anew."""
+        """Accept keys again after `close`; keys that were added in the meantime are lost."""
         self._closed = False
 
     async def rest(self) -> None:
-        """Wait until no key is in a worker's hands."""
+        """Wait until no key is being processed."""
         await self._rested.wait()
 
     def _ages(self) -> list[float]:
         now = self._clock()
-        return [now - since for since in list(self._handled.values())]  # at once: a scrape counts in a thread
+        return [
+            now - since for since in list(self._handled.values())
+        ]  # copied, because a scrape runs in another thread

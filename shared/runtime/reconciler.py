@@ -1,8 +1,7 @@
-"""From a key to the world as its resource wants it: observe → plan → execute → status.
+"""The reconcile loop of a resource: observe → plan → execute → status.
 
-Everything is level-triggered: a reconcile may start from any state, at any time, twice. It runs until the plan asks for
-nothing more, or for something that must be waited for, and then writes the status, once, if it changed. A healthy
-resource costs no request at all.
+Everything is level-triggered: a reconcile may start from any state, at any time, and twice. It repeats until the plan
+has no more actions or must wait, and then writes the status once, if it changed. A healthy resource costs no requests.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
 
-MAX_ROUNDS = 5
-"""Observe-plan-execute rounds in one reconcile before others get their turn."""
+MAX_CYCLES = 5
+"""Maximum number of observe-plan-execute cycles in one reconcile, before other resources continue."""
 
 MIN_FAILURES_REPORTED = 3
-"""Failures in a row before the status tells of them: what the first retry mends is no news."""
+"""Number of consecutive failures before the status reports them: the first retry usually succeeds."""
 
 RECHECK_SECONDS = 60.0
-"""Seconds until a resource that a person must mend is looked at again (what is in its way may not be watched)."""
+"""Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
 
 
 class Reconciler:
-    """Workers that make resources real.
+    """Reconciles the resources of a controller.
 
     Args:
-        clock: the wall clock that plans and transitions see.
-        permit: asked before each step on the database (`Executor`).
+        clock: wall clock of plans and transitions.
+        permit: called before each database call (`Executor`).
 
     Attributes:
-        certificate_expiry: when the first certificate of a resource ends, in Unix time, as it was last seen.
+        certificate_expiry: Unix time at which the first certificate of a resource expires, as last observed.
     """
 
     def __init__(
@@ -75,12 +74,12 @@ class Reconciler:
         self.certificate_expiry: dict[Key, float] = {}
 
     def begin(self) -> None:
-        """Know nothing of what was: another may have led meanwhile."""
+        """Forget earlier observations: another replica may have led in the meantime."""
         self._readiness.clear()
         self.certificate_expiry.clear()
 
     async def work(self) -> None:
-        """Be one worker, for ever."""
+        """Run one worker until cancelled."""
         name = self._controller.name
         busy = metrics.ACTIVE_WORKERS.labels(controller=name)
         while True:
@@ -101,22 +100,22 @@ class Reconciler:
                     self._queue.done(key)
 
     async def reconcile(self, key: Key) -> str:
-        """Make one resource as its spec says, as far as can be done now.
+        """Reconcile one resource as far as possible now.
 
         Returns:
-            The result as controller-runtime counts it: success, requeue_after, error or terminal_error.
+            Result as counted by controller-runtime: success, requeue_after, error or terminal_error.
         """
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
-            self._queue.forget_failures(key)  # what it owned goes by owner references
+            self._queue.forget_failures(key)  # owned objects are garbage collected
             self._readiness.forget(key)
             self.certificate_expiry.pop(key, None)
             return "success"
-        self._readiness.look(key, obj, self._clock())
+        self._readiness.begin(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
         except errors.Conflict as error:
-            log.debug("%s: looked at an old view, looking again: %s", key, error)
+            log.debug("%s: observed state was outdated, retrying: %s", key, error)
             return self._retry(key)
         except (InvalidSpec, ownership.NotOurs, errors.Invalid) as error:
             return await self._stall(key, error)
@@ -124,7 +123,7 @@ class Reconciler:
             return await self._fail(key, error)
         except Exception:
             metrics.PANICS.labels(controller=self._controller.name).inc()
-            log.exception("%s: a defect of the operator; it is retried", key)
+            log.exception("%s: internal error (a bug in the operator); retrying", key)
             return self._retry(key)
         self._queue.forget_failures(key)
         metrics.LAST_SUCCESS.labels(controller=self._controller.name).set_to_current_time()
@@ -135,7 +134,7 @@ class Reconciler:
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_CYCLES):
             with tracing.span("observe"):
                 seen = await self._controller.observe(resource, self._cache, self._kube)
             self._note_certificates(key, self._controller.certificate_ends(seen))
@@ -149,22 +148,22 @@ class Reconciler:
         return plan
 
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
-        """Make the status say how far a resource is."""
+        """Report the progress of a resource in its status."""
         if await self._write(resource, reported, verdict):
-            self._readiness.told(_key(resource), verdict, self._clock())
+            self._readiness.report(_key(resource), verdict, self._clock())
 
     async def _write(self, resource: Obj, reported: Obj, verdict: Verdict) -> bool:
-        """Write the status if it changed, and tell of a turn in the resource's story.
+        """Write the status if it changed, and record an event if the reason changed.
 
         Returns:
-            Whether there still is a resource.
+            Whether the resource still exists.
         """
         composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339())
         patch = conditions.change(resource, composed)
         if patch is None:
             return True
         metadata = resource["metadata"]
-        # What the status tells of is this very version: not a later spec, nor a later resource of the same name.
+        # The status describes this version of the resource, not a later spec or a later resource of the same name.
         patch["metadata"] = {"resourceVersion": metadata["resourceVersion"]}
         kind, namespace, name = self._controller.kind, metadata["namespace"], metadata["name"]
         try:
@@ -190,40 +189,40 @@ class Reconciler:
         return "error"
 
     async def _fail(self, key: Key, error: errors.KubeError | DatabaseError) -> str:
-        """Something that time may mend: try again, and say so if it lasts."""
-        wished = error.retry_after if isinstance(error, errors.KubeError) else None
-        result = self._retry(key, at_least=wished or 0.0)
+        """Retry after an error that may be temporary, and report it if it persists."""
+        requested = error.retry_after if isinstance(error, errors.KubeError) else None
+        result = self._retry(key, at_least=requested or 0.0)
         if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
-            await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
+            await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
 
     async def _stall(self, key: Key, error: Exception) -> str:
-        """Something that only a person mends: say so, and look again at leisure."""
+        """Report an error that only a user can fix, and check again later."""
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
         reason = {InvalidSpec: INVALID_SPEC, ownership.NotOurs: NOT_OURS}.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
-        await self._report_trouble(key, verdict, {"phase": "Failed"})
+        await self._report_problem(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)
         self._queue.add_after(key, RECHECK_SECONDS)
         return "terminal_error"
 
-    async def _report_trouble(self, key: Key, verdict: Verdict, change: Obj) -> None:
-        """Report what runs all the same, and why the spec is not reality."""
+    async def _report_problem(self, key: Key, verdict: Verdict, change: Obj) -> None:
+        """Report an error together with the state of what runs."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
         try:
-            reported = await self._what_runs(obj) | change
-            if "reason" in reported:  # beside the phase, for those whose API has it
+            reported = await self._current_status(obj) | change
+            if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
         except errors.KubeError as error:
-            log.warning("%s: status not written: %s", key, error)
+            log.warning("%s: cannot write the status: %s", key, error)
 
-    async def _what_runs(self, obj: Obj) -> Obj:
-        """The status as a plan would report it; as it was, where the spec cannot be read or the world not be seen."""
+    async def _current_status(self, obj: Obj) -> Obj:
+        """Return the status that a plan would report; the previous one if the spec or the state cannot be read."""
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)

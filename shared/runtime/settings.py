@@ -1,4 +1,4 @@
-"""The operator's options that plans need."""
+"""Options of the operator that plans need."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shared.runtime.options import Options
 
 @dataclass(frozen=True)
 class Settings:
-    """The operator's options that plans need; an operator with more of them derives its own.
+    """Options of the operator that plans need; operators with more of them derive a class.
 
     Attributes:
-        operator: name of the operator, which its objects bear.
-        image_repository: repository of the operand's images, for a resource that gives only a version.
-        agent_image: image of what the operator puts beside or before its databases: its own; empty if unknown.
-        create_timeout: seconds allowed for servers to become ready before the resource is reported as failed.
-        upgrade_timeout: the same for a change that replaces pods.
-        certificate_lifetime: seconds for which a certificate that the operator makes is valid.
+        operator: name of the operator, which is also a label of its objects.
+        image_repository: repository of the operand's images, for a resource that sets only a version.
+        agent_image: image of sidecars and init containers of databases; empty if unknown.
+        create_timeout: seconds allowed for new servers to become ready before a failure is reported.
+        upgrade_timeout: seconds allowed for a rolling update before a failure is reported.
+        certificate_lifetime: lifetime of issued certificates in seconds.
     """
 
     operator: str
@@ -31,10 +31,10 @@ class Settings:
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
-        """Return the settings that the options give.
+        """Return the settings from the options.
 
         Args:
-            own: values of the fields that a derived class adds.
+            own: values of the fields of a derived class.
         """
         return cls(
             options.operator_name,

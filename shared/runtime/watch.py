@@ -1,11 +1,11 @@
-"""What an operator watches: kopf lists and watches, and what comes in enters the cache.
+"""Watches of an operator: kopf lists and watches, and the objects enter the cache.
 
-kopf is the shell and this is the only module that imports it: it finds out what is served, lists, watches, and begins
-anew when a watch breaks. It does so through a session of ours, and what that brings goes to the cache and no further:
+No other module imports kopf. It discovers the served kinds, lists, watches, and reconnects broken watches. It does so
+through a session that passes all objects to the cache and none to kopf:
 
-- A list becomes the cache's truth. kopf would tell of no deletion that happened while a watch was broken.
-- An event is entered as it comes. On its way through kopf to a handler it would cost eight times the time (0.4 ms), and
-  kopf would keep a task for the object for seconds and a memory of it for ever.
+- A list replaces the content of the cache. kopf itself would not report deletions during a broken watch.
+- An event enters the cache directly. Through kopf's handlers it would take eight times as long (0.4 ms), and kopf would
+  keep a task per object for seconds, and its memory permanently.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from shared.runtime.controller import Controller
 log = logging.getLogger(__name__)
 
 SHUTDOWN_GRACE_SECONDS = 2.0
-"""Seconds that kopf's tasks get to end."""
+"""Seconds allowed for kopf's tasks to end."""
 
 LIST_PAGE_ITEMS = 500
-"""Objects that are listed at once: more would take memory for a moment, and keep it."""
+"""Number of objects per page of a list, which limits the memory that a list takes."""
 
 
 class Watch:
-    """Keeps caches true to the API server. What several controllers look at is watched once.
+    """Keeps caches in sync with the API server. A kind that several controllers read is watched once.
 
     Args:
-        caches: what is kept, by the controller that it is kept for: of its kind, and of what it owns.
-        namespaces: where; empty for all.
+        caches: caches by controller; each receives the controller's kind and the kinds that it owns.
+        namespaces: namespaces to watch; empty for all.
 
     Attributes:
-        synced: set once everything was listed.
+        synced: set after the initial lists.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class Watch:
             for kind in controller.kinds:
                 self._takers.setdefault(kind, []).append(cache)
                 labels = controller.labels_of(kind)
-                self._labels[kind] = labels and self._labels.get(kind, labels)  # "": somebody wants all of them
+                self._labels[kind] = labels and self._labels.get(kind, labels)  # "": a controller needs all of them
         self._collections = {
             kind.path(namespace): (kind, namespace) for kind in self._takers for namespace in namespaces or (None,)
         }
-        self._prefix = urlsplit(configuration.host).path.rstrip("/")  # of an API server behind a proxy
+        self._prefix = urlsplit(configuration.host).path.rstrip("/")  # if the API server is behind a proxy
         self._relists: dict[str, list[Relist]] = {}
         self._unlisted = set(self._collections)
         self.synced = asyncio.Event()
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Paths of the collections that were not listed yet."""
+        """Paths of the collections that have not been listed yet."""
         return tuple(sorted(self._unlisted))
 
     async def refresh(self) -> None:
-        """List everything anew: the net under all that could have been missed; tries until it succeeds."""
+        """List everything again, to recover missed events; retries until it succeeds."""
         for kind, namespace in self._collections.values():
             delay = 0.5
             while True:
@@ -89,7 +89,7 @@ class Watch:
                     await self._relist(kind, namespace)
                     break
                 except KubeError as error:
-                    log.warning("cannot list %s, trying again: %s", kind.plural, error)
+                    log.warning("cannot list %s, retrying: %s", kind.plural, error)
                     await asyncio.sleep(delay)
                     delay = min(2 * delay, 30.0)
 
@@ -103,14 +103,14 @@ class Watch:
                 return
 
     async def run(self, begun: Callable[[], None]) -> None:
-        """Watch until told to stop.
+        """Watch until cancelled.
 
         Args:
-            begun: called once kopf has set its handlers of signals, so that the process can set its own: kopf would
-                end every task there is, and at once.
+            begun: called after kopf has set its signal handlers, so that the process can replace them: kopf's would
+                cancel every task at once.
 
         Raises:
-            KubeError: kopf ended by itself.
+            KubeError: kopf stopped unexpectedly.
         """
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
@@ -121,12 +121,12 @@ class Watch:
         begun()
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:  # not by kopf.run_tasks: it may wait for ever, and it ends what is not kopf's
+        finally:  # kopf.run_tasks may hang, and cancels tasks that are not kopf's
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_SECONDS)
         why = next((error for task in ended if not task.cancelled() and (error := task.exception())), None)
-        raise KubeError(f"watching ended: {_cause(why) or 'kopf stopped'}. The operator ends, to be started again.")
+        raise KubeError(f"watching failed: {_cause(why) or 'kopf stopped'}. The operator exits, to be restarted.")
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -153,7 +153,7 @@ class Watch:
         return settings
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        """The official client's credentials, in a session whose answers go to the cache."""
+        """Return a session with the official client's credentials, whose responses go to the cache."""
         session = open_session(self._configuration, answers=self._answers())
         session.headers.update(await authorization(self._configuration))
         return kopf.AiohttpSession(server=self._configuration.host, aiohttp_session=session)
@@ -162,7 +162,7 @@ class Watch:
         watch = self
 
         class Answer(aiohttp.ClientResponse):
-            """What is left of an answer when the cache has taken the objects in it."""
+            """A response without the objects that the cache has taken."""
 
             async def start(self, connection: Connection) -> aiohttp.ClientResponse:
                 await super().start(connection)
@@ -179,14 +179,14 @@ class Watch:
         return Answer
 
     def _collection(self, url: URL) -> tuple[Kind, str | None] | None:
-        """The kind and the namespace that a request asks for; None if it is for something else."""
+        """Return kind and namespace of a request for a watched collection; None for other requests."""
         return self._collections.get(url.path.removeprefix(self._prefix))
 
     def _listed(self, url: URL, collection: tuple[Kind, str | None], page: Obj) -> Obj:
-        """Make a list of kopf's the cache's truth, page by page.
+        """Replace the content of the cache by a list of kopf's, page by page.
 
         Returns:
-            What is left for kopf to tell of: a page without items.
+            The page without items, for kopf.
         """
         kind, namespace = collection
         if "continue" not in url.query:
@@ -203,9 +203,9 @@ class Watch:
 
 
 class _Patience:
-    """Seconds between tries of a request that got no answer or was forbidden, for ever.
+    """Endless delays in seconds between retries of a request that got no response or was forbidden.
 
-    By its own measure kopf gives up after a minute, and then neither ends nor watches.
+    By default kopf gives up after a minute, and then neither exits nor watches.
     """
 
     def __iter__(self) -> Iterator[float]:
@@ -215,7 +215,7 @@ class _Patience:
 
 
 def _cause(error: BaseException | None) -> BaseException | None:
-    """What began an error: kopf wraps what goes wrong inside its tasks."""
+    """Return the root cause of an error: kopf wraps errors of its tasks."""
     while error is not None and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -227,11 +227,11 @@ def _take(relists: Iterable[Relist], page: Obj) -> None:
 
 
 def _nothing_is_left(**_: Any) -> None:
-    """What there is a handler for is watched; the cache has taken all that a handler would be told."""
+    """Handle nothing: a handler makes kopf watch its kind, and the cache receives the events."""
 
 
 class Entered:
-    """A watch's stream, whose objects enter caches as they are read; only bookmarks and errors are read further."""
+    """The stream of a watch: its objects enter the caches; only bookmarks and errors are passed on."""
 
     def __init__(self, content: aiohttp.StreamReader, caches: Sequence[Cache], kind: Kind) -> None:
         self._content = content
@@ -251,7 +251,7 @@ class Entered:
 
 
 def _enter(caches: Sequence[Cache], kind: Kind, event: Obj) -> bool:
-    """Enter what a watch tells of an object; False if it tells of something else."""
+    """Pass an event about an object to the caches; return False for other events."""
     if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
         return False
     for cache in caches:

@@ -1,1 +1,1 @@
-"""What is reported about a resource: conditions, events, deadlines and metrics."""
+"""Status of a resource: conditions, reasons, events, deadlines and metrics."""

@@ -1,10 +1,11 @@
-"""The status of a resource: kstatus conditions, observedGeneration, and the smallest patch that says what is new.
+"""Status of a resource: kstatus conditions, observedGeneration, and the smallest patch that updates them.
 
-kstatus reads three conditions: Ready (the spec is reality), Reconciling (work is under way) and Stalled (only a person
-mends it). An absent Ready reads as done, so the first status says Unknown.
+kstatus reads three conditions: Ready (the resource matches its spec), Reconciling (the operator is working on it) and
+Stalled (a user must change something). kstatus treats a missing Ready condition as done, so the first status has
+Ready=Unknown.
 
-A resource may have entries of its own in the list (an instance each, as the redis operator's seed has it): those come
-first, and whoever looks for a condition by its type passes over them.
+A resource may have other entries under `conditions`, such as one per instance in the redis API. They come first, and a
+lookup by type skips them.
 
 Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 """
@@ -21,27 +22,27 @@ READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 
-_OURS = frozenset({READY, RECONCILING, STALLED})
+_KSTATUS_TYPES = frozenset({READY, RECONCILING, STALLED})
 
 
 def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
-    """The whole status to report.
+    """Return the whole status to report.
 
     Args:
-        resource: the resource as observed; its generation and earlier conditions count.
-        status: what the operator reports beside these conditions; other entries under `conditions` are its own.
-        verdict: how far the resource is, and why.
-        now: RFC 3339 time of a transition.
+        resource: the resource as observed; provides the generation and the earlier conditions.
+        status: everything else that the operator reports; other entries of `conditions` are kept.
+        verdict: progress of the resource, with the reason.
+        now: time of a transition, in RFC 3339.
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
-    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _OURS]
+    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _KSTATUS_TYPES]
     conditions = [*own, *_conditions(earlier, verdict, generation, now)]
     return {**status, "observedGeneration": generation, "conditions": conditions}
 
 
 def change(resource: Obj, status: Obj) -> Obj | None:
-    """JSON merge patch from the observed status to another; None if they are equal."""
+    """Return the JSON merge patch from the observed status to `status`; None if they are equal."""
     patch = _merge_patch(resource.get("status") or {}, status)
     return {"status": patch} if patch else None
 
@@ -53,13 +54,13 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     before = condition_in(earlier, READY)
     if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
         ready = "Unknown"
-    said = {
+    values = {
         READY: (ready, verdict.message),
         RECONCILING: (str(moving), verdict.message if moving else ""),
         STALLED: (str(progress is Progress.BLOCKED), verdict.message if progress is Progress.BLOCKED else ""),
     }
     conditions = []
-    for name, (value, message) in said.items():
+    for name, (value, message) in values.items():
         before = condition_in(earlier, name)
         since = before["lastTransitionTime"] if before.get("status") == value else now
         conditions.append(

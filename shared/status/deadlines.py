@@ -1,6 +1,6 @@
-"""What takes too long is told, once: a resource that is under way for longer than its operator allows. Pure.
+"""Deadlines: report a resource that has been reconciling for longer than its operator allows. Pure.
 
-Since when it is under way, its own Reconciling condition says, so that a restart forgets nothing.
+The start time is the last transition of the Reconciling condition, so a restart of the operator does not reset it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shared.status.verdict import Progress, Verdict
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deadline:
-    """How long something may take.
+    """A limit on how long a resource may be reconciling.
 
     Attributes:
-        reason: what is said once it took longer, such as CreateTimeout.
-        seconds: from the time since which the resource is under way.
-        flag: the operator's flag that sets it, for the message.
+        reason: reason to report after the limit, such as CreateTimeout.
+        seconds: limit, counted from the transition of Reconciling to True.
+        flag: flag of the operator that sets the limit, for the message.
     """
 
     reason: Reason
@@ -30,7 +30,7 @@ class Deadline:
     flag: str
 
     def judge(self, resource: Obj, verdict: Verdict, now: datetime) -> tuple[Verdict, float | None]:
-        """A verdict, or what must be said instead of it now; and the seconds until that might change."""
+        """Return the verdict, replaced if the deadline has passed, and the seconds until the deadline."""
         if verdict.progress not in (Progress.PROGRESSING, Progress.WAITING):
             return verdict, None
         condition = accessors.condition(resource, conditions.RECONCILING)
@@ -40,5 +40,5 @@ class Deadline:
         left = datetime.fromisoformat(since) + timedelta(seconds=self.seconds) - now
         if left > timedelta():
             return verdict, left.total_seconds()
-        message = f"{verdict.message} It is under way since {since}, longer than {self.seconds:g} s ({self.flag})."
+        message = f"{verdict.message} In progress since {since}, longer than {self.seconds:g} s ({self.flag})."
         return dataclasses.replace(verdict, reason=self.reason, message=message, warning=True), None

@@ -1,7 +1,7 @@
-"""Kubernetes events: what `kubectl describe` tells of a resource's life.
+"""Kubernetes events: the history of a resource in `kubectl describe`.
 
-An event is written when a resource's story takes a turn, not at each reconcile; the same event again raises its count.
-Writing is best effort and off the worker's path: an event that cannot be written never fails a reconcile.
+An event is written when the reason of a resource changes, not on each reconcile. Repeating an event increments its
+count. Writing is best effort and runs in the background: a failed write never fails a reconcile.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ log = logging.getLogger(__name__)
 
 MAX_WRITERS = 8
 MAX_BACKLOG = 500
-"""Events that are written at once, and that wait behind each of these at most."""
+"""Limits of the recorder: concurrent writers, and events in the queue of each writer."""
 
 MAX_REMEMBERED = 4096
 MAX_MESSAGE_LENGTH = 1024
-"""Characters of a message that the API takes (events.k8s.io's limit on notes)."""
+"""Maximum length of a message in characters: the limit of events.k8s.io on notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing worth telling about an object.
+    """An event about an object.
 
     Attributes:
         regarding: apiVersion, kind, name, namespace and uid of the object.
-        warning: Warning rather than Normal.
+        warning: whether the type is Warning rather than Normal.
     """
 
     regarding: Obj
@@ -57,21 +57,21 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The type that Kubernetes gives it."""
+        """Type of the event in Kubernetes: Normal or Warning."""
         return "Warning" if self.warning else "Normal"
 
     @property
     def name(self) -> str:
-        """The same for the same event, so that repeats meet, even across a restart of the operator."""
+        """Name of the Event object; equal events have equal names, so that repeats match after a restart."""
         digest = hashlib.sha256(f"{self.regarding['uid']}\0{self.reason}\0{self.message}".encode()).hexdigest()
         return f"{self.regarding['name']}.{digest[:16]}"
 
 
 class Recorder:
-    """Writes events in the background, those of one object in the order they were told.
+    """Writes events in the background; events of one object are written in order.
 
     Args:
-        component: who tells: the operator's name.
+        component: name of the operator, reported as the source of the events.
     """
 
     def __init__(self, kube: Kube, *, component: str) -> None:
@@ -87,7 +87,7 @@ class Recorder:
             metrics.EVENTS_DROPPED.inc()
 
     async def run(self) -> None:
-        """Write events for ever."""
+        """Write events until cancelled."""
         async with asyncio.TaskGroup() as writers:
             for backlog in self._backlogs:
                 writers.create_task(self._write_all(backlog))
@@ -100,16 +100,16 @@ class Recorder:
                 metrics.EVENTS.labels(event.regarding["kind"].lower(), event.kind, event.reason).inc()
             except KubeError as error:
                 metrics.EVENTS_DROPPED.inc()
-                log.debug("event %s not written: %s", event.reason, error)
+                log.debug("cannot write event %s: %s", event.reason, error)
             finally:
                 backlog.task_done()
 
     async def flush(self, seconds: float) -> None:
-        """Give the backlog so long to be written."""
+        """Wait up to `seconds` for the backlog to be written."""
         try:
             await asyncio.wait_for(asyncio.gather(*(backlog.join() for backlog in self._backlogs)), seconds)
         except TimeoutError:
-            log.debug("%d events were not written in time", sum(backlog.qsize() for backlog in self._backlogs))
+            log.debug("%d events were not written before shutdown", sum(backlog.qsize() for backlog in self._backlogs))
 
     async def _write(self, event: Event) -> None:
         count = self._counts.get(event.name, 0)
@@ -117,7 +117,7 @@ class Recorder:
             try:
                 await self._repeat(event, count + 1)
                 return
-            except NotFound:  # events expire, after an hour by default
+            except NotFound:  # events expire after one hour by default
                 pass
         try:
             await self._kube.create(EVENT, self._object(event))

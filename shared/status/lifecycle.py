@@ -1,8 +1,9 @@
-"""Lifecycles as tables: which transitions of a member, a slot or a certificate are legal. Pure.
+"""Lifecycles as tables: the legal transitions of a member, a slot or a certificate. Pure.
 
-A lifecycle that can lose data is written down once, as data: its states, and for each state the events that may happen
-in it. Steps take their transition from the table, so an illegal one raises instead of being sent to a database; tests
-compare what the crash harness saw with the same table; the diagrams in docs/architecture.md are generated from it.
+A lifecycle that can lose data is declared once, as data: the states, and for each state the legal events. Steps take
+their transition from the table, so that an illegal one raises an error instead of reaching a database. Tests compare
+the transitions that the crash harness recorded with the same table. The diagrams in docs/architecture.md are generated
+from it.
 
 The form is that of h11's state machines: https://h11.readthedocs.io/en/latest/api.html#the-state-machine
 """
@@ -19,16 +20,16 @@ Event = TypeVar("Event", bound=enum.Enum)
 
 
 class IllegalTransition(Exception):
-    """An event that the lifecycle does not allow in the present state: a defect of a step."""
+    """An event that is not legal in the current state: a defect of a step."""
 
 
 @dataclass(frozen=True)
 class Lifecycle(Generic[State, Event]):
-    """The legal transitions of one thing.
+    """The legal transitions of one kind of thing.
 
     Attributes:
-        name: what goes through it, such as "etcd member".
-        initial: the state of something new.
+        name: name of the thing, such as "etcd member".
+        initial: state of a new one.
         transitions: for each state, the state that each legal event leads to. A state without events is final.
     """
 
@@ -53,7 +54,7 @@ class Lifecycle(Generic[State, Event]):
         return event in self.transitions.get(state, {})
 
     def to_mermaid(self) -> str:
-        """Return the diagram of the lifecycle, as a Mermaid state diagram."""
+        """Return the lifecycle as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial.name}"]
         lines += [f"    {state.name}: {state.value}" for state in self.transitions]
         for state, events in self.transitions.items():

@@ -1,4 +1,4 @@
-"""Values of status.phase that several kinds report; most of them are reasons of conditions as well."""
+"""Values of status.phase that several kinds report; most are reasons of conditions as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long changes of specs take until resources are as they say (metrics.TIME_TO_READY)."""
+"""Time from a change of a spec until the resource matches it (metrics.TIME_TO_READY)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from shared.status.verdict import Progress, Verdict
 
 
 class Readiness:
-    """Times the changes of one controller's resources; what is under way when the leader changes is not timed.
+    """Times the changes of the resources of one controller. A change during which the leader changes is not timed.
 
-    A change begins when a reconcile first sees it, or with the resource itself if it is new. If the spec changes again
-    meanwhile, that is one change: somebody has waited since the first.
+    A change begins when a reconcile first observes it, or with the creation of the resource. Further changes of the
+    spec before it completes count as the same change, because the user has been waiting since the first.
 
     Args:
-        controller: its name.
+        controller: name of the controller.
     """
 
     def __init__(self, controller: str) -> None:
         self._times = metrics.TIME_TO_READY.labels(controller=controller)
-        self._since: dict[Key, tuple[str, datetime]] = {}  # with the UID: another of the same name is another
+        self._since: dict[Key, tuple[str, datetime]] = {}  # with the UID: a recreated resource is a new one
 
-    def look(self, key: Key, resource: Obj, now: datetime) -> None:
-        """A resource is about to be reconciled."""
+    def begin(self, key: Key, resource: Obj, now: datetime) -> None:
+        """Start timing a resource that is about to be reconciled, if its spec has changed."""
         metadata = resource["metadata"]
         known = self._since.get(key)
         if known is not None and known[0] != metadata["uid"]:
@@ -35,17 +35,17 @@ class Readiness:
             since = datetime.fromisoformat(metadata["creationTimestamp"]) if is_new else now
             self._since.setdefault(key, (metadata["uid"], since))
 
-    def told(self, key: Key, verdict: Verdict, now: datetime) -> None:
-        """A resource's status says this; a change ends when nothing is left to do, or a person asks us to keep off."""
+    def report(self, key: Key, verdict: Verdict, now: datetime) -> None:
+        """Record the reported verdict. A change ends when the resource is done or paused; only done is measured."""
         if verdict.progress in (Progress.DONE, Progress.PAUSED):
             known = self._since.pop(key, None)
             if known is not None and verdict.done:
                 self._times.observe(max((now - known[1]).total_seconds(), 0.0), tracing.exemplar())
 
     def forget(self, key: Key) -> None:
-        """A resource is gone."""
+        """Drop a resource that was deleted."""
         self._since.pop(key, None)
 
     def clear(self) -> None:
-        """Another may have led meanwhile: what is known may have ended long ago."""
+        """Drop all running measurements: they may have ended while another replica was the leader."""
         self._since.clear()

@@ -1,9 +1,9 @@
 """Reasons of conditions and events: the catalogue that plans, docs and tests share.
 
-A reason is the CamelCase word in `status.conditions[].reason` and in an event. Every reason is declared once, in
-`shared.status.reasons` if several operators use it, or else in the operator's `reasons.py`. Steps take a `Reason`,
-not a plain string, so that mypy rejects a reason that is not declared. docs/reference/reasons.md is generated from the
-catalogues, and tests compare them with the plans and with the runbook.
+A reason is the CamelCase word in `status.conditions[].reason` and in an event. Each reason is declared once: here if
+several operators use it, otherwise in `reasons.py` of the operator. Steps take a `Reason` rather than a plain string,
+so that mypy rejects an undeclared reason. docs/reference/reasons.md is generated from the catalogues. Tests compare
+the catalogues with the plans and with the runbook.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 
 
 class Severity(enum.Enum):
-    """How urgent the worst case of a reason is."""
+    """Urgency of a reason in its worst case."""
 
-    NORMAL = "normal"  # expected: the operator works or waits, and continues without help
-    WARNING = "warning"  # the operator keeps retrying; look into it if it lasts
+    NORMAL = "normal"  # expected: the operator works or waits, and continues without user action
+    WARNING = "warning"  # the operator keeps retrying; investigate if it lasts
     ACTION = "action"  # nothing changes until a user changes something
 
 
 class Reason(str):
-    """A reason of a condition or an event: its name as a string, with what the catalogue knows about it.
+    """A reason of a condition or an event: the name as a string, together with its entry in the catalogue.
 
     Attributes:
-        severity: how urgent its worst case is.
+        severity: urgency in the worst case.
         meaning: one sentence for the reference page.
-        messages: templates of its messages; `{name}` stands for a value.
-        runbook: page and anchor of its runbook entry, relative to docs/.
+        messages: templates of the messages; `{name}` is replaced by a value.
+        runbook: page and anchor of the runbook entry, relative to docs/.
     """
 
     severity: Severity = Severity.NORMAL
@@ -38,22 +38,22 @@ class Reason(str):
     runbook: str = ""
 
     def describes(self, message: str) -> bool:
-        """Whether `message` has the form of one of the templates; true for a reason that declares none."""
+        """Whether `message` matches one of the templates; true for a reason without templates."""
         return not self.messages or any(pattern(template).fullmatch(message) for template in self.messages)
 
 
 def pattern(template: str) -> re.Pattern[str]:
-    """Return the expression that matches every message made from `template`: each `{name}` takes any text."""
+    """Return a pattern that matches every message made from `template`; each `{name}` matches any text."""
     return re.compile(".*".join(re.escape(part) for part in re.split(r"\{\w+\}", template)), re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The reasons of one operator, or those that all operators share.
+    """The reasons of one operator, or the reasons that several operators share.
 
     Attributes:
         page: runbook page with a heading for each reason, relative to docs/.
-        reasons: by name, in the order of declaration.
+        reasons: reasons by name, in the order of declaration.
     """
 
     page: str
@@ -63,7 +63,7 @@ class Catalogue:
         """Declare a reason.
 
         Raises:
-            ValueError: the name is declared already.
+            ValueError: the name is already declared.
         """
         if name in self.reasons:
             raise ValueError(f"reason {name} is declared twice")
@@ -74,7 +74,7 @@ class Catalogue:
         return reason
 
     def named(self, name: str) -> Reason:
-        """Return the declared reason of that name, or an undeclared one: Kubernetes' own, or another version's."""
+        """Return the reason with this name; a name that the catalogue lacks becomes an undeclared reason."""
         return self.reasons.get(name) or Reason(name)
 
     def __iter__(self) -> Iterator[Reason]:
@@ -82,32 +82,92 @@ class Catalogue:
 
 
 NO_REASON = Reason()
-"""The reason of a step that has nothing to report."""
+"""Reason of a step that has nothing to report."""
 
 COMMON = Catalogue("runbook/README.md")
 
-API_UNAVAILABLE = COMMON.add("ApiUnavailable", Severity.NORMAL, "")
-CREATE_TIMEOUT = COMMON.add("CreateTimeout", Severity.NORMAL, "")
-CREATING = COMMON.add("Creating", Severity.NORMAL, "")
-DEGRADED = COMMON.add("Degraded", Severity.NORMAL, "")
-FORBIDDEN = COMMON.add("Forbidden", Severity.NORMAL, "")
-GROWING_VOLUMES = COMMON.add("GrowingVolumes", Severity.NORMAL, "")
-INVALID_SPEC = COMMON.add("InvalidSpec", Severity.NORMAL, "")
-ISSUING_CERTIFICATES = COMMON.add("IssuingCertificates", Severity.NORMAL, "")
-LEADER_ELECTION = COMMON.add("LeaderElection", Severity.NORMAL, "")
-NOT_FOUND = COMMON.add("NotFound", Severity.NORMAL, "")
-NOT_OURS = COMMON.add("NotOurs", Severity.NORMAL, "")
-PAUSED = COMMON.add("Paused", Severity.NORMAL, "")
-READY = COMMON.add("Ready", Severity.NORMAL, "")
-REJECTED = COMMON.add("Rejected", Severity.NORMAL, "")
-RESTORED = COMMON.add("Restored", Severity.NORMAL, "")
-RESTORING = COMMON.add("Restoring", Severity.NORMAL, "")
-SCALING = COMMON.add("Scaling", Severity.NORMAL, "")
-SECRET_INVALID = COMMON.add("SecretInvalid", Severity.NORMAL, "")
-SECRET_MISSING = COMMON.add("SecretMissing", Severity.NORMAL, "")
-TOKEN_REFUSED = COMMON.add("TokenRefused", Severity.NORMAL, "")
-UPDATING = COMMON.add("Updating", Severity.NORMAL, "")
-UPGRADE_TIMEOUT = COMMON.add("UpgradeTimeout", Severity.NORMAL, "")
-UPGRADING = COMMON.add("Upgrading", Severity.NORMAL, "")
-VOLUMES_CANNOT_GROW = COMMON.add("VolumesCannotGrow", Severity.NORMAL, "")
-CERTIFICATE_NOT_MADE = COMMON.add("CertificateNotMade", Severity.NORMAL, "")
+API_UNAVAILABLE = COMMON.add(
+    "ApiUnavailable",
+    Severity.WARNING,
+    "The API server, or an admission webhook on it, does not answer; the operator retries with back-off.",
+)
+CREATE_TIMEOUT = COMMON.add(
+    "CreateTimeout",
+    Severity.WARNING,
+    "The servers of a new resource did not become ready within --create-timeout; the operator keeps trying.",
+)
+CREATING = COMMON.add("Creating", Severity.WARNING, "The resource is being created, and not every server is ready yet.")
+DEGRADED = COMMON.add(
+    "Degraded",
+    Severity.WARNING,
+    "A server that was ready is missing or not ready; the operator waits for it or replaces it.",
+)
+FORBIDDEN = COMMON.add(
+    "Forbidden",
+    Severity.ACTION,
+    "The API server denies a request of the operator; its ClusterRole or RoleBinding lacks a permission.",
+)
+GROWING_VOLUMES = COMMON.add("GrowingVolumes", Severity.NORMAL, "Volumes are being expanded to the size in the spec.")
+INVALID_SPEC = COMMON.add(
+    "InvalidSpec",
+    Severity.ACTION,
+    "The spec breaks a rule of the API; the operator changes nothing until the spec is corrected.",
+)
+ISSUING_CERTIFICATES = COMMON.add(
+    "IssuingCertificates", Severity.NORMAL, "The operator is issuing or rotating certificates of the resource."
+)
+LEADER_ELECTION = COMMON.add(
+    "LeaderElection", Severity.WARNING, "A replica of the operator became the leader or lost the Lease."
+)
+NOT_FOUND = COMMON.add(
+    "NotFound",
+    Severity.WARNING,
+    "An object or an API that the operator needs does not exist; the operator retries with back-off.",
+)
+NOT_OURS = COMMON.add(
+    "NotOurs",
+    Severity.ACTION,
+    "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
+)
+PAUSED = COMMON.add(
+    "Paused", Severity.NORMAL, "The resource is paused in its spec; the operator only reports its status."
+)
+READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
+REJECTED = COMMON.add(
+    "Rejected", Severity.ACTION, "The API server or an admission webhook rejects an object that the operator applies."
+)
+RESTORED = COMMON.add(
+    "Restored",
+    Severity.NORMAL,
+    "An object of the resource was changed or deleted by another client, and the operator restored it.",
+)
+RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
+SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")
+SECRET_INVALID = COMMON.add(
+    "SecretInvalid", Severity.ACTION, "A Secret that the spec references has content that cannot be used."
+)
+SECRET_MISSING = COMMON.add(
+    "SecretMissing", Severity.ACTION, "A Secret that the spec references does not exist or lacks a key."
+)
+TOKEN_REFUSED = COMMON.add(
+    "TokenRefused", Severity.ACTION, "spec.recovery.confirm does not match the recovery that is currently possible."
+)
+UPDATING = COMMON.add(
+    "Updating", Severity.WARNING, "A change of the spec is being rolled out to the pods, one at a time."
+)
+UPGRADE_TIMEOUT = COMMON.add(
+    "UpgradeTimeout",
+    Severity.WARNING,
+    "A change was not rolled out to every server within --upgrade-timeout; the operator keeps trying.",
+)
+UPGRADING = COMMON.add(
+    "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
+)
+VOLUMES_CANNOT_GROW = COMMON.add(
+    "VolumesCannotGrow",
+    Severity.ACTION,
+    "The API server rejects the expansion of a volume; the operator retries every hour.",
+)
+CERTIFICATE_NOT_MADE = COMMON.add(
+    "CertificateNotMade", Severity.WARNING, "The operator could not issue a certificate; it retries with back-off."
+)

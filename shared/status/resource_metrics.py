@@ -1,7 +1,7 @@
-"""What resources are in, as metrics: gauges made at each scrape from what the leader's cache holds.
+"""Metrics of resources: gauges computed at each scrape from the cache of the leader.
 
-So the series of a deleted resource vanish with it, a standby has none, and between scrapes they cost nothing. They tell
-what the status says, so that an alert can say "gone" of servers that nobody scrapes any more.
+The series of a deleted resource disappear with it, a standby replica exposes none, and they cost nothing between
+scrapes. Values come from the status, so that alerts also cover servers that are no longer scraped.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.status import conditions
 
 RESOURCE = ("kind", "namespace", "name")
-"""Labels of every state: whose it is."""
+"""Labels of every metric: kind, namespace and name of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A gauge of resources, called to say what it is for one of them.
+    """A gauge of resources. Call it to make a sample for one resource.
 
     Attributes:
-        name: the metric's.
-        description: what it tells, and when there is none.
-        labels: names of its own labels, which follow `RESOURCE`.
+        name: name of the metric.
+        description: help text, including when the series is absent.
+        labels: names of further labels, which follow `RESOURCE`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class State:
 
 
 class Sample(NamedTuple):
-    """What a state is for one resource: None if it has none, and the values of the state's own labels."""
+    """A value of a gauge for one resource (None: no series), with the values of the gauge's own labels."""
 
     state: State
     value: float | None
@@ -51,28 +51,28 @@ class Sample(NamedTuple):
 
 
 INFO = State(
-    "platform_resource_info", "1; the label is the lowest version that runs, where the status tells it.", ("version",)
+    "platform_resource_info", "Always 1; version is the lowest running version, empty while unknown.", ("version",)
 )
-DESIRED = State("platform_resource_desired_replicas", "Servers, members or nodes that the spec asks for.")
-READY = State("platform_resource_ready_replicas", "Those of them that clients may use, by the status.")
-PHASE = State("platform_resource_phase", "1 for the phase that the status tells; none for others.", ("phase",))
+DESIRED = State("platform_resource_desired_replicas", "Servers, members or nodes that the spec requests.")
+READY = State("platform_resource_ready_replicas", "Servers, members or nodes that are ready, from the status.")
+PHASE = State("platform_resource_phase", "1 for the current phase; absent for other phases.", ("phase",))
 CONDITION = State(
     "platform_resource_condition",
-    "1 for what Ready, Reconciling and Stalled are; none for what they are not.",
+    "1 for the current status of Ready, Reconciling and Stalled; absent for other values.",
     ("type", "status", "reason"),
 )
 UNREADY_SINCE = State(
     "platform_resource_unready_since_timestamp_seconds",
-    "Since when Ready is not True, in Unix time; none while it is.",
+    "Unix time since which Ready is not True; absent while Ready is True.",
 )
-PAUSED = State("platform_resource_paused", "1 while a person asks the operator to keep off, else 0.")
-GENERATION = State("platform_resource_generation", "The spec's generation.")
+PAUSED = State("platform_resource_paused", "1 while the resource is paused in its spec, else 0.")
+GENERATION = State("platform_resource_generation", "Generation of the spec.")
 OBSERVED_GENERATION = State(
-    "platform_resource_observed_generation", "The generation that the status tells of; 0 before there is one."
+    "platform_resource_observed_generation", "Generation that the status describes; 0 before the first."
 )
 CERTIFICATE_EXPIRY = State(
     "platform_resource_certificate_expiry_timestamp_seconds",
-    "When the first of the resource's certificates ends, in Unix time; none where it has none.",
+    "Unix time at which the first certificate of the resource expires; absent without certificates.",
 )
 
 STATES = (
@@ -87,19 +87,19 @@ STATES = (
     OBSERVED_GENERATION,
     CERTIFICATE_EXPIRY,
 )
-"""Those of every operator; their own are in operators/*/resource_metrics.py."""
+"""Metrics of every operator; further ones are in operators/*/resource_metrics.py."""
 
 CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED)
 
 
 def common(obj: Obj) -> Iterator[Sample]:
-    """The states of a resource that do not depend on its kind."""
-    metadata, told = obj["metadata"], obj.get("status") or {}
-    yield INFO(1, told.get("version") or "")
-    if phase := told.get("phase"):
+    """Return the samples of a resource that do not depend on its kind."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    yield INFO(1, status.get("version") or "")
+    if phase := status.get("phase"):
         yield PHASE(1, phase)
     yield GENERATION(metadata.get("generation", 0))
-    yield OBSERVED_GENERATION(told.get("observedGeneration", 0))
+    yield OBSERVED_GENERATION(status.get("observedGeneration", 0))
     for name in CONDITIONS:
         if found := accessors.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")
@@ -109,7 +109,7 @@ def common(obj: Obj) -> Iterator[Sample]:
 
 
 def timestamp(moment: str | None) -> float | None:
-    """Unix time of a moment in RFC 3339; None for none."""
+    """Convert a time in RFC 3339 to Unix time; None stays None."""
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
@@ -117,9 +117,9 @@ class Resources(NamedTuple):
     """The resources of one kind.
 
     Attributes:
-        all: as they are in the cache.
-        states: of one of them, pure.
-        certificate_expiry: when the first certificate of a resource ends, in Unix time, by resource.
+        all: returns the resources in the cache.
+        states: returns the samples of a resource that depend on its kind; pure.
+        certificate_expiry: Unix time at which the first certificate of a resource expires, by resource.
     """
 
     kind: Kind
@@ -130,7 +130,7 @@ class Resources(NamedTuple):
 
 @contextmanager
 def shown(*resources: Resources, registry: CollectorRegistry = REGISTRY) -> Iterator[None]:
-    """Show states of resources among the metrics, until the context is left."""
+    """Expose metrics of resources until the context exits."""
     collector = _Collector(resources)
     registry.register(collector)
     try:
@@ -140,13 +140,13 @@ def shown(*resources: Resources, registry: CollectorRegistry = REGISTRY) -> Iter
 
 
 class _Collector(Collector):
-    """Makes the samples whenever somebody scrapes."""
+    """Computes the samples at each scrape."""
 
     def __init__(self, resources: Iterable[Resources]) -> None:
         self._resources = tuple(resources)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: so that to register it does not read the cache."""
+        """Return nothing, so that registration does not read the cache."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

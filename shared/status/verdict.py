@@ -1,4 +1,4 @@
-"""How far a resource is from what its spec says, and why."""
+"""Progress of a resource towards its spec, with the reason."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from shared.status.reasons import READY
 
 
 class Progress(enum.Enum):
-    """How far a resource is from what its spec says."""
+    """Progress of a resource towards its spec."""
 
     DONE = "done"
-    PROGRESSING = "progressing"  # on its way; the rest of the chain goes on
-    WAITING = "waiting"  # the rest of the chain must not run before this is over
-    BLOCKED = "blocked"  # only a change by a person mends it
-    PAUSED = "paused"  # a person asked us to keep off
+    PROGRESSING = "progressing"  # not done yet; the following steps still run
+    WAITING = "waiting"  # the following steps must not run until this is over
+    BLOCKED = "blocked"  # nothing changes until a user changes something
+    PAUSED = "paused"  # a user paused the operator for this resource
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the chain came to: the first thing that is not settled, if any.
+    """Result of the steps: the first one that is not done, if any.
 
     Attributes:
-        ready: overrides what `progress` says of the Ready condition (a held resource may be as good as ever).
+        ready: overrides the Ready condition that follows from `progress`: a blocked resource may still serve clients.
     """
 
     progress: Progress = Progress.DONE

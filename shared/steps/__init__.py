@@ -1,1 +1,1 @@
-"""Steps of plans that several databases share."""
+"""Steps that the plans of several databases share."""

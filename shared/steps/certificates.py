@@ -1,4 +1,4 @@
-"""The certificates of a database, as a step's answer: the operator makes them, or cert-manager is asked to. Pure."""
+"""Certificates of a database, issued by the operator or requested from cert-manager. Pure."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from shared.status.reasons import ISSUING_CERTIFICATES, NOT_OURS
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
-LOOK_AHEAD = timedelta(hours=1)
-"""A certificate that is due within it is replaced just then; any other at a usual resync."""
+RENEWAL_WINDOW = timedelta(hours=1)
+"""A certificate that is due within this time is replaced on time; any other at the next resync."""
 
 
 def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Step:
-    """Certificates are there before servers need them, and new before the old ones end.
+    """Issue certificates before servers need them, and replace them before they expire.
 
     Args:
-        mode: who makes them: the operator (self), cert-manager (certManager), or the user.
-        issuer: who signs for cert-manager.
+        mode: issuer of the certificates: the operator (self), cert-manager (certManager), or the user.
+        issuer: issuer that cert-manager uses.
     """
     if mode == "certManager":
         assert issuer is not None
@@ -50,27 +50,27 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
     except NotOurs as error:
         return Step.blocked(NOT_OURS, str(error))
     if writes:
-        return Step.wait(ISSUING_CERTIFICATES, f"Certificates are made: {why}.", *writes)
+        return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", *writes)
     due = issuing.due
-    if due is None or due - issuing.now > LOOK_AHEAD:
+    if due is None or due - issuing.now > RENEWAL_WINDOW:
         return PASS
     return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
 
 
 @dataclass(frozen=True)
 class Issuing:
-    """What the Secrets with a resource's certificates are to become.
+    """The next writes to the Secrets with a resource's certificates.
 
-    When servers take up another trust bundle is theirs: etcd at its start alone, Redis when it is told.
+    The database determines when servers load a new trust bundle: etcd only at startup, Redis on a command.
 
     Attributes:
-        own: whose they are.
-        component: of what their objects are parts.
-        authority: name of the Secret with the authorities; nobody mounts it.
-        leaves: what is signed.
-        found: the Secrets as they are, by name; None for one that does not exist.
-        informed: fingerprint of the newest authority that every server trusts, and would after a restart; empty if they
-            differ.
+        own: owner of the Secrets.
+        component: component label of the Secrets.
+        authority: name of the Secret with the certificate authorities; no pod mounts it.
+        leaves: certificates to issue.
+        found: the Secrets as observed, by name; None for one that does not exist.
+        informed: fingerprint of the newest authority that every server trusts and would trust after a restart; empty if
+            servers differ.
     """
 
     own: Owner
@@ -83,12 +83,12 @@ class Issuing:
     policy: RotationPolicy = DATABASES
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
-        """Why, and what, is to be written now; nothing if all is as it is to be.
+        """Return the reason and the writes that are due now; no writes if everything is as desired.
 
-        Each event in the life of an authority is one write, and the next one follows from what is seen after it.
+        Each event in the life of an authority is one write; the next one follows from what is observed after it.
 
         Raises:
-            NotOurs: a Secret in the way is somebody else's.
+            NotOurs: a Secret of that name has another owner.
         """
         for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
             if secret := self.found.get(name):
@@ -99,35 +99,35 @@ class Issuing:
         causes = {leaf: self._cause(leaf) for leaf in self.leaves}
         writes = tuple(write for leaf, cause in causes.items() if (write := self._write(leaf, cause)))
         whys = [f"{leaf.secret}: {cause}" for leaf, cause in causes.items() if cause]
-        return "; ".join(whys) or "whom to trust is told", writes
+        return "; ".join(whys) or "updating the trust bundle", writes
 
     @property
     def due(self) -> datetime | None:
-        """When there may be something to do again; None if there is nothing yet."""
-        held, times = self._authorities, [former.ends for former in self._authorities.former]
-        if held.successor is not None:
-            times.append(self._settled(held.successor))
-        elif held.signer is not None:
-            times.append(rotation.due(held.signer.certificate))
-        times += [rotation.due(certificate) for leaf in self.leaves if (certificate := self._held(leaf))]
+        """Time of the next change; None if there is nothing to wait for yet."""
+        stored, times = self._authorities, [former.ends for former in self._authorities.former]
+        if stored.successor is not None:
+            times.append(self._settled(stored.successor))
+        elif stored.signer is not None:
+            times.append(rotation.due(stored.signer.certificate))
+        times += [rotation.due(certificate) for leaf in self.leaves if (certificate := self._stored(leaf))]
         return min(times, default=None)
 
-    # The authorities.
+    # Certificate authorities.
 
     @cached_property
     def _authorities(self) -> Authorities:
-        """As their Secret has them; if none of those can sign, what servers trust is retired."""
-        held = stores.authorities_of(self.found.get(self.authority))
-        usable = held.usable(self.now)
+        """The authorities in the Secret; if none of them can sign, those that servers trust, as retired ones."""
+        stored = stores.authorities_of(self.found.get(self.authority))
+        usable = stored.usable(self.now)
         if usable.signer or usable.successor:
-            return held
+            return stored
         trusted = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
         former = (Authority(AuthorityState.RETIRED, each) for each in next(filter(None, trusted), ()))
         return Authorities(tuple(former)).usable(self.now)
 
     @property
     def _is_informed(self) -> bool:
-        """Whether every server and client trusts the successor, and had time to."""
+        """Whether every server and client trusts the successor and the settling time is over."""
         successor = self._authorities.successor
         if successor is None:
             return False
@@ -139,39 +139,39 @@ class Issuing:
         return successor.certificate.begins + rotation.BACKDATED + self.policy.settling(self.policy.life)
 
     def _write_authorities(self, event: AuthorityEvent) -> WriteSecret:
-        """Their Secret after an event."""
-        held, order, keys = self._authorities, None, stores.LEAF_KEYS
+        """Return the write of the Secret with the authorities after `event`."""
+        stored, order, keys = self._authorities, None, stores.LEAF_KEYS
         if event is AuthorityEvent.FORGET:
-            held = held.usable(self.now)
+            stored = stored.usable(self.now)
         elif event is AuthorityEvent.PROMOTE:
-            held = held.promoted()
+            stored = stored.promoted()
         else:
             order = self.policy.order_authority(self.own.name, self.now)
             keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
-        made = self._secret(self.authority, stores.authorities_content(held))
+        made = self._secret(self.authority, stores.authorities_content(stored))
         return WriteSecret(made, self.found.get(self.authority), order, keys)
 
-    # What they sign.
+    # Certificates that they sign.
 
-    def _held(self, leaf: CertificateRequest) -> Certificate | None:
+    def _stored(self, leaf: CertificateRequest) -> Certificate | None:
         issued = stores.issued_in(self.found.get(leaf.secret))
         return issued.certificate if issued else None
 
     def _cause(self, leaf: CertificateRequest) -> str:
-        """Why a certificate is made; empty if it is not."""
-        held = self._held(leaf)
-        fits = held is not None and held.hosts == frozenset(leaf.hosts)
-        return rotation.why_replaced(held, self._authorities.signer, self.now, fits=fits)
+        """Return the reason to issue a certificate; empty if there is none."""
+        stored = self._stored(leaf)
+        fits = stored is not None and stored.hosts == frozenset(leaf.hosts)
+        return rotation.why_replaced(stored, self._authorities.signer, self.now, fits=fits)
 
     def _write(self, leaf: CertificateRequest, cause: str) -> WriteSecret | None:
-        seen, told = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
+        seen, bundle = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
         if cause:
             signer = self._authorities.signer or self._authorities.successor
             order = self.policy.order_certificate(leaf.name, leaf.hosts, signer, self.now, client=True)
-            return WriteSecret(self._secret(leaf.secret, told), seen, order)
-        held = content_of(seen)
-        content = told | {key: held.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
-        return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
+            return WriteSecret(self._secret(leaf.secret, bundle), seen, order)
+        stored = content_of(seen)
+        content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
+        return WriteSecret(self._secret(leaf.secret, content), seen) if stored != content else None
 
     def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
         kind = "Opaque" if name == self.authority else "kubernetes.io/tls"
@@ -181,7 +181,7 @@ class Issuing:
 def cert_manager_certificates(
     own: Owner, component: str, leaves: Iterable[CertificateRequest], issuer: Issuer
 ) -> tuple[Obj, ...]:
-    """cert-manager's Certificates, each named as the Secret that it fills."""
+    """Return cert-manager's Certificates, each with the name of the Secret that it fills."""
     return tuple(
         own.object(
             CERTIFICATE,

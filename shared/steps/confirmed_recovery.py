@@ -1,8 +1,8 @@
-"""Recovery from a loss of data, which a person confirms by a token. Pure.
+"""Recovery from data loss, which a user confirms with a token. Pure.
 
-1. The status reports what is lost, what can be done, and a token that stands for exactly that.
-2. spec.recovery.confirm = the token allows it. A different loss has a different token.
-3. What was confirmed is recorded in the status before the first step of it.
+1. The status reports what is lost, the possible recovery, and a token for exactly that recovery.
+2. Setting spec.recovery.confirm to the token allows the recovery. A different loss has a different token.
+3. The confirmed recovery is recorded in the status before its first step.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ TOKEN_LENGTH = 12
 
 
 def recovery_token(loss: str) -> str:
-    """The token that stands for a loss, and for what can be done about it."""
+    """Return the token for a loss and its recovery."""
     return hashlib.sha256(loss.encode()).hexdigest()[:TOKEN_LENGTH]
 
 
 def recorded(resource: CustomResource[Any]) -> Obj:
-    """status.recovery; empty if it is not set."""
+    """Return status.recovery; empty if it is not set."""
     return resource.reported.get("recovery") or {}
 
 
 def confirms(resource: CustomResource[Any], token: str) -> bool:
-    """Whether a person has confirmed this very recovery."""
+    """Whether the user has confirmed exactly this recovery."""
     return resource.spec.recovery is not None and resource.spec.recovery.confirm == token
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What can be done about a loss.
+    """A possible recovery from a loss.
 
     Attributes:
-        reason: of the condition, while a person must decide.
-        loss: what is lost, in a sentence; empty where `consequences` says so.
-        consequences: what can be done, and what that costs.
-        caution: what a person must do before confirming it.
-        recording: said when it is confirmed, and has yet to be recorded in the status.
-        token: what a person confirms.
+        reason: reason of the condition while the user has to decide.
+        loss: description of the loss, as a sentence; empty if `consequences` contains it.
+        consequences: description of the recovery and its consequences.
+        caution: steps that the user must take before confirming.
+        recording: message while the confirmation is being recorded in the status.
+        token: token to confirm.
     """
 
     reason: Reason
@@ -56,18 +56,18 @@ class Proposal:
     token: str
 
     def decide(self, resource: CustomResource[Any], *accepted: str, requeue: float) -> Step:
-        """Ask for the confirmation, refuse another token's, or record what is confirmed.
+        """Request the confirmation, reject the token of another recovery, or record the confirmed one.
 
         Args:
-            accepted: further tokens that are not refused.
-            requeue: seconds after which an unconfirmed loss is looked at again.
+            accepted: further tokens that are not rejected.
+            requeue: seconds until an unconfirmed loss is observed again.
         """
         given, prefix = resource.spec.recovery, f"{self.loss} ".lstrip()
         if given is not None and given.confirm not in (self.token, *accepted):
             return Step.blocked(
                 TOKEN_REFUSED,
-                f"{prefix}spec.recovery.confirm is {given.confirm!r}, and what can be done now has the token "
-                f"{self.token}: {self.consequences} Nothing was changed. If that is what you want, confirm that token.",
+                f"{prefix}spec.recovery.confirm is {given.confirm!r}, but the token of the current recovery is "
+                f"{self.token}: {self.consequences} Nothing was changed. To proceed, set spec.recovery.confirm to it.",
             )
         if given is not None and recorded(resource).get("token") != self.token:
             return Step.wait(self.reason, f"{prefix}{self.recording}", requeue=0)

@@ -1,4 +1,4 @@
-"""What shared steps read of one place of a database: its pod and its volume."""
+"""The part of a database instance that shared steps read: pod and volume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.kubernetes.pods import Pod
 
 
 class Instance(Protocol):
-    """One place of a database, by the number of its pod in the StatefulSet."""
+    """An instance of a database, identified by the ordinal of its pod in the StatefulSet."""
 
     @property
     def name(self) -> str: ...

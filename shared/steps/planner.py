@@ -1,4 +1,4 @@
-"""What the plans of all databases share: the first steps, deadlines, and how a verdict becomes a report. Pure."""
+"""Base of the plans of all databases: the first steps, deadlines, and the report of a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     """Makes the plan of a resource from its steps.
 
     Attributes:
-        settings: the operator's options.
-        update_phase: phase in which pods are replaced.
-        served_reasons: reasons of unfinished work that leave Ready to `_serves_all`, as a pause does.
-        poll_seconds: time after which a resource is observed again in any case; None if watches report everything.
-        busy_seconds: the same while it is not as the spec asks and no step names a time.
+        settings: options of the operator.
+        update_phase: phase during a rolling update.
+        served_reasons: reasons of unfinished work for which, as for a pause, Ready follows `_serves_all`.
+        poll_seconds: maximum time between observations of a resource; None if watches report every change.
+        busy_seconds: the same while the resource does not match its spec and no step sets a time.
     """
 
     settings: Settings
@@ -49,26 +49,26 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     @staticmethod
     @abc.abstractmethod
     def _assess(resource: Resource, observed: Observed, /) -> Facts:
-        """Return what all steps of this round read; it is computed once."""
+        """Return the facts that all steps of this reconcile read; they are computed once."""
 
     @staticmethod
     @abc.abstractmethod
     def _phase(resource: Resource, facts: Facts, verdict: Verdict, /) -> str:
-        """Return what the resource is doing, in one word."""
+        """Return the phase of the resource, in one word."""
 
     @staticmethod
     @abc.abstractmethod
     def _summary(resource: Resource, facts: Facts, /) -> str:
-        """Return the message of a resource that is as the spec asks."""
+        """Return the message for a resource that matches its spec."""
 
     @staticmethod
     @abc.abstractmethod
     def _serves_all(resource: Resource, facts: Facts, /) -> bool:
-        """Whether everything that the spec asks for is there and ready."""
+        """Whether everything that the spec requires exists and is ready."""
 
     @abc.abstractmethod
     def _status(self, resource: Resource, facts: Facts, now: datetime, phase: str, verdict: Verdict) -> Obj:
-        """Return the whole status, without conditions."""
+        """Return the whole status except the conditions."""
 
     def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
@@ -98,20 +98,20 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
 
 
 def as_observed(_resource: object, observed: Observed) -> Observed:
-    """Assess nothing beyond what was observed."""
+    """Return the observed state itself as the facts."""
     return observed
 
 
 def pause(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:
-    """Change nothing while `field` of the spec is true: the resource is only reported."""
+    """Change nothing while `field` of the spec is true; the status is still reported."""
     if not getattr(resource.spec, field):
         return PASS
-    return Step.paused(PAUSED, f"spec.{field} is true: nothing is changed until it is false again.")
+    return Step.paused(PAUSED, f"spec.{field} is true: the operator changes nothing until it is false.")
 
 
 def reject_invalid_spec(
     validate: Callable[[Resource], list[str]], resource: Resource, _observed: object, _now: datetime
 ) -> Step:
-    """Change nothing while the spec breaks a rule: the same rules as at admission, for a spec that bypassed it."""
+    """Change nothing while the spec violates a rule of admission, which it may have bypassed."""
     errors = validate(resource)
     return Step.blocked(INVALID_SPEC, " ".join(errors) + " Nothing was changed.") if errors else PASS

@@ -1,4 +1,4 @@
-"""What several databases need around their pods, as steps' answers: budget, Secrets, room. Pure."""
+"""Steps around the pods of several databases: disruption budget, Secrets, volume expansion. Pure."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 
 
-def keep_disruption_budget(wanted: Obj | None, budget: Obj | None) -> Step:
-    """The PodDisruptionBudget is as wanted, or is gone.
+def keep_disruption_budget(desired: Obj | None, budget: Obj | None) -> Step:
+    """Apply the desired PodDisruptionBudget, or delete an existing one that is not desired.
 
     Args:
-        budget: as it is; None where there is none of ours.
+        budget: the existing budget; None if this resource owns none.
     """
-    if wanted and budget and (wanted["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
-        wanted = None  # made anew: Kubernetes refuses both, and somebody else's of them would stay through an apply
-    return keep(DISRUPTION_BUDGET, wanted, budget)
+    if desired and budget and (desired["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
+        desired = None  # recreated: both fields are invalid, and apply keeps one that another manager set
+    return keep(DISRUPTION_BUDGET, desired, budget)
 
 
-def keep(kind: Kind, wanted: Obj | None, found: Obj | None) -> Step:
-    """An object is as wanted, or is gone.
+def keep(kind: Kind, desired: Obj | None, found: Obj | None) -> Step:
+    """Apply the desired object, or delete an existing one that is not desired.
 
     Args:
-        found: as it is; None where there is none of ours.
+        found: the existing object; None if this resource owns none.
     """
-    if wanted is not None:
-        return Step.do(Apply(kind, wanted))
+    if desired is not None:
+        return Step.do(Apply(kind, desired))
     return Step.do(Delete(kind, found)) if found is not None else PASS
 
 
 def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetime], now: datetime) -> Step:
-    """What servers cannot start without is there; servers that run are left as they are.
+    """Wait until the Secrets that servers need to start exist and are valid; running servers are not changed.
 
     Args:
-        expires: when the certificates end, by their Secrets' names.
+        expires: expiry of the certificates, by name of the Secret.
     """
     if problem is not None:
         return lacking(problem)
     for name, ends in sorted(expires.items()):
         if ends <= now:
-            said = (
-                f"spec.tls: Secret {name}: its certificate ended on {ends:%Y-%m-%d at %H:%M UTC}, and nobody takes it "
-                "any more. Put a new one there."
+            message = (
+                f"spec.tls: Secret {name}: the certificate expired on {ends:%Y-%m-%d at %H:%M UTC}, and clients reject "
+                "it. Replace it with a valid one."
             )
-            return lacking(SecretProblem(SECRET_INVALID, said))
+            return lacking(SecretProblem(SECRET_INVALID, message))
     return PASS
 
 
 def lacking(problem: SecretProblem) -> Step:
-    """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
+    """Report a missing or invalid Secret that servers need to start; nothing is created until it is valid."""
     message = f"{problem.message} Nothing was changed."
     return Step.wait(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
@@ -67,19 +67,19 @@ def lacking(problem: SecretProblem) -> Step:
 def grow_volumes(
     volumes: Sequence[Obj], stateful_set: Obj, size: int | str, now: datetime, *, refusal: str, remake: bool
 ) -> Step:
-    """Grow volumes to the size that the spec asks for; they never shrink.
+    """Grow volumes to the size in the spec; volumes never shrink.
 
-    First each claim is asked to grow. Then the StatefulSet, whose template for volumes cannot be changed, is deleted
-    and recreated; its pods stay.
+    First each claim is resized. Then the StatefulSet, whose volumeClaimTemplates are immutable, is deleted and
+    recreated; its pods keep running.
 
     Args:
-        volumes: the claims of the StatefulSet.
-        refusal: annotation of claims that records to what size, when and why the API server last refused.
-        remake: whether the StatefulSet may be deleted for a moment.
+        volumes: claims of the StatefulSet.
+        refusal: annotation of claims that records the size, the time and the reason of the last rejected resize.
+        remake: whether the StatefulSet may be missing for a moment.
     """
     bound = [claim for claim in volumes if is_bound(claim)]
     growable = [claim for claim in bound if VOLUME.allows(state_of(claim, in_use=True), VolumeEvent.GROW)]
-    attempt = f"{size} at {now:%Y-%m-%dT%HZ}"  # so that a refusal counts for an hour: it may have been a quota's
+    attempt = f"{size} at {now:%Y-%m-%dT%HZ}"  # a rejection counts for one hour: a quota may have caused it
     small = [claim for claim in growable if smaller(claim["spec"]["resources"]["requests"]["storage"], size)]
     refused = [claim for claim in small if annotation(claim, refusal).startswith(attempt)]
     due = [claim for claim in small if claim not in refused]
@@ -93,47 +93,47 @@ def grow_volumes(
 
 
 def _resize(due: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:
-    """Ask claims to grow that have not been asked within the hour."""
+    """Resize claims that were not tried within the hour."""
     if not due:
         return None
     requests = {"resources": {"requests": {"storage": size}}}
     change = {"metadata": {"annotations": {refusal: None}}, "spec": requests}
     patches = (Patch(PERSISTENT_VOLUME_CLAIM, claim, change, noted=(refusal, attempt)) for claim in due)
-    return Step(tuple(patches), Progress.PROGRESSING, GROWING_VOLUMES, f"Volumes are asked to grow to {size}.")
+    return Step(tuple(patches), Progress.PROGRESSING, GROWING_VOLUMES, f"Expanding volumes to {size}.")
 
 
 def _report_refusal(refused: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:
-    """Report why the API server refuses that a claim grows."""
+    """Report why the API server rejects the resize of a claim."""
     if not refused:
         return None
     why = annotation(refused[0], refusal).removeprefix(attempt).lstrip(": ").rstrip(".")
     return Step.progressing(
         VOLUMES_CANNOT_GROW,
-        f"PersistentVolumeClaim {refused[0]['metadata']['name']} cannot grow to {size}: {why}. Give its storage class "
-        "allowVolumeExpansion: true, or raise the quota; it is tried again each hour.",
+        f"PersistentVolumeClaim {refused[0]['metadata']['name']} cannot grow to {size}: {why}. Set "
+        "allowVolumeExpansion: true in its storage class, or raise the quota. The operator retries every hour.",
         warning=True,
     )
 
 
 def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, remake: bool) -> Step | None:
-    """Recreate the StatefulSet around its pods, so that new volumes get the size, too."""
+    """Recreate the StatefulSet around its running pods, so that new volumes get the new size."""
     template = template_size(stateful_set)
     if template is None or not smaller(template, size) or not remake:
         return None
-    message = f"Volumes to come get {size}: the StatefulSet is made anew for it, around the pods that run."
+    message = f"Recreating the StatefulSet so that new volumes get {size}; its pods keep running."
     return Step.wait(GROWING_VOLUMES, message, Delete(STATEFUL_SET, stateful_set, orphan=True))
 
 
 def _await_storage(growable: Sequence[Obj], size: int | str) -> Step | None:
-    """Report claims whose storage has yet to grow."""
+    """Report claims whose storage has not grown yet."""
     growing = [claim["metadata"]["name"] for claim in growable if smaller(capacity(claim), size)]
     if not growing:
         return None
-    return Step.progressing(GROWING_VOLUMES, f"{', '.join(growing)} of {size}: the storage has yet to give it.")
+    return Step.progressing(GROWING_VOLUMES, f"Waiting for the storage to expand {', '.join(growing)} to {size}.")
 
 
 def template_size(stateful_set: Obj) -> int | str | None:
-    """What new volumes of a StatefulSet ask for; None where it makes none."""
+    """Return the size that a StatefulSet requests for new volumes; None if it has no volumeClaimTemplates."""
     for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
         size: int | str = claim["spec"]["resources"]["requests"]["storage"]
         return size

@@ -1,8 +1,8 @@
-"""The policy of a rolling update: outdated pods are recreated one at a time, and stop at the first that fails. Pure.
+"""Policy of a rolling update: outdated pods are recreated one at a time, and the first failure stops the update. Pure.
 
-StatefulSets do not replace pods by themselves here (OnDelete): their order knows no roles. A pod is outdated if the
-digest of its template differs from the StatefulSet's. Each goes only when the one before is back, so that a change that
-breaks the first pod stops there and can be reverted.
+StatefulSets use the update strategy OnDelete, because Kubernetes' own order ignores the roles of pods. A pod is
+outdated if the digest of its template differs from that of the StatefulSet. A pod is recreated only after the previous
+one is back, so that a change that breaks the first pod stops there and can be reverted.
 """
 
 from __future__ import annotations
@@ -18,94 +18,98 @@ from shared.status.reasons import Reason
 from shared.steps.instance import Instance
 
 RETURN_TIMEOUT = timedelta(minutes=2)
-"""Time a recreated pod may take to serve again before the update is reported as held by it."""
+"""Time allowed for a recreated pod to serve again before the update is reported as blocked by it."""
 
 
-Place = TypeVar("Place", bound=Instance)
+InstanceT = TypeVar("InstanceT", bound=Instance)
 
 
 @dataclass(frozen=True)
-class RollingUpdate(Generic[Place]):
-    """One round of a rolling update.
+class RollingUpdate(Generic[InstanceT]):
+    """A rolling update, as planned in one reconcile.
 
     Attributes:
-        places: all places of the database.
-        is_outdated: whether a place's pod runs otherwise than the StatefulSet now says.
-        stale: the places whose pods are to be recreated.
-        reason: while the update goes on.
-        held_reason: while it cannot.
-        held_seconds: time after which a held update is looked at again.
+        instances: all instances of the database.
+        is_outdated: whether the pod of an instance differs from the current template of the StatefulSet.
+        stale: instances whose pods are to be recreated.
+        reason: reason while the update progresses.
+        blocked_reason: reason while the update is blocked.
+        blocked_seconds: time until a blocked update is observed again.
     """
 
-    places: Sequence[Place]
-    is_outdated: Callable[[Place], bool]
-    stale: Sequence[Place]
+    instances: Sequence[InstanceT]
+    is_outdated: Callable[[InstanceT], bool]
+    stale: Sequence[InstanceT]
     reason: Reason
-    held_reason: Reason
-    held_seconds: float
+    blocked_reason: Reason
+    blocked_seconds: float
 
     @property
     def goal(self) -> str:
-        return f"{len(self.stale)} of {len(self.places)} pods still run as before the change"
+        return f"Rolling update: {len(self.stale)} of {len(self.instances)} pods are outdated"
 
-    def next(self, rank: Callable[[Place], Any], gates: Sequence[Callable[[Place], Step | None]]) -> Step:
-        """Recreate the pod of the lowest rank, unless a gate answers something else.
+    def next(self, rank: Callable[[InstanceT], Any], gates: Sequence[Callable[[InstanceT], Step | None]]) -> Step:
+        """Recreate the outdated pod with the lowest rank, unless a gate returns another step.
 
         Args:
-            rank: orders the outdated pods.
-            gates: questions that must be settled first, in order; None settles one.
+            rank: order of the outdated pods.
+            gates: preconditions, checked in order; a gate returns None if its precondition is met.
         """
-        place = min(self.stale, key=rank)
+        instance = min(self.stale, key=rank)
         for gate in gates:
-            if (answer := gate(place)) is not None:
+            if (answer := gate(instance)) is not None:
                 return answer
-        return self.recreate(place)
+        return self.recreate(instance)
 
-    def recreate(self, place: Place, how: str = " is made anew.") -> Step:
-        return Step.wait(self.reason, f"{self.goal}: {place.name}{how}", restart(place))
+    def recreate(self, instance: InstanceT, how: str = " is being recreated.") -> Step:
+        return Step.wait(self.reason, f"{self.goal}; {instance.name}{how}", restart(instance))
 
     def wait(self, why: str, *, requeue: float | None = None) -> Step:
-        """Wait for something that passes by itself."""
+        """Wait for a condition that resolves without user action."""
         return Step.wait(self.reason, f"{self.goal}. {why}", requeue=requeue)
 
-    def hold(self, place: Place, why: str, *, with_trouble: bool = False) -> Step:
-        """Report what keeps a pod from being recreated, and a current pod that fails, if there is one.
+    def hold(self, instance: InstanceT, why: str, *, with_trouble: bool = False) -> Step:
+        """Report why a pod cannot be recreated, and an updated pod that fails, if there is one.
 
         Args:
-            with_trouble: whether the failing pod's trouble is quoted.
+            with_trouble: whether the message includes the problem of the failing pod.
         """
-        message = f"{self.goal}. {place.name} is not made anew yet: {why}"
-        for other in self.places:
+        message = f"{self.goal}. {instance.name} is not recreated yet: {why}"
+        for other in self.instances:
             if other.pod and other.pod.trouble and not self.is_outdated(other):
-                quoted = f", and does not start: {other.pod.trouble}" if with_trouble else "."
+                quoted = f" and does not start: {other.pod.trouble.rstrip('.')}" if with_trouble else ""
                 message += (
-                    f" {other.name} already runs as the spec says{quoted} "
-                    "Mend the spec, or take the change back: the others stay as they are."
+                    f" {other.name} is already updated{quoted}. "
+                    "Fix the spec or revert the change; the other pods are not updated until then."
                 )
                 break
-        return Step.wait(self.held_reason, message, warning=True, requeue=self.held_seconds)
+        return Step.wait(self.blocked_reason, message, warning=True, requeue=self.blocked_seconds)
 
 
-def restart(place: Instance) -> Delete:
-    """Delete a pod, for the StatefulSet to recreate it."""
-    assert place.pod_obj is not None
-    return Delete(POD, place.pod_obj)
+def restart(instance: Instance) -> Delete:
+    """Delete a pod, so that the StatefulSet recreates it."""
+    assert instance.pod_obj is not None
+    return Delete(POD, instance.pod_obj)
 
 
-def broken(places: Sequence[Place], is_outdated: Callable[[Place], bool]) -> list[Place]:
-    """Outdated pods in which the server does not even run: what a change broke, the next one repairs."""
-    return [place for place in places if place.pod and not place.pod.leaving and not place.runs and is_outdated(place)]
+def broken(instances: Sequence[InstanceT], is_outdated: Callable[[InstanceT], bool]) -> list[InstanceT]:
+    """Return the instances with an outdated pod whose server does not run: the update may repair them."""
+    return [
+        instance
+        for instance in instances
+        if instance.pod and not instance.pod.leaving and not instance.runs and is_outdated(instance)
+    ]
 
 
-def is_returning(place: Instance, now: datetime) -> bool:
-    """Whether a pod was just created, and nothing is wrong with it."""
-    if place.pod and place.pod.trouble:
+def is_returning(instance: Instance, now: datetime) -> bool:
+    """Whether a pod was created recently and has no known problem."""
+    if instance.pod and instance.pod.trouble:
         return False
-    created = place.pod_obj["metadata"].get("creationTimestamp") if place.pod_obj else None
+    created = instance.pod_obj["metadata"].get("creationTimestamp") if instance.pod_obj else None
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT
 
 
 def template_image(stateful_set: Obj, container: str) -> str:
-    """The image that a StatefulSet's template gives to a container."""
+    """Return the image of a container in the template of a StatefulSet."""
     containers = stateful_set["spec"]["template"]["spec"]["containers"]
     return next(str(given["image"]) for given in containers if given["name"] == container)

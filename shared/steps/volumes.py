@@ -1,8 +1,8 @@
 """The lifecycle of a database's volume, and the writes that follow from it. Pure.
 
-A volume holds data that nothing else may have. So a claim is deleted only with evidence that nothing on it counts: no
-member of etcd or owner of slots lives there. A volume that another cluster of the same name left behind never comes
-here: the plan is blocked before (`refuse_foreign_*`).
+A volume may hold the only copy of data. A claim is therefore deleted only if there is evidence that its data is not
+needed: no member of etcd and no owner of slots uses it. A volume left behind by another cluster of the same name never
+gets here: an earlier step (`refuse_foreign_*`) blocks the plan.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from shared.steps.instance import Instance
 
 
 class VolumeState(enum.Enum):
-    """How far a claim is, and whether what is on its volume counts."""
+    """State of a claim, including whether the data on its volume is needed."""
 
     CLAIMED = "claim without a volume"
-    IN_USE = "holds data that counts"
-    GROWING = "holds data that counts, and is to grow"
-    RELEASED = "holds nothing that counts"
+    IN_USE = "holds data in use"
+    GROWING = "holds data in use, expansion requested"
+    RELEASED = "holds no data in use"
     DELETING = "deletion requested"
     DELETED = "no claim"
 
 
 class VolumeEvent(enum.Enum):
-    """What happens to a claim."""
+    """An event in the life of a claim."""
 
     BIND = "the storage provides the volume"
-    GROW = "the spec asks for more"
-    PROVIDE = "the storage gives what was asked"
+    GROW = "the spec requests a larger size"
+    PROVIDE = "the storage has expanded the volume"
     RELEASE = "no member or node has data on it"
-    REUSE = "its place is asked for again"
+    REUSE = "a new member or node uses it"
     DELETE = "the operator deletes the claim"
-    VANISH = "its pod has ended"
+    VANISH = "the pod that used it has ended"
 
 
 VOLUME = Lifecycle(
@@ -64,10 +64,10 @@ LIFECYCLES = (VOLUME,)
 
 
 def state_of(claim: Obj, *, in_use: bool) -> VolumeState:
-    """The state of a claim.
+    """Return the state of a claim.
 
     Args:
-        in_use: whether a member or node that counts may have data on it.
+        in_use: whether a member or node may have data on the volume that is needed.
     """
     if claim["metadata"].get("deletionTimestamp"):
         return VolumeState.DELETING
@@ -83,27 +83,28 @@ def delete(claim: Obj, *, in_use: bool) -> Delete:
     """Delete a claim.
 
     Args:
-        in_use: as `state_of` has it.
+        in_use: see `state_of`.
 
     Raises:
-        IllegalTransition: what is on it may count, or it is being deleted already.
+        IllegalTransition: the data on it may be needed, or the claim is already being deleted.
     """
     VOLUME.after(state_of(claim, in_use=in_use), VolumeEvent.DELETE)
     return Delete(PERSISTENT_VOLUME_CLAIM, claim)
 
 
-def replace_disk(place: Instance, *, in_use: bool) -> tuple[Delete, ...]:
-    """Delete the volume and the pod of a place that stays, so that its next pod begins with an empty disk.
+def replace_disk(instance: Instance, *, in_use: bool) -> tuple[Delete, ...]:
+    """Delete the volume and the pod of an instance that stays, so that its next pod starts with an empty volume.
 
-    First the volume, which then waits for the pod: the next pod cannot have it. What is being deleted already is left.
+    The claim is deleted first and then waits for the pod to end, so the next pod cannot use it. Objects that are
+    already being deleted are skipped.
 
     Args:
-        in_use: as `state_of` has it.
+        in_use: see `state_of`.
 
     Raises:
-        IllegalTransition: what is on the volume may count.
+        IllegalTransition: the data on the volume may be needed.
     """
-    claim, pod = place.volume, place.pod_obj
+    claim, pod = instance.volume, instance.pod_obj
     deletions: list[Delete] = []
     if claim and not claim["metadata"].get("deletionTimestamp"):
         deletions.append(delete(claim, in_use=in_use))
@@ -113,10 +114,10 @@ def replace_disk(place: Instance, *, in_use: bool) -> tuple[Delete, ...]:
 
 
 def is_bound(claim: Obj) -> bool:
-    """Whether there is a volume for a claim."""
+    """Whether a claim is bound to a volume."""
     return str((claim.get("status") or {}).get("phase", "")) == "Bound"
 
 
 def capacity(claim: Obj) -> str:
-    """The capacity that a claim has; 0 before it has any."""
+    """Return the capacity of a claim; 0 before it has any."""
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))

@@ -1,4 +1,4 @@
-"""An in-memory API server for tests of every operator: what it does is what a real one does, without one."""
+"""An in-memory API server that behaves like a real one, for the tests of every operator."""
 
 from shared.testing.api_server.actor import Actor
 from shared.testing.api_server.kinds import Served

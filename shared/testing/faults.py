@@ -1,4 +1,4 @@
-"""What can go wrong between an operator and the API server, as a script."""
+"""Scripted faults of the connection between an operator and the API server."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import Unavailable
 
 When = Callable[[str, str], bool]
-"""Whether a fault concerns a request, by its method and path."""
+"""Whether a fault applies to a request, by its method and path."""
 
 CALL = "CALL"
-"""The method by which faults and logs know a step on the database, which is a write like any other."""
+"""The method under which faults and logs record a database call. It counts as a write."""
 
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE", CALL})
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
 
 class Crash(BaseException):
-    """The operator's process ends here: nothing of its code runs on (so this is no Exception).
+    """The operator's process ends here. A BaseException, so that no handler of the operator catches it.
 
     Attributes:
-        request: what it asked last.
+        request: last request of the process.
     """
 
     def __init__(self, message: str, request: Request) -> None:
@@ -32,18 +32,18 @@ class Crash(BaseException):
 
 
 def writes(method: str, _: str) -> bool:
-    """Every mutating request, and every step on the database."""
+    """Match every mutating request and every database call."""
     return method in WRITES
 
 
 def reads(method: str, _: str) -> bool:
-    """Every request that changes nothing."""
+    """Match every request that changes nothing."""
     return method not in WRITES
 
 
 def requests(method: str, path: str = "") -> When:
-    """Requests of a method whose path contains a text, such as `requests("PATCH", "/status")`."""
-    return lambda asked, at: asked == method and path in at
+    """Match requests of a method whose path contains a text, such as `requests("PATCH", "/status")`."""
+    return lambda actual, actual_path: actual == method and path in actual_path
 
 
 @dataclass(slots=True)
@@ -57,12 +57,13 @@ class _Fault:
 
 
 class Faults:
-    """A script of faults. Each strikes `times` requests (None: all) among those that `when` tells, after `skip`.
+    """A script of faults. Each strikes `times` requests (None: all) that match `when`, after the first `skip` matches.
 
-    Where several concern a request, the one that was scripted first strikes; only those asked count it.
+    If several faults match a request, the one that was scripted first strikes. A fault counts only the requests that no
+    earlier fault struck.
 
     Attributes:
-        on_strike: is told when a fault strikes, before anything comes of the request.
+        on_strike: called when a fault strikes, before the request has any effect.
     """
 
     def __init__(self) -> None:
@@ -78,10 +79,10 @@ class Faults:
         times: int | None = 1,
         retry_after: float | None = None,
     ) -> None:
-        """Answer with an error status; nothing was done.
+        """Answer with an error status, without carrying out the request.
 
         Args:
-            retry_after: seconds of a Retry-After header.
+            retry_after: value of the Retry-After header, in seconds.
         """
         reason = _REASONS.get(status, "")
         body: dict[str, Any] = {
@@ -91,11 +92,11 @@ class Faults:
             "code": status,
             "reason": reason,
         }
-        body["message"] = f"fault of the test: {status} {reason}".rstrip()
+        body["message"] = f"injected fault: {status} {reason}".rstrip()
         self._script.append(_Fault(when, skip, times, False, Response(status, body, retry_after)))
 
     def lose_request(self, *, when: When = writes, skip: int = 0, times: int | None = 1) -> None:
-        """Time out before the request was carried out."""
+        """Time out before the request is carried out."""
         self._script.append(_Fault(when, skip, times, False, None))
 
     def lose_answer(self, *, when: When = writes, skip: int = 0, times: int | None = 1) -> None:
@@ -103,11 +104,11 @@ class Faults:
         self._script.append(_Fault(when, skip, times, True, None))
 
     def crash_before(self, nth: int, *, when: When = writes) -> None:
-        """Raise Crash in place of the nth request from now (the first is 1)."""
+        """Raise Crash instead of carrying out the nth request from now (the first is 1)."""
         self._script.append(_Fault(when, nth - 1, 1, False, None, crash=True))
 
     def crash_after(self, nth: int, *, when: When = writes) -> None:
-        """Raise Crash once the nth request from now was carried out, before its answer is seen."""
+        """Raise Crash after the nth request from now was carried out, before its response arrives."""
         self._script.append(_Fault(when, nth - 1, 1, True, None, crash=True))
 
     def clear(self) -> None:
@@ -115,11 +116,11 @@ class Faults:
 
     @property
     def pending(self) -> int:
-        """Faults that have not struck as often as they should."""
+        """Number of limited faults that still have requests to strike."""
         return sum(fault.times is not None for fault in self._script)
 
     def next(self, request: Request) -> _Fault | None:
-        """The fault that strikes this request, if any."""
+        """Return the fault that strikes this request, if any."""
         for fault in self._script:
             if not fault.when(request.method, request.path):
                 continue
@@ -136,11 +137,11 @@ class Faults:
 
 
 def strike(fault: _Fault, request: Request) -> Response:
-    """What the one who asks gets to see of a fault.
+    """Return the response that the client receives when a fault strikes.
 
     Raises:
-        Crash: its process ends.
-        Unavailable: no answer comes.
+        Crash: the fault ends the client's process.
+        Unavailable: the fault drops the response.
     """
     if fault.crash:
         raise Crash(f"{'after' if fault.landed else 'before'} {request}", request)

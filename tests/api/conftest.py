@@ -1,4 +1,4 @@
-"""A real API server for the session; a namespace, its people and its operator for each test."""
+"""A real API server per session; a namespace, its clients and an operator per test."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Kubectl = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server and its etcd, with our CRDs, and no controllers: what happens, the test does."""
+    """Run an API server and its etcd with this project's CRDs, without controllers: the tests play those."""
     with ControlPlane.alone(tmp_path_factory.mktemp("api")) as plane:
         install(plane)
         yield plane
 
 
 def install(plane: ControlPlane) -> None:
-    """Install our CRDs as an operator does that is told to."""
+    """Install this project's CRDs as an operator with --install-crds does."""
 
     async def run() -> None:
         transport = HttpTransport(await load_configuration(str(plane.kubeconfig)))
@@ -51,7 +51,7 @@ def world(plane: ControlPlane) -> Iterator[World]:
 
 @pytest.fixture
 def restricted(world: World) -> World:
-    """A world in which only restricted pods may run."""
+    """Return a world whose namespace enforces the restricted Pod Security Standard."""
     pods = {"pod-security.kubernetes.io/enforce": "restricted"}
     world.person.merge(NAMESPACE, None, world.namespace, {"metadata": {"labels": pods}})
     return world
@@ -59,7 +59,7 @@ def restricted(world: World) -> World:
 
 @pytest.fixture
 def operator(plane: ControlPlane, world: World) -> Iterator[Operator]:
-    """The operator, running, for the test's namespace alone."""
+    """Run the operator for the namespace of the test."""
     operator = Operator(plane.kubeconfig, world.namespace)
     operator.start()
     yield operator
@@ -68,14 +68,14 @@ def operator(plane: ControlPlane, world: World) -> Iterator[Operator]:
 
 @pytest.fixture
 def gate(plane: ControlPlane) -> Iterator[Gate]:
-    """Stands between an operator and the API server; sees every request, and can break watches."""
+    """Run a proxy between an operator and the API server that sees every request and can break watches."""
     with Gate.open(plane) as gate:
         yield gate
 
 
 @pytest.fixture
 def gated(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Operator]:
-    """The operator, running, behind the gate."""
+    """Run the operator behind the proxy."""
     operator = Operator(plane.kubeconfig, world.namespace, host=gate.url)
     operator.start()
     yield operator
@@ -84,7 +84,7 @@ def gated(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Operator]:
 
 @pytest.fixture
 def kube(plane: ControlPlane, world: World) -> Kubectl:
-    """A kubectl in the test's namespace."""
+    """Return a function that runs kubectl in the namespace of the test."""
 
     def run(*arguments: str | Path, stdin: str | None = None) -> str:
         return kubectl("--namespace", world.namespace, *arguments, kubeconfig=plane.kubeconfig, stdin=stdin)

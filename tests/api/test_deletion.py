@@ -1,4 +1,4 @@
-"""A resource that goes takes its objects along, by owner references alone, and nothing makes them again."""
+"""Deletion of a resource removes its objects through owner references alone, and none is recreated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.api.support.world import MEMCACHED, OWNED, World
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with Kubernetes' controllers: the garbage collector is what deletes here."""
+    """Run a control plane with Kubernetes' controllers, including the garbage collector."""
     with ControlPlane.alone(tmp_path_factory.mktemp("controllers")) as plane:
         install(plane)
         plane.start_controllers()
@@ -27,28 +27,28 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def alive(world: World, operator: Operator) -> World:
-    """A world with one resource whose objects are there; no kubelet, so its pods never become ready."""
+    """Return a world with a resource and its objects. Without a kubelet, the pods never become ready."""
     world.workloads = None
     world.create()
     world.eventually(lambda: world.find(SERVICE) and world.listed(POD) and world.reason() == "Creating")
     return world
 
 
-def nothing_is_left(world: World) -> bool:
+def everything_is_deleted(world: World) -> bool:
     return not any(world.listed(kind) for kind in (MEMCACHED, *OWNED, POD))
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-def test_a_deleted_resource_takes_its_objects_along(alive: World, operator: Operator, policy: str) -> None:
+def test_deleting_a_resource_deletes_its_objects(alive: World, operator: Operator, policy: str) -> None:
     operator.wire.asked.clear()
     alive.delete(MEMCACHED, propagationPolicy=policy)
-    alive.eventually(lambda: nothing_is_left(alive), 40)
+    alive.eventually(lambda: everything_is_deleted(alive), 40)
     time.sleep(1)
-    assert nothing_is_left(alive)
+    assert everything_is_deleted(alive)
     assert sum(operator.wire.created.values()) == 0
 
 
-def test_an_orphaning_deletion_leaves_the_objects_and_the_next_adopts_them(alive: World) -> None:
+def test_recreated_resource_adopts_orphaned_objects(alive: World) -> None:
     uids = [alive.get(kind)["metadata"]["uid"] for kind in OWNED]
     alive.delete(MEMCACHED, propagationPolicy="Orphan")
     alive.eventually(lambda: not alive.listed(MEMCACHED), 40)
@@ -62,7 +62,7 @@ def test_an_orphaning_deletion_leaves_the_objects_and_the_next_adopts_them(alive
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-def test_a_resource_made_again_while_its_old_objects_go_gets_new_ones(alive: World, policy: str) -> None:
+def test_resource_recreated_during_deletion_gets_new_objects(alive: World, policy: str) -> None:
     alive.delete(MEMCACHED, propagationPolicy=policy)
     alive.eventually(lambda: alive.find(MEMCACHED) is None, 40)
     resource = alive.create(size=1)
@@ -76,14 +76,14 @@ def test_a_resource_made_again_while_its_old_objects_go_gets_new_ones(alive: Wor
     alive.eventually(lambda: alive.reason() == "Creating", 90)
 
 
-def test_a_namespace_with_a_resource_goes_within_a_minute(alive: World, operator: Operator) -> None:
+def test_namespace_with_a_resource_is_deleted_within_a_minute(alive: World, operator: Operator) -> None:
     alive.person.delete(NAMESPACE, None, alive.namespace)
 
-    def gone() -> bool:
+    def is_deleted() -> bool:
         try:
             alive.person.get(NAMESPACE, None, alive.namespace)
         except NotFound:
             return True
         return False
 
-    alive.eventually(gone, 60)
+    alive.eventually(is_deleted, 60)

@@ -1,4 +1,4 @@
-"""/metrics of a running operator, asked by service accounts with and without the right."""
+"""Requests to /metrics of a running operator, from service accounts with and without permission."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ REVIEWS = (TOKEN_REVIEW.path(), ACCESS_REVIEW.path())
 
 
 class Scraped(NamedTuple):
-    """An answer, and whether the operator asked the API server for it."""
+    """A response of the metrics endpoint."""
 
     status: int
     text: str
 
 
 class Scraper:
-    """Who asks an operator for its metrics."""
+    """A client of the metrics endpoint that records the reviews the operator requests."""
 
     def __init__(self, operator: Operator, address: str) -> None:
         self.operator = operator
@@ -64,14 +64,14 @@ def scraper(plane: ControlPlane, world: World) -> Iterator[Scraper]:
 
 @pytest.fixture
 def account(kube: Kubectl) -> str:
-    """A service account's token; it may do nothing."""
+    """Return the token of a service account without permissions."""
     kube("create", "serviceaccount", "prometheus")
     return kube("create", "token", "prometheus").strip()
 
 
 @pytest.fixture
 def granted(kube: Kubectl, world: World) -> Iterator[None]:
-    """The account may read metrics."""
+    """Grant the account permission to read metrics."""
     name = f"metrics-of-{world.namespace}"
     kube("create", "clusterrole", name, "--verb=get", "--non-resource-url=/metrics")
     account = f"--serviceaccount={world.namespace}:prometheus"
@@ -80,19 +80,19 @@ def granted(kube: Kubectl, world: World) -> Iterator[None]:
     kube("delete", "clusterrole,clusterrolebinding", name)
 
 
-def test_who_is_nobody_is_refused(scraper: Scraper) -> None:
+def test_request_without_a_valid_token_is_rejected(scraper: Scraper) -> None:
     assert scraper().status == 401
     assert scraper("forged").status == 401
-    assert scraper.reviews == [TOKEN_REVIEW.path()], "nobody is asked about no token"
+    assert scraper.reviews == [TOKEN_REVIEW.path()], "a request without a token needs no review"
 
 
-def test_who_may_not_is_told_what_is_missing(scraper: Scraper, account: str, world: World) -> None:
+def test_account_without_permission_gets_the_missing_permission(scraper: Scraper, account: str, world: World) -> None:
     answer = scraper(account)
     assert answer.status == 403
     assert f"system:serviceaccount:{world.namespace}:prometheus may not GET /metrics" in answer.text
 
 
-def test_who_may_gets_the_metrics_for_two_requests(scraper: Scraper, account: str, granted: None) -> None:
+def test_authorized_account_costs_two_reviews(scraper: Scraper, account: str, granted: None) -> None:
     for _ in range(3):
         answer = scraper(account)
         assert answer.status == 200
@@ -100,13 +100,13 @@ def test_who_may_gets_the_metrics_for_two_requests(scraper: Scraper, account: st
     assert sorted(scraper.reviews) == sorted(REVIEWS)
 
 
-def test_a_token_for_somebody_else_is_refused(scraper: Scraper, kube: Kubectl, account: str, granted: None) -> None:
-    """A token that was made for another service must not open this one."""
-    assert scraper(kube("create", "token", "prometheus", "--audience=vault").strip()).status == 401
+def test_token_for_another_audience_is_rejected(scraper: Scraper, kube: Kubectl, account: str, granted: None) -> None:
+    """A token issued for another audience must be rejected."""
+    assert scraper(kube("create", "token", "prometheus", "--audience=other").strip()).status == 401
 
 
-def test_without_an_api_server_there_is_no_answer_but_a_sentence(scraper: Scraper, account: str) -> None:
+def test_unreachable_api_server_is_reported_as_503(scraper: Scraper, account: str) -> None:
     scraper.operator.wire.faults.lose_request(when=lambda _, path: path in REVIEWS, times=None)
     answer = scraper(account)
     assert answer.status == 503
-    assert "the API server did not say whether you may" in answer.text
+    assert "the API server could not review the request" in answer.text

@@ -1,6 +1,6 @@
-"""Whatever requests come to, the resource ends as if nothing had happened, and nothing is made twice.
+"""Requests fail, yet the resource ends in the same state and no object is created twice.
 
-One fault on each write of a reconcile is for test_crash.py; here are those of events, and many at once.
+test_crash.py injects one fault per write of a reconcile; this module covers faults of event writes, and many at once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FAULTS: dict[str, Fault] = {
     "429": lambda faults, when: faults.answer(429, when=when, retry_after=0.3),
     "500": lambda faults, when: faults.answer(500, when=when),
     "503": lambda faults, when: faults.answer(503, when=when),
-    "request lost": lambda faults, when: faults.lose_request(when=when),
-    "answer lost": lambda faults, when: faults.lose_answer(when=when),
+    "lost request": lambda faults, when: faults.lose_request(when=when),
+    "lost response": lambda faults, when: faults.lose_answer(when=when),
 }
 
 
@@ -33,8 +33,8 @@ def is_event(method: str, path: str) -> bool:
     return writes(method, path) and "/events" in path
 
 
-def live_a_life(world: World, strike: Callable[[], None] = lambda: None) -> list[Obj]:
-    """Create, scale, lose an object and change a resource; faults may strike before each turn."""
+def run_lifecycle(world: World, strike: Callable[[], None] = lambda: None) -> list[Obj]:
+    """Create, scale and change a resource and lose an object; faults may strike before each action."""
     strike()
     world.create(size=1)
     world.eventually(world.is_ready, 40)
@@ -52,36 +52,36 @@ def live_a_life(world: World, strike: Callable[[], None] = lambda: None) -> list
 
 @pytest.fixture(scope="module")
 def undisturbed(plane: ControlPlane) -> tuple[list[Obj], dict[str, int]]:
-    """How it ends without faults, and what was created on the way, by collection."""
+    """Return the final objects without faults, and the number of objects created, by collection."""
     world = World(plane)
     operator = Operator(plane.kubeconfig, world.namespace)
     operator.start()
     try:
-        return live_a_life(world), created(operator)
+        return run_lifecycle(world), created(operator)
     finally:
         operator.stop()
         world.close()
 
 
 def created(operator: Operator) -> dict[str, int]:
-    """How many objects of each kind came to be."""
+    """Return the number of created objects of each kind."""
     return {path.split("/")[-2]: count for path, count in operator.wire.created.items()}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_event_that_cannot_be_told_changes_nothing_in_the_end(
+def test_failed_event_writes_do_not_change_the_end(
     world: World, operator: Operator, undisturbed: tuple[list[Obj], dict[str, int]], fault: str
 ) -> None:
     faults = operator.wire.faults
-    end = live_a_life(world, lambda: FAULTS[fault](faults, is_event))
+    end = run_lifecycle(world, lambda: FAULTS[fault](faults, is_event))
     assert (end, created(operator)) == undisturbed
     world.eventually(lambda: not faults.pending)
 
 
-def test_a_storm_of_all_faults_changes_nothing_in_the_end(
+def test_random_faults_do_not_change_the_end(
     world: World, operator: Operator, undisturbed: tuple[list[Obj], dict[str, int]]
 ) -> None:
-    """Each fault strikes several times at random; the seed makes a failure come again."""
+    """Strike with each fault several times at random; the fixed seed makes failures reproducible."""
     chance = random.Random(7)
     faults = operator.wire.faults
 
@@ -90,11 +90,11 @@ def test_a_storm_of_all_faults_changes_nothing_in_the_end(
             for fault in sorted(FAULTS, key=lambda _: chance.random()):
                 FAULTS[fault](faults, writes if chance.random() < 0.7 else lambda *_: True)
 
-    end = live_a_life(world, strike)
+    end = run_lifecycle(world, strike)
     assert (end, created(operator)) == undisturbed
 
 
-def test_trouble_that_lasts_is_told_and_forgotten_when_it_is_over(world: World, operator: Operator) -> None:
+def test_lasting_api_failure_is_reported_until_it_ends(world: World, operator: Operator) -> None:
     operator.wire.faults.answer(503, when=requests("PATCH", "/deployments/"), times=5)
     world.create()
     world.eventually(lambda: world.reason() == "ApiUnavailable")
@@ -104,11 +104,11 @@ def test_trouble_that_lasts_is_told_and_forgotten_when_it_is_over(world: World, 
     assert world.get(MEMCACHED)["status"]["phase"] == "Running"
 
 
-def test_a_retry_waits_as_long_as_the_server_asks(world: World, operator: Operator) -> None:
+def test_retry_respects_retry_after(world: World, operator: Operator) -> None:
     operator.wire.faults.answer(429, when=requests("PATCH", "/services/"), retry_after=2)
     world.create()
     world.eventually(lambda: not operator.wire.faults.pending)
     before = len(operator.wire.writes)
-    with pytest.raises(AssertionError, match="it did not come"):
+    with pytest.raises(AssertionError, match="did not become true in time"):
         world.eventually(lambda: len(operator.wire.writes) > before, 1.5)
     world.eventually(world.is_ready)

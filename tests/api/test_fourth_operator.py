@@ -1,6 +1,6 @@
-"""A fourth operator touches no file but its own: in a copy of the tree, from the skeleton to a resource that is Ready.
+"""A fourth operator changes no file of others: in a copy of the tree, from the skeleton to a ready resource.
 
-`tests/fourth_operator` holds what its author writes over the skeleton: Greeters, web servers that show a greeting.
+`tests/fourth_operator` holds the files that its author writes over the skeleton: Greeters, web servers with a greeting.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GENERATED = {
     "docs/reference/packages.md",
     "docs/reference/reasons.md",
 }
-"""What lists all operators: `make manifests` writes it."""
+"""Generated files that list all operators, written by `make manifests`."""
 
 OVER_THE_SKELETON = REPOSITORY / "tests/fourth_operator"
 LINTS = (
@@ -59,7 +59,7 @@ UNIT_TESTS = (".venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider"
 
 
 class Tree:
-    """A copy of the project, under git, with this project's Python environment."""
+    """A copy of the repository under git that uses this repository's Python environment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,15 +77,15 @@ class Tree:
         self("git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "--message=before")
 
     def __call__(self, *command: str | Path) -> str:
-        """Run a command in the tree; what it prints."""
+        """Run a command in the tree and return its output."""
         return self._run(*command, cwd=self.path)
 
     def make(self, *arguments: str) -> str:
-        """Run make; the environment is not made again."""
+        """Run make without rebuilding the environment."""
         return self("make", "--old-file=.venv/stamp", *arguments)
 
     def all_of(self, *commands: tuple[str, ...]) -> None:
-        """Run commands side by side."""
+        """Run commands in parallel."""
         running = [
             subprocess.Popen(command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for command in commands
@@ -102,7 +102,7 @@ class Tree:
 
     @contextmanager
     def operator(self, *flags: str) -> Iterator[None]:
-        """`python -m operators.greeter`, until the context is left."""
+        """Run `python -m operators.greeter` while the context is open."""
         command = [".venv/bin/python", "-m", "operators.greeter", *flags]
         clean = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         running = subprocess.Popen(command, cwd=self.path, env=clean, stdout=subprocess.DEVNULL)
@@ -116,7 +116,7 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """The tree with a fourth operator: the skeleton passes its tests, then its author fills it in."""
+    """Return the tree with a fourth operator: the skeleton passes its tests, then the author's files replace it."""
     tree = Tree(tmp_path)
     tree.make("new-operator", "NAME=greeter")
     tree(*UNIT_TESTS)
@@ -125,21 +125,21 @@ def tree(tmp_path: Path) -> Tree:
     return tree
 
 
-def test_a_fourth_operator_touches_no_other_file_and_makes_its_resource_ready(
+def test_fourth_operator_changes_no_other_file_and_becomes_ready(
     tree: Tree, plane: ControlPlane, world: World, kube: Kubectl
 ) -> None:
-    new = tree("git", "ls-files", "--others", "--exclude-standard").split()
-    assert [name for name in new if not name.startswith(OWN)] == []
+    added = tree("git", "ls-files", "--others", "--exclude-standard").split()
+    assert [name for name in added if not name.startswith(OWN)] == []
     assert set(tree("git", "diff", "--name-only").split()) == GENERATED
     assert "greeter-operator" in tree(".venv/bin/python", "-m", "operators.memcached", "--known-operators")
     tree.all_of(UNIT_TESTS, *LINTS)
     layers = subprocess.run([".venv/bin/lint-imports"], cwd=tree.path, capture_output=True, text=True, check=False)
     assert "Contracts: " in layers.stdout, layers.stderr
-    assert "greeter" not in layers.stdout, "no contract is broken by it"
+    assert "greeter" not in layers.stdout, "the new operator breaks no import contract"
 
-    crds = tree.path / "charts/greeter-operator/files/crds"
+    crd_directory = tree.path / "charts/greeter-operator/files/crds"
     try:
-        kube("apply", "--server-side", "--filename", crds)
+        kube("apply", "--server-side", "--filename", crd_directory)
         kube("wait", "crd", "greeters.greeter.example.com", "--for=condition=Established", "--timeout=20s")
         (probes,) = free_ports(1)
         flags = ["--watch-namespace", world.namespace, "--metrics-bind-address=0"]
@@ -154,14 +154,14 @@ def test_a_fourth_operator_touches_no_other_file_and_makes_its_resource_ready(
             (owner,) = world.get(kind, "greeter-small")["metadata"]["ownerReferences"]
             assert (owner["kind"], owner["name"]) == ("Greeter", "greeter-small")
     finally:
-        kube("delete", "--ignore-not-found", "--filename", crds)
+        kube("delete", "--ignore-not-found", "--filename", crd_directory)
 
     tree.make("new-kind", "OPERATOR=greeter", "KIND=Farewell")
     tree(*UNIT_TESTS)
-    assert (crds / "farewells.yaml").exists()
+    assert (crd_directory / "farewells.yaml").exists()
 
 
 def ready(world: World, name: str) -> Obj | None:
-    """The Greeter, once it is Ready."""
+    """Return the Greeter if it is ready."""
     found = world.get(GREETER, name)
     return found if accessors.is_current(found) and accessors.is_true(found, conditions.READY) else None

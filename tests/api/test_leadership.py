@@ -1,4 +1,4 @@
-"""Two replicas on a real API server: one works, the other takes over."""
+"""Leader election of two replicas on a real API server: one works, the other takes over."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def flags(world: World) -> tuple[str, ...]:
 
 
 @contextmanager
-def two(plane: ControlPlane, world: World, *arguments: str) -> Iterator[tuple[Replica, Replica]]:
-    """The leader and a standby, both ready."""
+def leader_and_standby(plane: ControlPlane, world: World, *arguments: str) -> Iterator[tuple[Replica, Replica]]:
+    """Run the leader and a standby until both are ready."""
     with Replica.running(plane.kubeconfig, *flags(world), *arguments) as leader:
         wait(lambda: leader.leads)
         with Replica.running(plane.kubeconfig, *flags(world), *arguments) as standby:
@@ -48,62 +48,62 @@ def lease(world: World) -> Obj:
     return spec
 
 
-def scaled(world: World, size: int) -> None:
-    """See a change through, as it shows in the Deployment."""
+def change_size(world: World, size: int) -> None:
+    """Change the size, and wait until the Deployment has it."""
     world.change(size=size)
     wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == size)
 
 
 def test_only_the_leader_writes(plane: ControlPlane, world: World) -> None:
-    with two(plane, world) as (leader, standby):
+    with leader_and_standby(plane, world) as (leader, standby):
         world.create(size=1)
         world.eventually(world.is_ready)
         assert leader.metric("controller_runtime_reconcile_total") > 0
         assert not standby.leads
         assert standby.metric("controller_runtime_reconcile_total") == 0
-        assert standby.metric("workqueue_depth") == 0, "nothing waits for a worker that there is not"
+        assert standby.metric("workqueue_depth") == 0, "a standby has no workers, so nothing is queued"
         for method in ("POST", "PATCH", "PUT", "DELETE"):
             assert standby.metric(f'rest_client_requests_total{{method="{method}"}}') == 0
         assert standby.metric('platform_cached_objects{controller="memcached",kind="Memcached"}') == 1, (
-            "its cache is warm"
+            "the standby fills its cache"
         )
-        [told] = [event for event in world.listed(EVENT) if event["reason"] == "LeaderElection"]
-        assert told["message"] == f"{lease(world)['holderIdentity']} became leader"
+        [election] = [event for event in world.listed(EVENT) if event["reason"] == "LeaderElection"]
+        assert election["message"] == f"{lease(world)['holderIdentity']} became leader"
 
 
-def test_a_leader_that_is_told_to_end_hands_over_within_two_seconds(plane: ControlPlane, world: World) -> None:
-    with two(plane, world) as (leader, standby):
+def test_terminated_leader_hands_over_within_two_seconds(plane: ControlPlane, world: World) -> None:
+    with leader_and_standby(plane, world) as (leader, standby):
         world.create(size=1)
         world.eventually(world.is_ready)
         before = lease(world)
         leader.signal(signal.SIGTERM)
-        began = time.monotonic()
+        signalled = time.monotonic()
         wait(lambda: standby.leads)
-        scaled(world, 2)
-        took = time.monotonic() - began
+        change_size(world, 2)
+        took = time.monotonic() - signalled
         assert leader.end() == 0
         log.info("handover: %.2f s from SIGTERM to the standby's first write", took)
         assert took < 2
         assert lease(world)["leaseTransitions"] == before["leaseTransitions"] + 1
-        assert any("Lease given back" in line for line in leader.said)
+        assert any("Lease given back" in line for line in leader.log_lines)
 
 
-def test_a_leader_that_is_killed_is_replaced_within_twenty_seconds(plane: ControlPlane, world: World) -> None:
-    """With the default times."""
-    with two(plane, world) as (leader, standby):
+def test_killed_leader_is_replaced_within_twenty_seconds(plane: ControlPlane, world: World) -> None:
+    """Uses the default lease times."""
+    with leader_and_standby(plane, world) as (leader, standby):
         world.create(size=1)
         world.eventually(world.is_ready)
         leader.signal(signal.SIGKILL)
-        began = time.monotonic()
+        signalled = time.monotonic()
         wait(lambda: standby.leads, 30)
-        scaled(world, 2)
-        took = time.monotonic() - began
+        change_size(world, 2)
+        took = time.monotonic() - signalled
         log.info("killed leader: %.2f s from SIGKILL to the standby's first write", took)
         assert 10 < took < 20
 
 
-def test_a_leader_that_was_frozen_finds_itself_followed(plane: ControlPlane, world: World) -> None:
-    with two(plane, world, *QUICK) as (leader, standby):
+def test_frozen_leader_steps_down_after_its_replacement(plane: ControlPlane, world: World) -> None:
+    with leader_and_standby(plane, world, *QUICK) as (leader, standby):
         world.create(size=1)
         world.eventually(world.is_ready)
         leader.signal(signal.SIGSTOP)
@@ -114,36 +114,36 @@ def test_a_leader_that_was_frozen_finds_itself_followed(plane: ControlPlane, wor
         wait(lambda: not leader.leads)
         wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
         assert standby.metric('rest_client_requests_total{method="PATCH"}') > written
-        assert leader.process.poll() is None, "it stands by, and needs no restart"
-        assert any("stopped leading" in line for line in leader.said)
+        assert leader.process.poll() is None, "the former leader becomes a standby without a restart"
+        assert any("stopped leading" in line for line in leader.log_lines)
         assert standby.leads
 
 
 @pytest.fixture
 def elected(plane: ControlPlane, world: World) -> Iterator[Operator]:
-    """The operator within this process, the only candidate."""
+    """Run the operator in this process as the only candidate."""
     operator = Operator(plane.kubeconfig, world.namespace, flags=(*flags(world), *QUICK))
     operator.start()
     yield operator
     operator.stop()
 
 
-def test_without_an_api_server_a_leader_stops_and_later_goes_on(world: World, elected: Operator) -> None:
+def test_leader_stops_without_an_api_server_and_resumes_afterwards(world: World, elected: Operator) -> None:
     world.create(size=1)
     world.eventually(world.is_ready)
     transitions = lease(world)["leaseTransitions"]
     elected.wire.faults.lose_request(when=lambda *_: True, times=None)
     world.change(size=2)
-    time.sleep(5)  # longer than the Lease lasts
+    time.sleep(5)  # longer than the lease duration
     elected.wire.faults.clear()
     wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2, 10)
-    assert lease(world)["leaseTransitions"] == transitions, "nobody else led"
+    assert lease(world)["leaseTransitions"] == transitions, "no other replica led"
 
 
-def test_workers_that_cannot_be_stopped_end_the_process(
+def test_process_ends_if_its_workers_do_not_stop(
     world: World, elected: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another may begin soon: better no leader than two."""
+    """Another replica may become leader soon; no leader is better than two."""
     elected.stop()
 
     async def work(_: object) -> None:
@@ -159,8 +159,8 @@ def test_workers_that_cannot_be_stopped_end_the_process(
         elected.ended()
 
 
-def test_the_lease_is_given_back_last(world: World, elected: Operator) -> None:
-    """What was under way is written, and told, before another may begin."""
+def test_lease_is_released_after_all_other_writes(world: World, elected: Operator) -> None:
+    """The operator completes its writes and events before another replica may take over."""
     world.create(size=1)
     wait(lambda: world.events())
     elected.stop()
@@ -170,7 +170,7 @@ def test_the_lease_is_given_back_last(world: World, elected: Operator) -> None:
     elected.start()
 
 
-def test_an_election_needs_get_create_and_patch_of_its_lease(plane: ControlPlane, world: World, gate: Gate) -> None:
+def test_leader_election_uses_get_create_and_patch_of_its_lease(plane: ControlPlane, world: World, gate: Gate) -> None:
     operator = Operator(plane.kubeconfig, world.namespace, host=gate.url, flags=(*flags(world), *QUICK))
     operator.start()
     wait(lambda: world.find(LEASE, NAME))

@@ -1,4 +1,4 @@
-"""What a running operator tells: its resources as metrics, its reconciles as traces, and each by the other."""
+"""The metrics, traces and logs of a running operator, and the links between them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import DEPLOYMENT, EVENT
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.world import MEMCACHED, World
-from tests.api.test_leadership import two
+from tests.api.test_leadership import leader_and_standby
 from tests.support.otlp import Collector, Span, collecting
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
-"""As Prometheus asks that keeps exemplars."""
+"""The Accept header of a Prometheus server that stores exemplars."""
 
 STATE = re.compile("platform_resource_")
 
 
 class Observed(NamedTuple):
-    """An operator as a process, and who receives its traces; they arrive within a tenth of a second."""
+    """An operator process and the receiver of its traces, which arrive within 0.1 seconds."""
 
     replica: Replica
     collector: Collector
 
     @property
     def log(self) -> list[dict[str, str]]:
-        return [json.loads(line) for line in self.replica.said if line.startswith("{")]
+        return [json.loads(line) for line in self.replica.log_lines if line.startswith("{")]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def observed(
 
 
 def scrape(replica: Replica, accept: str = "") -> tuple[str, list[Metric]]:
-    """Content type, and what is exposed."""
+    """Return the content type and the metric families."""
     request = urllib.request.Request(replica.metrics, headers={"Accept": accept} if accept else {})
     with urllib.request.urlopen(request, timeout=10) as answer:
         kind, text = answer.headers["Content-Type"], answer.read().decode()
@@ -63,7 +63,7 @@ def scrape(replica: Replica, accept: str = "") -> tuple[str, list[Metric]]:
 
 
 def states(replica: Replica, of: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """The series of a resource, by metric, without the labels that say whose they are."""
+    """Return the series of a resource by metric, without the labels that identify the resource."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in scrape(replica)[1]:
         for sample in family.samples:
@@ -73,7 +73,7 @@ def states(replica: Replica, of: str) -> dict[str, list[tuple[dict[str, str], fl
     return found
 
 
-def test_a_resource_has_series_as_long_as_it_is_there(observed: Observed, world: World) -> None:
+def test_series_exist_as_long_as_the_resource(observed: Observed, world: World) -> None:
     for name in ("cache", "other"):
         world.create(name, size=2)
     world.eventually(lambda: world.is_ready("cache") and world.is_ready("other"))
@@ -91,10 +91,10 @@ def test_a_resource_has_series_as_long_as_it_is_there(observed: Observed, world:
     assert states(observed.replica, "other").keys() == found.keys()
     _, families = scrape(observed.replica)
     named = [sample for family in families for sample in family.samples if "cache" in sample.labels.values()]
-    assert named == [], "no metric of any kind tells of what is gone"
+    assert named == [], "no metric mentions the deleted resource"
 
 
-def test_what_is_not_ready_tells_since_when(observed: Observed, world: World) -> None:
+def test_unready_resource_reports_since_when(observed: Observed, world: World) -> None:
     world.workloads = None
     world.create(size=2)
     since = "platform_resource_unready_since_timestamp_seconds"
@@ -104,8 +104,8 @@ def test_what_is_not_ready_tells_since_when(observed: Observed, world: World) ->
     assert found["platform_resource_phase"] == [({"phase": "Creating"}, 1)]
 
 
-def test_only_the_leader_tells_of_resources(plane: ControlPlane, world: World) -> None:
-    with two(plane, world) as (leader, standby):
+def test_only_the_leader_exports_resource_metrics(plane: ControlPlane, world: World) -> None:
+    with leader_and_standby(plane, world) as (leader, standby):
         world.create()
         wait(lambda: states(leader, "cache"))
         assert states(standby, "cache") == {}
@@ -113,7 +113,7 @@ def test_only_the_leader_tells_of_resources(plane: ControlPlane, world: World) -
         wait(lambda: states(standby, "cache"))
 
 
-def test_a_reconcile_is_one_trace_of_all_that_it_asked(observed: Observed, world: World) -> None:
+def test_reconcile_is_one_trace_of_its_requests(observed: Observed, world: World) -> None:
     world.create()
     world.eventually(world.is_ready)
     deployment = DEPLOYMENT.path(world.namespace, "cache")
@@ -142,11 +142,11 @@ def test_a_reconcile_is_one_trace_of_all_that_it_asked(observed: Observed, world
     assert MEMCACHED.path(world.namespace, "cache", "status") in [part.attributes.get("path") for part in parts]
     assert reconcile.seconds >= sum(part.seconds for part in parts)
     created = [line for line in observed.log if "created Deployment cache" in line["message"]]
-    assert [line["trace_id"] for line in created] == [applied.trace], "the log leads to the trace"
+    assert [line["trace_id"] for line in created] == [applied.trace], "log lines carry the trace ID"
 
 
-def test_nothing_but_reconciles_begins_a_trace(plane: ControlPlane, world: World, collector: Collector) -> None:
-    """Renewals of the Lease, lists and events go on all the time, and belong to none."""
+def test_only_reconciles_start_a_trace(plane: ControlPlane, world: World, collector: Collector) -> None:
+    """Lease renewals, lists and events happen continuously and belong to no trace."""
     flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}", "--leader-elect-retry-period=0.2")
     with Replica.running(
         plane.kubeconfig, f"--watch-namespace={world.namespace}", f"--otlp-endpoint={collector.url}", *flags
@@ -159,7 +159,7 @@ def test_nothing_but_reconciles_begins_a_trace(plane: ControlPlane, world: World
     assert {span.name for span in collector.spans if not span.parent} == {"reconcile"}
 
 
-def test_latencies_lead_to_traces_in_openmetrics_alone(observed: Observed, world: World) -> None:
+def test_exemplars_link_to_traces_in_openmetrics_only(observed: Observed, world: World) -> None:
     world.create()
     world.eventually(world.is_ready)
     wait(lambda: any(span.name == "reconcile" for span in observed.collector.spans))
@@ -181,10 +181,10 @@ def test_latencies_lead_to_traces_in_openmetrics_alone(observed: Observed, world
     kind, plain = scrape(observed.replica)
     assert kind.startswith("text/plain; version=0.0.4")
     names = {sample.name for family in families for sample in family.samples}
-    assert {sample.name for family in plain for sample in family.samples} == names, "both have the same metrics"
+    assert {sample.name for family in plain for sample in family.samples} == names, "both formats list the same metrics"
 
 
-def test_a_change_is_timed_until_it_is_ready_and_its_events_are_counted(observed: Observed, world: World) -> None:
+def test_convergence_time_and_events_are_counted(observed: Observed, world: World) -> None:
     world.create()
     world.eventually(world.is_ready)
     world.change(size=2)

@@ -1,4 +1,4 @@
-"""The operator keeps its hands off: while it is asked to, and while the spec cannot be made real."""
+"""The operator changes nothing while a resource is paused or its spec is invalid."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.api.support.world import MEMCACHED, OWNED, World
 
 @pytest.fixture
 def settled(world: World, operator: Operator) -> World:
-    """A world with one healthy resource."""
+    """Return a world with one healthy resource."""
     world.create(size=2)
     world.eventually(world.is_ready)
     return world
 
 
-def test_while_paused_nothing_is_touched_and_the_status_goes_on(settled: World, operator: Operator) -> None:
+def test_paused_resource_updates_only_its_status(settled: World, operator: Operator) -> None:
     settled.change(paused=True, size=3)
     settled.eventually(lambda: settled.reason() == "Paused")
     operator.wire.asked.clear()
@@ -35,7 +35,7 @@ def test_while_paused_nothing_is_touched_and_the_status_goes_on(settled: World, 
     assert settled.get(DEPLOYMENT)["spec"]["replicas"] == 3
 
 
-def test_one_that_is_paused_from_the_start_makes_nothing(world: World, operator: Operator) -> None:
+def test_resource_created_paused_gets_no_objects(world: World, operator: Operator) -> None:
     world.create(paused=True)
     world.eventually(lambda: world.reason() == "Paused")
     assert [world.find(kind) for kind in OWNED] == [None, None]
@@ -43,36 +43,36 @@ def test_one_that_is_paused_from_the_start_makes_nothing(world: World, operator:
 
 
 @pytest.fixture
-def lax(settled: World) -> Iterator[World]:
-    """The same while the API server checks nothing that CEL says, as with an older CRD."""
+def without_cel(settled: World) -> Iterator[World]:
+    """Return the same world with the CEL rules removed from the CRD, as with an older CRD."""
     path = MEMCACHED.plural + "." + MEMCACHED.group
     strict = settled.person.get(CRD, None, path)
     relaxed = _without_rules(strict["spec"]["versions"])
     settled.person.merge(CRD, None, path, {"spec": {"versions": relaxed}})
-    settled.eventually(lambda: _takes(settled, memoryMB=8, maxItemSizeMB=8))
+    settled.eventually(lambda: _is_accepted(settled, memoryMB=8, maxItemSizeMB=8))
     yield settled
     settled.person.merge(CRD, None, path, {"spec": {"versions": strict["spec"]["versions"]}})
-    settled.eventually(lambda: not _takes(settled, memoryMB=8, maxItemSizeMB=8))
+    settled.eventually(lambda: not _is_accepted(settled, memoryMB=8, maxItemSizeMB=8))
 
 
-def test_an_invalid_spec_that_came_past_admission_stalls_and_what_runs_goes_on(lax: World) -> None:
-    before = lax.snapshot()
-    objects = [lax.get(kind) for kind in OWNED]
-    servers = lax.get(MEMCACHED)["status"]["servers"]
-    lax.change(maxItemSizeMB=60)
-    lax.eventually(lambda: lax.reason() == "InvalidSpec")
-    stalled = lax.condition(of="Stalled")
+def test_invalid_spec_past_admission_stalls_without_changing_objects(without_cel: World) -> None:
+    before = without_cel.snapshot()
+    objects = [without_cel.get(kind) for kind in OWNED]
+    servers = without_cel.get(MEMCACHED)["status"]["servers"]
+    without_cel.change(maxItemSizeMB=60)
+    without_cel.eventually(lambda: without_cel.reason() == "InvalidSpec")
+    stalled = without_cel.condition(of="Stalled")
     assert stalled["status"] == "True"
     assert "spec.maxItemSizeMB" in stalled["message"]
-    assert lax.get(MEMCACHED)["status"]["phase"] == "Failed"
-    assert lax.get(MEMCACHED)["status"]["servers"] == servers
-    assert [lax.get(kind) for kind in OWNED] == objects
-    assert lax.eventually(lambda: lax.events(reason="InvalidSpec"))[0]["type"] == "Warning"
+    assert without_cel.get(MEMCACHED)["status"]["phase"] == "Failed"
+    assert without_cel.get(MEMCACHED)["status"]["servers"] == servers
+    assert [without_cel.get(kind) for kind in OWNED] == objects
+    assert without_cel.eventually(lambda: without_cel.events(reason="InvalidSpec"))[0]["type"] == "Warning"
 
-    lax.change(maxItemSizeMB=1)
-    lax.eventually(lax.is_ready)
-    assert lax.snapshot() == before
-    assert [lax.get(kind) for kind in OWNED] == objects
+    without_cel.change(maxItemSizeMB=1)
+    without_cel.eventually(without_cel.is_ready)
+    assert without_cel.snapshot() == before
+    assert [without_cel.get(kind) for kind in OWNED] == objects
 
 
 def _without_rules(schema: Obj | list[Obj]) -> Obj | list[Obj]:
@@ -86,8 +86,8 @@ def _without_rules(schema: Obj | list[Obj]) -> Obj | list[Obj]:
     return strip(schema)  # type: ignore[return-value]
 
 
-def _takes(world: World, **spec: int) -> bool:
-    """Whether the API server would take a spec; nothing is made."""
+def _is_accepted(world: World, **spec: int) -> bool:
+    """Whether the API server accepts a spec; the created resource is deleted again."""
     body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": world.metadata("tried")}
     try:
         world.person.create(MEMCACHED, {**body, "spec": {"size": 0, "paused": True, **spec}})

@@ -1,4 +1,4 @@
-"""The operator as a process of its own: how it starts, what it serves, how it ends."""
+"""The operator as a separate process: start, endpoints and shutdown."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ CRD_NAME = "memcacheds.cache.example.com"
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane without our CRDs."""
+    """Run a control plane without this project's CRDs."""
     with ControlPlane.alone(tmp_path_factory.mktemp("bare")) as plane:
         yield plane
 
 
 @contextmanager
 def process(*arguments: str | Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """`python -m operators.memcached`; what it says comes by its `stderr`."""
+    """Run `python -m operators.memcached`, which logs to `stderr`."""
     command = [sys.executable, "-m", "operators.memcached", *map(str, arguments)]
     clean = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "HOME")}
     running = subprocess.Popen(command, cwd=REPOSITORY, env={**clean, **environment}, stderr=subprocess.PIPE, text=True)
@@ -52,28 +52,28 @@ def process(*arguments: str | Path, **environment: str) -> Iterator[subprocess.P
 
 
 def addresses() -> tuple[str, str, list[str]]:
-    """URLs of probes and metrics on free ports, and the flags that set them."""
+    """Return URLs of probes and metrics on free ports, and the flags that set them."""
     probes, metrics = free_ports(2)
     flags = [f"--health-probe-bind-address=127.0.0.1:{probes}", f"--metrics-bind-address=127.0.0.1:{metrics}"]
     return f"http://127.0.0.1:{probes}", f"http://127.0.0.1:{metrics}", flags
 
 
 def ends(*arguments: str | Path, **environment: str) -> tuple[int, str]:
-    """Exit code and last line of an operator that cannot run."""
+    """Return the exit code and the last log line of an operator that fails to start."""
     with process("--log-format=text", *arguments, **environment) as running:
-        _, said = running.communicate(timeout=20)
-    assert "Traceback" not in said
-    return running.returncode, said.strip().splitlines()[-1]
+        _, output = running.communicate(timeout=20)
+    assert "Traceback" not in output
+    return running.returncode, output.strip().splitlines()[-1]
 
 
-def test_without_its_crd_it_says_what_to_do(bare: ControlPlane) -> None:
-    code, said = ends("--kubeconfig", bare.kubeconfig)
+def test_error_without_the_crd_names_the_flag(bare: ControlPlane) -> None:
+    code, output = ends("--kubeconfig", bare.kubeconfig)
     assert code == 1
-    assert "serves no memcacheds.cache.example.com/v1alpha1" in said
-    assert "--install-crds" in said
+    assert "serves no memcacheds.cache.example.com/v1alpha1" in output
+    assert "--install-crds" in output
 
 
-def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) -> None:
+def test_process_installs_its_crd_serves_and_ends_cleanly(bare: ControlPlane) -> None:
     world = World(bare)
     with pytest.raises(NotFound):
         world.person.get(CRD, None, CRD_NAME)
@@ -98,16 +98,16 @@ def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) ->
             assert name in text
         running.send_signal(signal.SIGTERM)
         started = time.monotonic()
-        _, said = running.communicate(timeout=10)
+        _, output = running.communicate(timeout=10)
         assert time.monotonic() - started < 5
-        assert running.returncode == 0, said
-        assert "Traceback" not in said
+        assert running.returncode == 0, output
+        assert "Traceback" not in output
 
 
-def test_a_right_to_watch_that_comes_late_is_taken_up(
+def test_missing_watch_permission_is_retried_until_granted(
     plane: ControlPlane, world: World, kube: Kubectl, tmp_path: Path
 ) -> None:
-    """In an upgrade a pod may be quicker than the roles it needs."""
+    """During an upgrade a pod may start before its roles are updated."""
     rules = yaml.safe_load((REPOSITORY / "charts/memcached-operator/files/rules.yaml").read_text())
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "operator"}}
     some = [rule for rule in rules if rule["resources"] != ["poddisruptionbudgets"]]
@@ -125,32 +125,32 @@ def test_a_right_to_watch_that_comes_late_is_taken_up(
         wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
 
 
-def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
-    code, said = ends(HOME=str(tmp_path))
+def test_error_without_a_cluster_names_the_searched_locations(tmp_path: Path) -> None:
+    code, output = ends(HOME=str(tmp_path))
     assert code == 1
-    assert "KUBECONFIG" in said
-    code, said = ends("--kubeconfig", tmp_path / "missing")
+    assert "KUBECONFIG" in output
+    code, output = ends("--kubeconfig", tmp_path / "missing")
     assert code == 1
-    assert str(tmp_path / "missing") in said
+    assert str(tmp_path / "missing") in output
 
 
-def test_a_port_in_use_is_named(plane: ControlPlane) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, said = ends(
+def test_error_names_a_port_in_use(plane: ControlPlane) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        address = f"127.0.0.1:{occupied.getsockname()[1]}"
+        code, output = ends(
             "--metrics-bind-address=0", f"--health-probe-bind-address={address}", KUBECONFIG=str(plane.kubeconfig)
         )
     assert code == 1
-    assert f"cannot listen on {address}" in said
+    assert f"cannot listen on {address}" in output
 
 
-def test_a_flag_that_makes_no_sense_is_refused() -> None:
-    code, said = ends("--workers=none")
+def test_malformed_flag_is_rejected() -> None:
+    code, output = ends("--workers=none")
     assert code == 2
-    assert "'none' is no number of at least 1" in said
+    assert "'none' is not an integer of at least 1" in output
 
 
-def test_it_ends_while_the_api_server_is_away(tmp_path: Path) -> None:
+def test_process_ends_while_the_api_server_is_unreachable(tmp_path: Path) -> None:
     probes, _, flags = addresses()
     with ControlPlane.alone(tmp_path / "plane") as plane:
         running_with = process("--install-crds", *flags, KUBECONFIG=str(plane.kubeconfig))
@@ -161,29 +161,29 @@ def test_it_ends_while_the_api_server_is_away(tmp_path: Path) -> None:
             assert answer(f"{probes}/healthz")[0] == 200
             assert running.poll() is None
             running.send_signal(signal.SIGTERM)
-            _, said = running.communicate(timeout=10)
-            assert running.returncode == 0, said
+            _, output = running.communicate(timeout=10)
+            assert running.returncode == 0, output
 
 
-def test_what_is_under_way_is_finished_when_it_is_told_to_end(
+def test_running_reconcile_completes_before_shutdown(
     world: World, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = operator.wire.request
+    send = operator.wire.request
 
     async def slowly(request: Request) -> Response:
         await asyncio.sleep(0.2)
-        return await ask(request)
+        return await send(request)
 
     monkeypatch.setattr(operator.wire, "request", slowly)
     world.create(size=1)
     wait(lambda: operator.wire.writes)
-    assert not world.reason(), "it is in the middle of it"
+    assert not world.reason(), "the reconcile is in progress"
     operator.stop()
     assert world.reason() == "Creating"
     assert [event["reason"] for event in world.events()] == ["Creating"]
 
 
-def test_profiles_are_answered_on_loopback(plane: ControlPlane, world: World) -> None:
+def test_profiles_are_served_on_loopback(plane: ControlPlane, world: World) -> None:
     with Replica.running(plane.kubeconfig, "--profiling", f"--watch-namespace={world.namespace}"):
         status, text = answer(f"http://{profiling.ADDRESS}/debug/profile?seconds=0.2")
         assert (status, "function calls" in text) == (200, True)
@@ -191,15 +191,15 @@ def test_profiles_are_answered_on_loopback(plane: ControlPlane, world: World) ->
 
 def test_known_operators_are_printed_without_a_cluster(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "operators.memcached", "--known-operators"]
-    said = subprocess.run(
+    output = subprocess.run(
         command, cwd=REPOSITORY, env={"HOME": str(tmp_path)}, capture_output=True, check=True, text=True
     )
-    assert "memcacheds" in said.stdout
+    assert "memcacheds" in output.stdout
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_resource_elsewhere_is_not_touched(plane: ControlPlane, count: int) -> None:
-    """The operator watches one or two of three namespaces."""
+def test_resource_in_another_namespace_is_not_changed(plane: ControlPlane, count: int) -> None:
+    """Watches one or two of three namespaces."""
     worlds = [World(plane) for _ in range(3)]
     watched = [world.namespace for world in worlds[:count]]
     operator = Operator(plane.kubeconfig, *watched)
@@ -219,7 +219,7 @@ def test_a_resource_elsewhere_is_not_touched(plane: ControlPlane, count: int) ->
             world.close()
 
 
-def test_without_a_choice_all_namespaces_are_served(plane: ControlPlane) -> None:
+def test_all_namespaces_are_watched_by_default(plane: ControlPlane) -> None:
     worlds = [World(plane) for _ in range(2)]
     operator = Operator(plane.kubeconfig)
     operator.start()

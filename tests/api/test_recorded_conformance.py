@@ -1,4 +1,4 @@
-"""The recorded answers that the in-memory API server is held to are those of this real one."""
+"""The recorded responses, to which the in-memory API server must conform, match those of this real server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.kubernetes.kinds import CRD, Obj
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.live import LiveServer
 from tests.support import paths
-from tests.support.api_server_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
+from tests.support.api_server_scenarios import SCENARIOS, WIDGET, WIDGET_CRD, replay
 
 RECORD = paths.RECORDED / "kubernetes/kube-apiserver.json"
 RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())
@@ -22,18 +22,18 @@ RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())
 
 @pytest.fixture(scope="module")
 def server(plane: ControlPlane) -> Iterator[LiveServer]:
-    server = LiveServer(plane, "stories")
-    server.actor("storyteller").apply(CRD, WIDGET_CRD)
+    server = LiveServer(plane, "recorded")
+    server.actor("test").apply(CRD, WIDGET_CRD)
     deadline = time.monotonic() + 30
-    while server.handle(Request("GET", WIDGET.path("stories"))).status == 404:
-        assert time.monotonic() < deadline, "the API server does not serve the CRD of the stories"
+    while server.handle(Request("GET", WIDGET.path("recorded"))).status == 404:
+        assert time.monotonic() < deadline, "the API server does not serve the CRD of the scenarios"
         time.sleep(0.2)
     yield server
     server.close()
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_a_story_goes_as_recorded(server: LiveServer, name: str) -> None:
-    namespace = f"story-{name.replace('_', '-')}"
-    server.actor("storyteller").create(NAMESPACE, {"metadata": {"name": namespace}})
-    assert json.loads(json.dumps(tell(STORIES[name], server.actor, namespace))) == RECORDED[name]
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_responses_match_the_recording(server: LiveServer, name: str) -> None:
+    namespace = f"recorded-{name.replace('_', '-')}"
+    server.actor("test").create(NAMESPACE, {"metadata": {"name": namespace}})
+    assert json.loads(json.dumps(replay(SCENARIOS[name], server.actor, namespace))) == RECORDED[name]

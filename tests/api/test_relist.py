@@ -1,4 +1,4 @@
-"""What a watch missed while it was broken is found by the list that follows."""
+"""Events missed during a broken watch are recovered by relisting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.api.support.world import MEMCACHED, OWNED, World
 
 @pytest.fixture
 def settled(world: World, gate: Gate, gated: Operator) -> World:
-    """A world with one healthy resource, seen through the gate."""
+    """Return a world with one healthy resource, with the operator behind the proxy."""
     world.create(size=2)
     world.eventually(world.is_ready)
     gate.wait_for_watches(len(gated.kinds))
@@ -20,12 +20,12 @@ def settled(world: World, gate: Gate, gated: Operator) -> World:
 
 
 def lists_of_resources(gate: Gate) -> int:
-    """How often the operator has listed its resources: what it then knows is the truth of that moment."""
+    """Return the number of lists of the resources, each of which refreshes the cache."""
     return sum(passed.path.endswith(MEMCACHED.plural) and not passed.watch for passed in gate.passed)
 
 
 @pytest.mark.parametrize("kind", OWNED, ids=str)
-def test_a_missed_deletion_is_healed_though_nothing_is_left_to_list(settled: World, gate: Gate, kind: Kind) -> None:
+def test_missed_deletion_is_recovered_from_an_empty_list(settled: World, gate: Gate, kind: Kind) -> None:
     before = settled.get(kind)["metadata"]["uid"]
     with gate.watches_broken():
         settled.delete(kind)
@@ -34,7 +34,7 @@ def test_a_missed_deletion_is_healed_though_nothing_is_left_to_list(settled: Wor
     assert settled.get(kind)["metadata"]["uid"] != before
 
 
-def test_a_missed_deletion_among_others_is_healed(settled: World, gate: Gate) -> None:
+def test_missed_deletion_of_one_of_two_objects_is_recovered(settled: World, gate: Gate) -> None:
     settled.create("other")
     settled.eventually(lambda: settled.is_ready("other"))
     with gate.watches_broken():
@@ -42,7 +42,7 @@ def test_a_missed_deletion_among_others_is_healed(settled: World, gate: Gate) ->
     settled.eventually(lambda: settled.find(SERVICE) and settled.is_ready())
 
 
-def test_missed_deletions_of_pods_are_told(settled: World, gate: Gate) -> None:
+def test_missed_pod_deletions_are_reported(settled: World, gate: Gate) -> None:
     workloads, settled.workloads = settled.workloads, None
     with gate.watches_broken():
         for pod in settled.listed(POD):
@@ -53,8 +53,8 @@ def test_missed_deletions_of_pods_are_told(settled: World, gate: Gate) -> None:
     settled.eventually(settled.is_ready)
 
 
-def test_a_missed_deletion_of_the_resource_itself_is_learned(settled: World, gate: Gate) -> None:
-    """The operator that still believed in it would make its Service again."""
+def test_missed_deletion_of_the_resource_is_recovered(settled: World, gate: Gate) -> None:
+    """With a stale cache the operator would recreate the Service."""
     before = lists_of_resources(gate)
     with gate.watches_broken():
         settled.delete(MEMCACHED)
@@ -66,7 +66,7 @@ def test_a_missed_deletion_of_the_resource_itself_is_learned(settled: World, gat
     assert [service["metadata"]["name"] for service in settled.listed(SERVICE)] == ["next"]
 
 
-def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
+def test_missed_changes_are_applied(settled: World, gate: Gate) -> None:
     with gate.watches_broken():
         settled.change(size=3)
         settled.edit(SERVICE, {"spec": {"selector": None}})
@@ -74,7 +74,7 @@ def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
     settled.eventually(lambda: settled.get(SERVICE)["spec"].get("selector"))
 
 
-def test_watches_that_break_again_and_again_do_no_harm(settled: World, gate: Gate, gated: Operator) -> None:
+def test_repeated_watch_failures_are_recovered(settled: World, gate: Gate, gated: Operator) -> None:
     def resize(size: int) -> None:
         with gate.watches_broken():
             settled.change(size=size)

@@ -1,4 +1,4 @@
-"""An object of somebody else that has the name we need is left as it is, and a condition says whose it is."""
+"""Foreign objects with a name that the operator needs stay unchanged, and a condition names their owner."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LABELS = {
     "app.kubernetes.io/instance": "cache",
     "app.kubernetes.io/managed-by": "memcached-operator",
 }
-POD_LABELS = {"app": "theirs"}
-CONTAINERS = [{"name": "theirs", "image": "theirs:1"}]
+POD_LABELS = {"app": "other"}
+CONTAINERS = [{"name": "other", "image": "other:1"}]
 SPECS = {
     DEPLOYMENT: {
         "replicas": 0,
@@ -24,89 +24,89 @@ SPECS = {
     },
     STATEFUL_SET: {
         "replicas": 0,
-        "serviceName": "theirs",
+        "serviceName": "other",
         "selector": {"matchLabels": POD_LABELS},
         "template": {"metadata": {"labels": POD_LABELS}, "spec": {"containers": CONTAINERS}},
     },
     SERVICE: {"selector": POD_LABELS, "ports": [{"port": 80}]},
     DISRUPTION_BUDGET: {"maxUnavailable": 2, "selector": {"matchLabels": POD_LABELS}},
-    AUTOSCALER: {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}},
+    AUTOSCALER: {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}},
 }
 
-ASKING: dict[Kind, Obj] = {
+SPECS_REQUIRING: dict[Kind, Obj] = {
     STATEFUL_SET: {"workload": "StatefulSet"},
     DISRUPTION_BUDGET: {"podDisruptionBudget": {}},
     AUTOSCALER: {"autoscaling": {"maxReplicas": 3}},
 }
-"""The spec that asks for an object that not every Memcached has."""
+"""Specs that require objects which not every Memcached has."""
 
 
-def put_in_the_way(world: World, kind: Kind, **metadata: object) -> Obj:
+def create_conflicting_object(world: World, kind: Kind, **metadata: object) -> Obj:
     return world.person.create(kind, {"metadata": world.metadata() | metadata, "spec": SPECS[kind]})
 
 
-def of_a_controller(world: World) -> Obj:
-    """Metadata of an object whose controller is another object."""
-    owner = world.person.create(CONFIG_MAP, {"metadata": world.metadata("somebody")})
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": owner["metadata"]["uid"]}
+def controlled_by_another_object(world: World) -> Obj:
+    """Metadata of an object that another object controls."""
+    owner = world.person.create(CONFIG_MAP, {"metadata": world.metadata("other-owner")})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other-owner", "uid": owner["metadata"]["uid"]}
     return {"ownerReferences": [reference | {"controller": True}]}
 
 
-@pytest.mark.parametrize("labels", [{}, LABELS], ids=["their labels", "our labels"])
+@pytest.mark.parametrize("labels", [{}, LABELS], ids=["foreign labels", "operator labels"])
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)
-def test_an_object_with_another_controller_is_left_alone(
+def test_object_with_another_controller_is_not_changed(
     world: World, operator: Operator, kind: Kind, labels: dict[str, str]
 ) -> None:
-    theirs = put_in_the_way(world, kind, labels=labels, **of_a_controller(world))
-    world.create(**ASKING.get(kind, {}))
-    world.workloads = None  # a Deployment's controller would write its status
+    foreign = create_conflicting_object(world, kind, labels=labels, **controlled_by_another_object(world))
+    world.create(**SPECS_REQUIRING.get(kind, {}))
+    world.workloads = None  # the Deployment controller would write the status
     world.eventually(lambda: world.reason() == "NotOurs")
     stalled = world.condition(of="Stalled")
     assert stalled["status"] == "True"
-    assert f"{kind} cache belongs to ConfigMap somebody" in stalled["message"]
-    assert world.get(kind) == theirs
+    assert f"{kind} cache belongs to ConfigMap other-owner" in stalled["message"]
+    assert world.get(kind) == foreign
     assert world.eventually(lambda: world.events(reason="NotOurs"))[0]["type"] == "Warning"
 
 
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)
-def test_an_object_of_a_person_is_left_alone_until_it_is_removed(world: World, operator: Operator, kind: Kind) -> None:
+def test_object_of_a_user_is_not_changed_and_blocks_until_deleted(world: World, operator: Operator, kind: Kind) -> None:
     workloads, world.workloads = world.workloads, None
-    theirs = put_in_the_way(world, kind)
-    world.create(**ASKING.get(kind, {}))
+    foreign = create_conflicting_object(world, kind)
+    world.create(**SPECS_REQUIRING.get(kind, {}))
     world.eventually(lambda: world.reason() == "NotOurs")
-    assert f"{kind} cache exists and was not made by this operator" in world.condition()["message"]
-    assert world.get(kind) == theirs
+    assert f"{kind} cache exists and was not created by this operator" in world.condition()["message"]
+    assert world.get(kind) == foreign
     world.delete(kind)
-    world.change(size=2)  # what is in the way is not watched: a change, or a minute, lets it be looked at again
+    world.change(size=2)  # conflicting objects are not watched; a change triggers the next reconcile
     world.workloads = workloads
     world.eventually(world.is_ready)
     assert world.condition(of="Stalled")["status"] == "False"
 
 
-@pytest.mark.parametrize("labels", [{}, LABELS], ids=["their labels", "our labels"])
-@pytest.mark.parametrize("kind", ASKING, ids=str)
-def test_an_object_of_anothers_that_is_not_asked_for_is_not_deleted(
+@pytest.mark.parametrize("labels", [{}, LABELS], ids=["foreign labels", "operator labels"])
+@pytest.mark.parametrize("kind", SPECS_REQUIRING, ids=str)
+def test_foreign_object_that_the_spec_does_not_require_is_not_deleted(
     world: World, operator: Operator, kind: Kind, labels: dict[str, str]
 ) -> None:
     world.create()
     world.eventually(world.is_ready)
-    theirs = put_in_the_way(world, kind, labels=labels, **of_a_controller(world))
+    foreign = create_conflicting_object(world, kind, labels=labels, **controlled_by_another_object(world))
     world.workloads = None
     world.change(size=2)
     world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
     operator.restart()
     world.change(size=3)
     world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 3)
-    assert world.get(kind) == theirs
+    assert world.get(kind) == foreign
 
 
-def test_an_orphan_with_our_labels_is_adopted(world: World, operator: Operator) -> None:
-    """As it comes back from a backup that kept no owners."""
+def test_orphan_with_the_operator_labels_is_adopted(world: World, operator: Operator) -> None:
+    """Covers objects that a backup restored without owner references."""
     world.create()
     world.eventually(world.is_ready)
     before = masked(world.get(SERVICE))
     operator.stop()
-    world.delete(MEMCACHED)  # nobody collects garbage here
+    world.delete(MEMCACHED)  # no garbage collector runs here
     for kind in OWNED:
         world.edit(kind, {"metadata": {"ownerReferences": None}})
     service = world.get(SERVICE)
@@ -122,8 +122,8 @@ def test_an_orphan_with_our_labels_is_adopted(world: World, operator: Operator) 
     assert masked(after) == before
 
 
-def test_objects_of_an_earlier_resource_of_the_name_are_not_taken(world: World, operator: Operator) -> None:
-    """They wait for the garbage collector: to write to them would be lost work."""
+def test_objects_of_a_deleted_resource_of_the_same_name_are_not_adopted(world: World, operator: Operator) -> None:
+    """Objects of the deleted resource await garbage collection; writes to them would be lost."""
     world.create()
     world.eventually(world.is_ready)
     before = world.get(SERVICE)

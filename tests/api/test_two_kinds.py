@@ -1,4 +1,4 @@
-"""An operator of two kinds, one process for both: nothing is watched twice, and nothing taken for the other's."""
+"""An operator of two kinds in one process: each kind is watched once, and resources of equal names do not mix."""
 
 from __future__ import annotations
 
@@ -31,102 +31,102 @@ from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import World
 
-NAME = "tale-operator"
+NAME = "parent-operator"
 
 
-class Text(SpecModel):
-    """What is told."""
+class ChildrenSpec(SpecModel):
+    """The spec of both kinds."""
 
-    copies: int = Field(0, description="How many copies are wanted.")
+    children: int = Field(0, description="Number of children.")
 
 
 def kind(name: str) -> Resource:
-    made = Kind("tales.example.com", "v1", name, f"{name.lower()}s")
-    return Resource(made, Text, Status, description="One of two kinds.")
+    kind_of_api = Kind("parents.example.com", "v1", name, f"{name.lower()}s")
+    return Resource(kind_of_api, ChildrenSpec, Status, description="One of two kinds.")
 
 
-TALE, COPY = kind("Tale"), kind("Copy")
+PARENT, CHILD = kind("Parent"), kind("Child")
 
 
 @dataclass(frozen=True)
-class Rooms:
-    """A Tale wants a Service, and Copies of its own name and further ones; a Copy wants a Service.
+class ServiceOwner:
+    """A controller: a Parent owns a Service and Children, the first of its own name; a Child owns a Service.
 
     Attributes:
-        looks: how often which resource was looked at.
+        reconciles: number of reconciles by resource.
     """
 
     resource: Resource
     application: str
-    looks: Counter[str]
+    reconciles: Counter[str]
 
     def controller(self) -> Controller[Any, Any]:
-        owns = (SERVICE, COPY.kind) if self.resource is TALE else (SERVICE,)
+        owns = (SERVICE, CHILD.kind) if self.resource is PARENT else (SERVICE,)
         return Controller(
             NAME, self.resource.kind, owns, self._parse, self._observe, self._plan, application=self.application
         )
 
-    def _parse(self, obj: Obj) -> CustomResource[Text]:
-        return CustomResource(obj, parse(Text, obj["spec"], at="spec"))
+    def _parse(self, obj: Obj) -> CustomResource[ChildrenSpec]:
+        return CustomResource(obj, parse(ChildrenSpec, obj["spec"], at="spec"))
 
-    async def _observe(self, tale: CustomResource[Text], cache: Cache, _: Kube) -> list[str]:
-        self.looks[f"{self.resource.kind} {tale.name}"] += 1
-        return [obj["metadata"]["name"] for obj in cache.owned(SERVICE, Key(tale.namespace, tale.name))]
+    async def _observe(self, parent: CustomResource[ChildrenSpec], cache: Cache, _: Kube) -> list[str]:
+        self.reconciles[f"{self.resource.kind} {parent.name}"] += 1
+        return [obj["metadata"]["name"] for obj in cache.owned(SERVICE, Key(parent.namespace, parent.name))]
 
-    def _plan(self, tale: CustomResource[Text], services: list[str], now: datetime) -> Plan:
-        actions, verdict, requeue = follow((self._keep_service, self._keep_copies), tale, services, now)
+    def _plan(self, parent: CustomResource[ChildrenSpec], services: list[str], now: datetime) -> Plan:
+        actions, verdict, requeue = follow((self._keep_service, self._keep_children), parent, services, now)
         return Plan(actions, replace(verdict, message=", ".join(services)), {"phase": "Running"}, requeue)
 
-    def _owner(self, tale: CustomResource[Text]) -> Owner:
-        return Owner(self.resource.kind, tale.namespace, tale.name, tale.uid, self.application, NAME)
+    def _owner(self, parent: CustomResource[ChildrenSpec]) -> Owner:
+        return Owner(self.resource.kind, parent.namespace, parent.name, parent.uid, self.application, NAME)
 
-    def _keep_service(self, tale: CustomResource[Text], _: list[str], __: datetime) -> Step:
+    def _keep_service(self, parent: CustomResource[ChildrenSpec], _: list[str], __: datetime) -> Step:
         spec = {"clusterIP": "None", "ports": [{"port": 1, "protocol": "TCP"}]}
-        own = self._owner(tale)
+        own = self._owner(parent)
         return Step.do(
-            Apply(SERVICE, own.object(SERVICE, f"{tale.name}-{self.application}", component="it", spec=spec))
+            Apply(SERVICE, own.object(SERVICE, f"{parent.name}-{self.application}", component="it", spec=spec))
         )
 
-    def _keep_copies(self, tale: CustomResource[Text], _: list[str], __: datetime) -> Step:
-        if self.resource is COPY:
+    def _keep_children(self, parent: CustomResource[ChildrenSpec], _: list[str], __: datetime) -> Step:
+        if self.resource is CHILD:
             return PASS
-        names = [f"{tale.name}-{n}" for n in range(1, tale.spec.copies + 1)]
-        own = self._owner(tale)
-        return Step.do(*(Apply(COPY.kind, own.object(COPY.kind, name, component="copy", spec={})) for name in names))
+        names = [f"{parent.name}-{n}" for n in range(1, parent.spec.children + 1)]
+        own = self._owner(parent)
+        return Step.do(*(Apply(CHILD.kind, own.object(CHILD.kind, name, component="child", spec={})) for name in names))
 
 
 @dataclass
 class Both:
-    """The operator, and what its controllers looked at."""
+    """The operator and the reconciles of its controllers."""
 
     running: Operator
-    looks: Counter[str]
+    reconciles: Counter[str]
 
 
-def parts(looks: Counter[str]) -> Parts:
-    tale, copy = Rooms(TALE, "tale", looks), Rooms(COPY, "tale-copy", looks)
-    served = (ServedKind(TALE, lambda _: tale.controller()), ServedKind(COPY, lambda _: copy.controller()))
-    return Parts(name="tale", kinds=served, image_repository="tale")
+def parts(reconciles: Counter[str]) -> Parts:
+    parent, child = ServiceOwner(PARENT, "parent", reconciles), ServiceOwner(CHILD, "child", reconciles)
+    served = (ServedKind(PARENT, lambda _: parent.controller()), ServedKind(CHILD, lambda _: child.controller()))
+    return Parts(name="parent", kinds=served, image_repository="parent")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(plane: ControlPlane) -> Iterator[None]:
-    """What these tests install, others do not want."""
+    """Remove the CRDs of this module afterwards."""
     yield
     world = World(plane)
-    for of in (TALE, COPY):
+    for of in (PARENT, CHILD):
         world.person.delete(CRD, None, f"{of.kind.plural}.{of.kind.group}")
     world.close()
 
 
 @pytest.fixture
 def both(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Both]:
-    looks = Counter[str]()
+    reconciles = Counter[str]()
     running = Operator(
-        plane.kubeconfig, world.namespace, host=gate.url, name=NAME, flags=["--install-crds"], of=parts(looks)
+        plane.kubeconfig, world.namespace, host=gate.url, name=NAME, flags=["--install-crds"], of=parts(reconciles)
     )
     running.start()
-    yield Both(running, looks)
+    yield Both(running, reconciles)
     running.stop()
 
 
@@ -143,56 +143,56 @@ def services(world: World, of: Resource, name: str) -> str:
     return str(accessors.condition(world.get(of.kind, name), conditions.READY).get("message"))
 
 
-def test_resources_of_one_name_have_each_their_own(world: World, both: Both) -> None:
-    apply(world, TALE, "a", copies=2)
-    apply(world, COPY, "a")
-    for of, name in ((TALE, "a"), (COPY, "a"), (COPY, "a-1"), (COPY, "a-2")):
+def test_resources_of_equal_names_own_separate_objects(world: World, both: Both) -> None:
+    apply(world, PARENT, "a", children=2)
+    apply(world, CHILD, "a")
+    for of, name in ((PARENT, "a"), (CHILD, "a"), (CHILD, "a-1"), (CHILD, "a-2")):
         world.eventually(partial(ready, world, of, name))
-    world.eventually(lambda: services(world, TALE, "a") == "a-tale")
-    assert [services(world, COPY, name) for name in ("a", "a-1", "a-2")] == [
-        "a-tale-copy",
-        "a-1-tale-copy",
-        "a-2-tale-copy",
+    world.eventually(lambda: services(world, PARENT, "a") == "a-parent")
+    assert [services(world, CHILD, name) for name in ("a", "a-1", "a-2")] == [
+        "a-child",
+        "a-1-child",
+        "a-2-child",
     ]
 
 
-def test_what_happens_to_the_objects_of_the_one_is_no_news_to_the_other(world: World, both: Both) -> None:
-    for of in (TALE, COPY):
+def test_object_change_reconciles_only_its_owner(world: World, both: Both) -> None:
+    for of in (PARENT, CHILD):
         apply(world, of, "a")
         world.eventually(partial(ready, world, of, "a"))
     time.sleep(0.5)
-    both.looks.clear()
-    world.person.delete(SERVICE, world.namespace, "a-tale-copy")
-    world.eventually(lambda: any(obj["metadata"]["name"] == "a-tale-copy" for obj in world.listed(SERVICE)))
+    both.reconciles.clear()
+    world.person.delete(SERVICE, world.namespace, "a-child")
+    world.eventually(lambda: any(obj["metadata"]["name"] == "a-child" for obj in world.listed(SERVICE)))
     time.sleep(0.5)
-    assert set(both.looks) == {"Copy a"}
+    assert set(both.reconciles) == {"Child a"}
 
 
-def test_a_copy_that_a_tale_made_is_news_to_both(world: World, both: Both) -> None:
-    apply(world, TALE, "a", copies=1)
-    world.eventually(lambda: any(obj["metadata"]["name"] == "a-1" for obj in world.listed(COPY.kind)))
-    world.eventually(lambda: ready(world, COPY, "a-1"))
+def test_deleted_child_reconciles_both_kinds(world: World, both: Both) -> None:
+    apply(world, PARENT, "a", children=1)
+    world.eventually(lambda: any(obj["metadata"]["name"] == "a-1" for obj in world.listed(CHILD.kind)))
+    world.eventually(lambda: ready(world, CHILD, "a-1"))
     time.sleep(0.5)
-    both.looks.clear()
-    world.person.delete(COPY.kind, world.namespace, "a-1")
-    world.eventually(lambda: both.looks["Tale a"] > 0 and both.looks["Copy a-1"] > 0)
+    both.reconciles.clear()
+    world.person.delete(CHILD.kind, world.namespace, "a-1")
+    world.eventually(lambda: both.reconciles["Parent a"] > 0 and both.reconciles["Child a-1"] > 0)
 
 
 def test_each_kind_is_listed_and_watched_once(world: World, both: Both, gate: Gate) -> None:
     gate.wait_for_watches(3)
-    collections = {SERVICE, TALE.kind, COPY.kind}
+    collections = {SERVICE, PARENT.kind, CHILD.kind}
     passed = Counter((passed.path, passed.watch) for passed in gate.passed if passed.method == "GET")
     for of in collections:
         assert passed[of.path(world.namespace), True] == 1
-    assert passed[SERVICE.path(world.namespace), False] == 1, "the others were asked for by the installation, too"
+    assert passed[SERVICE.path(world.namespace), False] == 1, "the installation lists the other kinds as well"
 
 
-def test_without_one_of_the_crds_it_says_which(plane: ControlPlane, world: World) -> None:
-    tale, sequel = (Rooms(of, of.kind.name.lower(), Counter()) for of in (TALE, kind("Sequel")))
-    served = (ServedKind(TALE, lambda _: tale.controller()), ServedKind(TALE, lambda _: sequel.controller()))
-    lacking = Parts(name="tale", kinds=served, image_repository="tale")
-    running = Operator(plane.kubeconfig, world.namespace, name=NAME, flags=["--install-crds"], of=lacking)
-    with pytest.raises(KubeError, match=r"serves no sequels\.tales\.example\.com"):
+def test_error_names_the_missing_crd(plane: ControlPlane, world: World) -> None:
+    parent, sequel = (ServiceOwner(of, of.kind.name.lower(), Counter()) for of in (PARENT, kind("Sequel")))
+    served = (ServedKind(PARENT, lambda _: parent.controller()), ServedKind(PARENT, lambda _: sequel.controller()))
+    incomplete = Parts(name="parent", kinds=served, image_repository="parent")
+    running = Operator(plane.kubeconfig, world.namespace, name=NAME, flags=["--install-crds"], of=incomplete)
+    with pytest.raises(KubeError, match=r"serves no sequels\.parents\.example\.com"):
         running.start()
     with pytest.raises(KubeError):
         running.ended()

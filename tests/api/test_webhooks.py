@@ -1,4 +1,4 @@
-"""Webhooks and their certificates, as a person with kubectl meets them, and as nobody does while they change."""
+"""Webhooks and their certificates, as kubectl users observe them, and certificate rotation without failed calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.api.conftest import install
 from tests.api.support.live import LiveServer
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
-from tests.api.support.webhooks import BAD, SENTENCE, configurations, forget_rules
+from tests.api.support.webhooks import BAD, SENTENCE, configurations, remove_rules
 from tests.api.support.world import MEMCACHED, World
 
 AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
@@ -45,18 +45,18 @@ AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server of our own: our CRD in it is older than its rules."""
+    """Run a separate API server whose CRD lacks the validation rules."""
     with ControlPlane.alone(tmp_path_factory.mktemp("webhooks")) as plane:
         install(plane)
         world = World(plane)
-        forget_rules(world)
+        remove_rules(world)
         world.close()
         yield plane
 
 
 @contextmanager
-def called(world: World, port: int, *, failure_policy: str = "Fail") -> Iterator[None]:
-    """Have the API server call the webhooks at a port, until the block is left."""
+def registered_webhooks(world: World, port: int, *, failure_policy: str = "Fail") -> Iterator[None]:
+    """Register webhooks at a port while the context is open."""
     for kind, body in zip((MUTATING, VALIDATING), _configurations(world, port, failure_policy), strict=True):
         world.person.apply(kind, body)
     try:
@@ -81,9 +81,9 @@ def flags(world: World, port: int) -> list[str]:
 
 @pytest.fixture
 def webhooks(plane: ControlPlane, world: World) -> Iterator[Operator]:
-    """The operator, running with webhooks that the API server must ask about the test's namespace."""
+    """Run the operator with required webhooks for the namespace of the test."""
     (port,) = free_ports(1)
-    with called(world, port):
+    with registered_webhooks(world, port):
         operator = Operator(plane.kubeconfig, world.namespace, flags=flags(world, port))
         operator.start()
         yield operator
@@ -91,7 +91,7 @@ def webhooks(plane: ControlPlane, world: World) -> Iterator[Operator]:
 
 
 def kubectl(plane: ControlPlane, world: World, *arguments: str, stdin: str) -> tuple[int, str]:
-    """Exit code, and all that a person reads."""
+    """Return the exit code and the complete output."""
     program = Path(sys.executable).parent / "kubectl"
     command: list[str | Path] = [
         program,
@@ -110,42 +110,44 @@ def manifest(**spec: object) -> str:
 
 
 def trusted(person: Actor, name: str, kind: Kind = VALIDATING) -> str:
-    """The bundle that the API server trusts; empty for none."""
+    """Return the CA bundle that the API server trusts; empty without one."""
     (webhook,) = person.get(kind, None, name)["webhooks"]
     return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
 
 
-# What a person sees.
+# Behaviour for users.
 
 
-def test_a_bad_resource_is_refused_with_the_sentence(plane: ControlPlane, world: World, webhooks: Operator) -> None:
+def test_invalid_resource_is_rejected_with_an_explanation(
+    plane: ControlPlane, world: World, webhooks: Operator
+) -> None:
     for command in ("create", "apply"):
-        code, said = kubectl(plane, world, command, "-f-", stdin=manifest(**BAD))
+        code, output = kubectl(plane, world, command, "-f-", stdin=manifest(**BAD))
         assert code == 1
-        assert said.strip() == f'The Memcached "cache" is invalid: spec.maxItemSizeMB: {SENTENCE}'
+        assert output.strip() == f'The Memcached "cache" is invalid: spec.maxItemSizeMB: {SENTENCE}'
     with pytest.raises(Invalid, match="denied the request") as refusal:
         world.create(**BAD)
-    assert SENTENCE in str(refusal.value), "also in the message, for those who read no details"
+    assert SENTENCE in str(refusal.value), "the message contains the sentence as well as the details"
     world.create()
     with pytest.raises(Invalid, match="more than half"):
         world.change(**BAD)
 
 
-def test_a_default_appears_and_a_warning_reaches_kubectl(plane: ControlPlane, world: World, webhooks: Operator) -> None:
-    code, said = kubectl(plane, world, "apply", "-f-", stdin=manifest(**AUTOSCALED))
-    assert code == 0, said
-    assert "Warning: spec.autoscaling: " in said
+def test_defaults_are_set_and_warnings_reach_kubectl(plane: ControlPlane, world: World, webhooks: Operator) -> None:
+    code, output = kubectl(plane, world, "apply", "-f-", stdin=manifest(**AUTOSCALED))
+    assert code == 0, output
+    assert "Warning: spec.autoscaling: " in output
     assert world.get(MEMCACHED)["spec"]["size"] == 2
 
 
-def test_a_resource_that_is_older_than_a_rule_can_be_labelled_and_deleted(
+def test_resource_that_violates_a_newer_rule_can_be_labelled_and_deleted(
     plane: ControlPlane, world: World, kube: Callable[..., str]
 ) -> None:
     world.create(**BAD)
-    world.edit(MEMCACHED, {"metadata": {"finalizers": ["example.com/held"]}})
+    world.edit(MEMCACHED, {"metadata": {"finalizers": ["example.com/hold"]}})
     (port,) = free_ports(1)
-    with called(world, port):
-        kube("label", "memcached/cache", "with=nobody-there")
+    with registered_webhooks(world, port):
+        kube("label", "memcached/cache", "with=no-webhook")
         operator = Operator(plane.kubeconfig, world.namespace, flags=flags(world, port))
         operator.start()
         try:
@@ -156,18 +158,16 @@ def test_a_resource_that_is_older_than_a_rule_can_be_labelled_and_deleted(
         finally:
             operator.stop()
         world.edit(MEMCACHED, {"metadata": {"finalizers": None}})
-        assert world.find(MEMCACHED) is None, "not even a webhook that is down holds it"
+        assert world.find(MEMCACHED) is None, "an unavailable webhook does not block the deletion"
 
 
-def test_with_the_webhook_down_a_bad_resource_lands_and_the_reconcile_refuses_it_in_the_same_words(
-    plane: ControlPlane, world: World
-) -> None:
+def test_reconcile_reports_what_an_unavailable_webhook_let_pass(plane: ControlPlane, world: World) -> None:
     (port,) = free_ports(1)
     operator = Operator(plane.kubeconfig, world.namespace)
     operator.start()
     try:
-        with called(world, port, failure_policy="Ignore"):
-            world.eventually(lambda: _asked(world, "Ignore"))
+        with registered_webhooks(world, port, failure_policy="Ignore"):
+            world.eventually(lambda: _configurations_are_active(world, "Ignore"))
             world.create(**BAD)
             world.eventually(lambda: world.reason() == "InvalidSpec")
             assert world.condition(of=conditions.STALLED)["status"] == "True"
@@ -176,18 +176,18 @@ def test_with_the_webhook_down_a_bad_resource_lands_and_the_reconcile_refuses_it
         operator.stop()
 
 
-def test_with_the_webhook_down_and_required_nothing_lands(world: World) -> None:
+def test_unavailable_required_webhook_blocks_writes(world: World) -> None:
     (port,) = free_ports(1)
-    with called(world, port):
-        world.eventually(lambda: _asked(world, "Fail"))
+    with registered_webhooks(world, port):
+        world.eventually(lambda: _configurations_are_active(world, "Fail"))
         for spec in ({}, BAD):
             with pytest.raises(Unavailable, match="failed calling webhook"):
                 world.create("other", **spec)
         assert world.find(MEMCACHED, "other") is None
 
 
-def _asked(world: World, failure_policy: str) -> bool:
-    """Whether the API server has taken up the configurations: it says so in a warning, or by refusing."""
+def _configurations_are_active(world: World, failure_policy: str) -> bool:
+    """Whether the API server uses the configurations, as its behaviour without a running webhook shows."""
     try:
         world.create("probe")
     except Unavailable:
@@ -196,17 +196,17 @@ def _asked(world: World, failure_policy: str) -> bool:
     return failure_policy == "Ignore"
 
 
-def test_who_is_told_to_end_answers_for_a_moment_longer(plane: ControlPlane, world: World) -> None:
-    """Services bring requests until they have heard of the end."""
+def test_terminating_replica_answers_webhooks_for_a_while(plane: ControlPlane, world: World) -> None:
+    """Services route requests to a terminating pod for a while."""
     (port,) = free_ports(1)
-    with called(world, port), Replica.running(plane.kubeconfig, *flags(world, port)) as replica:
+    with registered_webhooks(world, port), Replica.running(plane.kubeconfig, *flags(world, port)) as replica:
         wait(lambda: _created(world))
         replica.signal(signal.SIGTERM)
-        told = time.monotonic()
+        terminated_at = time.monotonic()
         for number in itertools.count():
             world.create(f"late-{number}")
             time.sleep(0.1)
-            if time.monotonic() > told + WEBHOOK_LINGER_SECONDS - 0.5:
+            if time.monotonic() > terminated_at + WEBHOOK_LINGER_SECONDS - 0.5:
                 break
         assert replica.end() == 0
         with pytest.raises(Unavailable):
@@ -216,14 +216,12 @@ def test_who_is_told_to_end_answers_for_a_moment_longer(plane: ControlPlane, wor
 # Certificates.
 
 
-def test_of_a_configuration_the_bundle_alone_is_the_operators_and_it_is_put_back(
-    world: World, webhooks: Operator
-) -> None:
+def test_operator_owns_only_the_ca_bundle_and_restores_it(world: World, webhooks: Operator) -> None:
     bundle = trusted(world.person, world.namespace)
     for kind in (MUTATING, VALIDATING):
         found = world.person.get(kind, None, world.namespace)
-        (ours,) = (entry for entry in found["metadata"]["managedFields"] if entry["manager"] == NAME)
-        (owned,) = ours["fieldsV1"]["f:webhooks"].values()
+        (own_entry,) = (entry for entry in found["metadata"]["managedFields"] if entry["manager"] == NAME)
+        (owned,) = own_entry["fieldsV1"]["f:webhooks"].values()
         assert owned == {".": {}, "f:name": {}, "f:clientConfig": {"f:caBundle": {}}}
         found["webhooks"][0]["clientConfig"].pop("caBundle")
         world.person.update(kind, found)
@@ -236,13 +234,13 @@ def test_of_a_configuration_the_bundle_alone_is_the_operators_and_it_is_put_back
 def _created(world: World) -> bool:
     try:
         world.create()
-    except Unavailable:  # the API server hears of the bundle in a moment
+    except Unavailable:  # the API server has not observed the new bundle yet
         return False
     return True
 
 
-def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane, world: World) -> None:
-    """Two replicas; a serving certificate that falls due, then another authority because the Secret is deleted."""
+def test_certificates_rotate_under_load_without_failed_calls(plane: ControlPlane, world: World) -> None:
+    """Run two replicas through a rotation of the serving certificate, then of the CA after its Secret is deleted."""
     ports = free_ports(2)
     calls: Counter[str] = Counter()
     seen: dict[int, set[str]] = {port: set() for port in ports}
@@ -250,7 +248,7 @@ def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane,
     over = threading.Event()
 
     def create(number: int) -> None:
-        """A person who makes one resource after the other."""
+        """Create and delete resources continuously."""
         person = LiveServer(plane, world.namespace).actor(f"person-{number}")
         body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "spec": AUTOSCALED}
         while not over.is_set():
@@ -264,7 +262,7 @@ def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane,
             time.sleep(0.02)
 
     def connect(port: int) -> None:
-        """A client that trusts the caBundle of the moment, and connects anew each time."""
+        """Connect repeatedly, each time with the current caBundle."""
         person = LiveServer(plane, world.namespace).actor("watcher")
         while not over.is_set():
             bundle = trusted(person, world.namespace)
@@ -277,7 +275,7 @@ def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane,
             time.sleep(0.02)
 
     with ExitStack() as stack:
-        stack.enter_context(called(world, ports[0]))
+        stack.enter_context(registered_webhooks(world, ports[0]))
         lease = ["--leader-elect", f"--leader-elect-namespace={world.namespace}", "--watch-namespace=default"]
         for port in ports:
             more = [*flags(world, port), *lease, "--certificate-lifetime=20"]
@@ -306,7 +304,7 @@ def _signers(served: set[str]) -> int:
 
 
 def _served(port: int, bundle: str) -> str:
-    """The certificate that a client gets who trusts a bundle; raises OSError where it cannot be verified."""
+    """Return the certificate that a client receives; raise OSError if the bundle does not verify it."""
     trusting = ssl.create_default_context(cadata=bundle)
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5) as raw,
@@ -344,7 +342,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: certifier}}]
 """
 
 
-def test_rights_to_one_secret_and_to_its_own_configurations_are_enough(
+def test_permissions_on_one_secret_and_two_configurations_suffice(
     plane: ControlPlane, world: World, kube: Callable[..., str]
 ) -> None:
     kube("apply", "-f-", stdin=RIGHTS.format(namespace=world.namespace))
@@ -358,10 +356,10 @@ def test_rights_to_one_secret_and_to_its_own_configurations_are_enough(
         await certificates.open()
         assert certificates.unready() is None
         first = world.get(SECRET, "certificates")["data"]["tls.crt"]
-        await asyncio.sleep(7)  # two thirds of its life
+        await asyncio.sleep(7)  # two thirds of its lifetime
         await certificates.open()
         assert world.get(SECRET, "certificates")["data"]["tls.crt"] != first
         await transport.close()
 
-    with called(world, free_ports(1)[0]):
+    with registered_webhooks(world, free_ports(1)[0]):
         asyncio.run(rotate())

@@ -1,8 +1,8 @@
-"""What an API server does to objects, as stories that run against the in-memory one and a real one alike.
+"""Request sequences that run against the in-memory API server and against a real one.
 
-Each story is a list of requests by named managers. `tell` makes them and returns what could be told from outside: who
-owns which field, whether the version moved, how errors answer. The answers of a real kube-apiserver are recorded in
-`tests/recorded/kubernetes/kube-apiserver.json`; the in-memory server must give the same.
+Each scenario is a list of requests by named field managers. `replay` sends them and returns the observable results: the
+owner of each field, whether the version changed, and the errors. The results of a real kube-apiserver are recorded in
+`tests/recorded/kubernetes/kube-apiserver.json`; the in-memory server must produce the same results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shared.testing.api_server.requests import value_at
 from shared.testing.api_server.server_side_apply import read_records
 
 WIDGET = Kind("test.example.com", "v1", "Widget", "widgets")
-"""A custom resource with a status subresource, and with a scale subresource over spec.size."""
+"""A custom resource with a status subresource and a scale subresource for spec.size."""
 
 WIDGET_CRD: Obj = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -71,11 +71,11 @@ WIDGET_CRD: Obj = {
 }
 
 Do = Callable[..., None]
-Story = Callable[[Do], None]
+Scenario = Callable[[Do], None]
 
 
 def deployment(**container: Any) -> Obj:
-    """A Deployment `it` of no pods, as an operator applies it."""
+    """Build a Deployment `it` without pods, as an operator applies it."""
     labels = {"app": "it"}
     only: Obj = {"name": "main", "image": "image:1"} | container
     template = {"metadata": {"labels": labels}, "spec": {"containers": [only]}}
@@ -126,10 +126,10 @@ def apply_of_less_takes_back(do: Do) -> None:
 def a_person_scales_and_the_operator_takes_it_back(do: Do) -> None:
     do("op", "apply", DEPLOYMENT, deployment())
     do("person", "merge", DEPLOYMENT, {"spec": {"paused": True, "minReadySeconds": 5}})
-    ours = deployment()
-    ours["spec"]["minReadySeconds"] = 3
-    do("op", "apply", DEPLOYMENT, ours, see=["spec.minReadySeconds"])
-    do("op", "apply", DEPLOYMENT, ours, force=True, see=["spec.minReadySeconds", "spec.paused"])
+    applied = deployment()
+    applied["spec"]["minReadySeconds"] = 3
+    do("op", "apply", DEPLOYMENT, applied, see=["spec.minReadySeconds"])
+    do("op", "apply", DEPLOYMENT, applied, force=True, see=["spec.minReadySeconds", "spec.paused"])
     do("person", "merge", DEPLOYMENT, {"spec": {"minReadySeconds": 5}})
     do("person", "merge", DEPLOYMENT, {"spec": {"minReadySeconds": 5}})
 
@@ -286,10 +286,10 @@ def updates(do: Do) -> None:
 
 
 def stateful_set(**spec: Any) -> Obj:
-    """A StatefulSet `it` of no pods."""
-    made = deployment()
+    """Build a StatefulSet `it` without pods."""
+    built = deployment()
     given = {"serviceName": "it", "podManagementPolicy": "Parallel", "updateStrategy": {"type": "RollingUpdate"}}
-    return {**made, "kind": "StatefulSet", "spec": {**made["spec"], **given, **spec}}
+    return {**built, "kind": "StatefulSet", "spec": {**built["spec"], **given, **spec}}
 
 
 def a_stateful_set_with_volumes(do: Do) -> None:
@@ -298,17 +298,17 @@ def a_stateful_set_with_volumes(do: Do) -> None:
         {"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": "65Mi"}},
     ]
     mounts = [{"name": "tls", "mountPath": "/tls", "readOnly": True}, {"name": "items", "mountPath": "/items"}]
-    made = stateful_set()
-    container = made["spec"]["template"]["spec"]["containers"][0]
-    made["spec"]["template"] = {
-        **made["spec"]["template"],
+    built = stateful_set()
+    container = built["spec"]["template"]["spec"]["containers"][0]
+    built["spec"]["template"] = {
+        **built["spec"]["template"],
         "spec": {"containers": [container | {"volumeMounts": mounts}], "volumes": volumes},
     }
     seen = ["spec.updateStrategy", "spec.persistentVolumeClaimRetentionPolicy", "spec.template.spec.volumes"]
-    do("op", "apply", STATEFUL_SET, made, see=seen)
-    do("op", "apply", STATEFUL_SET, made)
+    do("op", "apply", STATEFUL_SET, built, see=seen)
+    do("op", "apply", STATEFUL_SET, built)
     do("person", "merge", STATEFUL_SET, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}})
-    do("op", "apply", STATEFUL_SET, made, see=seen[:1])
+    do("op", "apply", STATEFUL_SET, built, see=seen[:1])
     do("op", "apply", STATEFUL_SET, stateful_set(), see=["spec.template.spec.volumes"])
     do("op", "apply", STATEFUL_SET, stateful_set(podManagementPolicy="OrderedReady"))
     do("op", "apply", STATEFUL_SET, stateful_set(serviceName="other"))
@@ -316,25 +316,25 @@ def a_stateful_set_with_volumes(do: Do) -> None:
 
 
 def claim(size: str = "1Gi", **spec: Any) -> Obj:
-    """A PersistentVolumeClaim `it`, or a template of one."""
-    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "it"}, "spec": asked}
+    """Build a PersistentVolumeClaim `it`, or a claim template."""
+    claim_spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "it"}, "spec": claim_spec}
 
 
 def a_stateful_set_with_claims(do: Do) -> None:
-    def made(template: Obj, **spec: Any) -> Obj:
+    def built(template: Obj, **spec: Any) -> Obj:
         return stateful_set(updateStrategy={"type": "OnDelete"}, volumeClaimTemplates=[template], **spec)
 
     labelled = {**claim(), "metadata": {"name": "it", "labels": {"app": "it"}}}
     bare = {key: part for key, part in labelled.items() if key not in ("apiVersion", "kind")}
     seen = ["spec.updateStrategy", "spec.volumeClaimTemplates"]
-    do("op", "apply", STATEFUL_SET, made(bare), see=seen)
-    do("op", "apply", STATEFUL_SET, made(bare))
-    do("op", "apply", STATEFUL_SET, made(claim("2Gi")))
+    do("op", "apply", STATEFUL_SET, built(bare), see=seen)
+    do("op", "apply", STATEFUL_SET, built(bare))
+    do("op", "apply", STATEFUL_SET, built(claim("2Gi")))
     keeps = {"whenScaled": "Retain", "whenDeleted": "Delete"}
     policy = ["spec.persistentVolumeClaimRetentionPolicy"]
-    do("op", "apply", STATEFUL_SET, made(bare, persistentVolumeClaimRetentionPolicy=keeps), see=policy)
-    do("op", "apply", STATEFUL_SET, made(bare), see=policy)
+    do("op", "apply", STATEFUL_SET, built(bare, persistentVolumeClaimRetentionPolicy=keeps), see=policy)
+    do("op", "apply", STATEFUL_SET, built(bare), see=policy)
     do("person", "merge", STATEFUL_SET, {"spec": {"volumeClaimTemplates": None}})
     do("op", "delete", STATEFUL_SET)
 
@@ -411,9 +411,9 @@ def an_autoscaler(do: Do) -> None:
     do("op", "delete", AUTOSCALER)
 
 
-STORIES: dict[str, Story] = {
-    story.__name__: story
-    for story in (
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
         apply_twice,
         apply_of_less_takes_back,
         a_person_scales_and_the_operator_takes_it_back,
@@ -440,21 +440,21 @@ STORIES: dict[str, Story] = {
 }
 
 
-def tell(story: Story, actors: Callable[[str], Actor], namespace: str) -> list[Obj]:
-    """Make a story's requests in a namespace that has no object `it`; what could be told of each from outside."""
-    told: list[Obj] = []
+def replay(scenario: Scenario, actors: Callable[[str], Actor], namespace: str) -> list[Obj]:
+    """Send the requests of a scenario in a namespace without objects named `it`; return their observable results."""
+    results: list[Obj] = []
     versions: dict[Kind, str] = {}
 
-    def do(who: str, verb: str, kind: Kind, *body: Obj, see: list[str] | None = None, **options: Any) -> None:
-        actor, place = actors(who), (namespace, "it")
-        outcome: Obj = {"request": f"{who} {verb} {kind}" + "".join(f" {key}" for key in options)}
-        told.append(outcome)
+    def do(actor_name: str, verb: str, kind: Kind, *body: Obj, see: list[str] | None = None, **options: Any) -> None:
+        actor, address = actors(actor_name), (namespace, "it")
+        outcome: Obj = {"request": f"{actor_name} {verb} {kind}" + "".join(f" {key}" for key in options)}
+        results.append(outcome)
         try:
             if verb in ("apply", "create", "update"):
                 sent = {**body[0], "metadata": {**body[0]["metadata"], "namespace": namespace}}
                 answer = getattr(actor, verb)(kind, sent, **options)
             else:
-                answer = getattr(actor, verb)(kind, *place, *body, **options)
+                answer = getattr(actor, verb)(kind, *address, *body, **options)
         except KubeError as error:
             outcome |= {"error": type(error).__name__, "status": error.status}
             return
@@ -467,12 +467,12 @@ def tell(story: Story, actors: Callable[[str], Actor], namespace: str) -> list[O
         outcome["deleting"] = "deletionTimestamp" in metadata
         outcome["seen"] = {path: _trimmed(value_at(answer, path)) for path in see or ()}
 
-    story(do)
-    return told
+    scenario(do)
+    return results
 
 
 def _owned(obj: Obj) -> Obj:
-    """Fields by manager, in text; of maps, only empty ones (Go's structs are always there, maps come and go)."""
+    """Return the fields of each manager as text; maps only where empty, since Go structs always encode their maps."""
     owned = {}
     for manager, fields in read_records(obj).items():
         leaves = [path for path in fields if not any(other[: len(path)] == path and other != path for other in fields)]
@@ -481,7 +481,7 @@ def _owned(obj: Obj) -> Obj:
 
 
 def _trimmed(value: Any) -> Any:
-    """Without defaults that the in-memory server does not know."""
+    """Remove defaults that the in-memory server does not set."""
     unknown = ("terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "rollingUpdate")
     if isinstance(value, list):
         return [_trimmed(item) for item in value]

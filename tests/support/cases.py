@@ -1,4 +1,4 @@
-"""Specs that a CRD takes or refuses, and how."""
+"""Specs that a CRD accepts or rejects, with the expected messages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """A spec, and what is said of it.
+    """A spec with the expected messages.
 
     Attributes:
-        name: what it shows.
-        spec: what it gives; `...` takes a field of `base` away.
-        says: words that the API server's refusal holds.
-        advises: words that the operator's own refusal holds; empty where only the API server refuses.
-        resource: the resource's name.
-        base: what stands in the spec unless `spec` says otherwise.
+        name: description of the case, and its test ID.
+        spec: fields of the spec; `...` removes a field of `base`.
+        says: part of the API server's error message; empty if it accepts the spec.
+        advises: part of the operator's own error message; empty if only the API server rejects the spec.
+        resource: name of the resource.
+        base: fields of the spec that `spec` may override.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Change:
-    """A spec that follows another, and what is said of that.
+    """A change from one spec to another, with the expected messages.
 
     Attributes:
-        name: what it shows.
-        old: the case that was accepted before.
-        new: the case that is to follow.
-        says: words that the API server's refusal holds; empty where it is taken.
-        advises: words that the operator's own refusal holds.
-        status: what stands in the status meanwhile.
+        name: description of the case, and its test ID.
+        old: case that was accepted before.
+        new: case that replaces it.
+        says: part of the API server's error message; empty if it accepts the change.
+        advises: part of the operator's own error message.
+        status: status of the resource when the change arrives.
     """
 
     name: str
@@ -60,21 +60,21 @@ class Change:
 
 
 def over(base: dict[str, Any], cases: Iterable[Case]) -> tuple[Case, ...]:
-    """The same cases, for a kind whose spec needs something else to stand."""
+    """Return the same cases for a kind whose spec requires other fields."""
     return tuple(replace(case, base=base) for case in cases)
 
 
-def at_least(path: str, value: int, least: int, **beside: Any) -> Case:
-    """A number at a path that is too small; `beside` is what must be given with it."""
+def at_least(path: str, value: int, least: int, **siblings: Any) -> Case:
+    """Return a case with a number below its minimum; `siblings` are fields that the spec requires with it."""
     words = f"spec.{path} in body should be greater than or equal to {least}"
-    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too small; give at least {least}")
+    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too small; use at least {least}")
 
 
-def at_most(path: str, value: int, most: int, **beside: Any) -> Case:
+def at_most(path: str, value: int, most: int, **siblings: Any) -> Case:
     words = f"spec.{path} in body should be less than or equal to {most}"
-    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too large; give at most {most}")
+    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too large; use at most {most}")
 
 
-def _at(path: str, value: int, beside: dict[str, Any]) -> dict[str, Any]:
+def _at(path: str, value: int, siblings: dict[str, Any]) -> dict[str, Any]:
     outer, _, inner = path.partition(".")
-    return {outer: {**beside, inner: value}} if inner else {outer: value}
+    return {outer: {**siblings, inner: value}} if inner else {outer: value}

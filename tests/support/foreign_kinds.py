@@ -1,7 +1,7 @@
-"""Kinds of cert-manager and of the Prometheus operator that the charts can render, as far as they use them.
+"""CRDs of cert-manager and the Prometheus operator, reduced to the fields that the charts set.
 
-Against these a real API server and kubeconform check the charts' objects. They are written here, not copied: each has
-the fields that the charts set, with the types and values that its project's reference gives, and knows no other:
+A real API server and kubeconform validate the charts' objects against these schemas. They are written by hand from the
+projects' references, with the types and values documented there, and accept no other fields:
 https://cert-manager.io/docs/reference/api-docs/, https://prometheus-operator.dev/docs/api-reference/api/
 """
 

@@ -1,4 +1,4 @@
-"""Certificates for the crash harness: signed in this process, and the same in every world."""
+"""Certificates for the crash harness, signed in this process and identical in every world."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shared.testing.harness.harness import NOW
 
 
 async def issued(order: CertificateOrder) -> Made:
-    """As `ca.make`, without a thread; the same for the same order in every world, whatever its time.
+    """Issue a certificate as `ca.make` does, but without a thread and independent of the world's time.
 
-    An authority is known by a key that Secrets hold (`stores.authority_key`): worlds are compared by keys.
+    Worlds identify a certificate authority by its key in Secrets (`stores.authority_key`); keys are also compared.
     """
     return _made(order.name, order.hosts, order.signer, order.ends is None)
 

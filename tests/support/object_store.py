@@ -1,4 +1,4 @@
-"""An object store with S3's API, on loopback: moto's server, in this process."""
+"""An object store with the S3 API on the loopback interface: moto's server in this process."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running store.
+    """A running object store.
 
     Attributes:
-        url: its address.
-        client: boto3's, to look at what is in it past the code that is tested.
+        url: URL of the server.
+        client: boto3 client for inspection independent of the code under test.
     """
 
     url: str
     client: Any
 
     def bucket(self) -> str:
-        """A new, empty bucket."""
+        """Create an empty bucket and return its name."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         self.client.create_bucket(Bucket=name)
         return name
 
     def keys(self, bucket: str) -> list[str]:
-        """What is kept in a bucket."""
+        """Return the keys of the objects in a bucket."""
         return [entry["Key"] for entry in self.client.list_objects_v2(Bucket=bucket).get("Contents") or ()]
 
     def uploads(self, bucket: str) -> list[str]:
-        """Keys of uploads that were begun and neither completed nor aborted: their parts are paid for."""
+        """Return the keys of multipart uploads that were neither completed nor aborted (S3 bills for their parts)."""
         return [upload["Key"] for upload in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads") or ()]
 
 
 @contextmanager
 def object_store() -> Iterator[ObjectStore]:
-    """A store until the context is left."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
+    """Run an object store while the context is open."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # silences a line per request
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,4 +1,4 @@
-"""A receiver of traces by OTLP over HTTP, as an OpenTelemetry collector is one; it reads them by their own schema."""
+"""A receiver of OTLP traces over HTTP, like an OpenTelemetry collector, that decodes them with the official schema."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 @dataclass(frozen=True)
 class Span:
-    """A span as it arrived.
+    """A received span.
 
     Attributes:
-        parent: id of the span that it is a part of; empty if it begins its trace.
-        error: what its status says went wrong; empty if nothing did.
-        seconds: how long it took.
+        parent: ID of the parent span; empty for a root span.
+        error: description of its error status; empty without an error.
+        seconds: duration.
     """
 
     service: str
@@ -34,11 +34,11 @@ class Span:
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes traces; or keeps everybody waiting.
+    """Accepts traces, or leaves requests unanswered.
 
     Attributes:
-        hangs: whether nobody gets an answer.
-        paths: what was posted to.
+        hangs: whether requests stay unanswered.
+        paths: paths of the received requests.
     """
 
     def __init__(self) -> None:
@@ -69,17 +69,17 @@ class Collector(ThreadingHTTPServer):
 
     @property
     def spans(self) -> list[Span]:
-        """All that arrived so far."""
+        """Return all spans received so far."""
         return list(self._spans)
 
     def parts(self, whole: Span) -> list[Span]:
-        """The spans whose parent a span is."""
+        """Return the child spans of a span."""
         return [span for span in self._spans if (span.trace, span.parent) == (whole.trace, whole.id)]
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A receiver on a port of its own, until the block is left."""
+    """Run a receiver on a free port while the context is open."""
     with Collector() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -1,4 +1,4 @@
-"""Steps of crash scenarios in which pods and their volumes are lost."""
+"""Scenario steps in which pods are lost together with their volumes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from shared.testing.harness.scenario import ScenarioStep, at_once, delete
 
 
 def gone(kind: Kind, name: str) -> ScenarioStep:
-    """A person deletes an object; a pod without a grace period."""
+    """Delete an object as a user; a pod without a grace period."""
     options = {"gracePeriodSeconds": 0} if kind == POD else {}
     return delete(kind, name, **options)
 
 
 def pods_and_volumes_lost(cluster: str, *numbers: int) -> tuple[ScenarioStep, ...]:
-    """Pods of a cluster are lost together with their volumes, as with a node and its disks."""
+    """Lose pods of a cluster together with their volumes, as when a node with local disks fails."""
     steps = []
     for number in numbers:
         pod = f"{cluster}-{number}"

@@ -1,15 +1,15 @@
-"""What every CRD with the usual settings of pods takes and refuses of them."""
+"""Pod settings that every CRD accepts or rejects."""
 
 from __future__ import annotations
 
 from tests.support.cases import Case
 
-OURS_WORDS = "is a label that the operator sets itself"
+RESERVED_LABEL_MESSAGE = "is a label that the operator sets; remove it."
 
 ACCEPTED = (
     Case("a limit of CPU alone", {"resources": {"limits": {"cpu": 2}, "requests": {"cpu": "100m", "memory": "96Mi"}}}),
     Case("a request as large as its limit", {"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}}}),
-    Case("a request of memory above what follows by itself", {"resources": {"requests": {"memory": "1Gi"}}}),
+    Case("a memory request above the default", {"resources": {"requests": {"memory": "1Gi"}}}),
     Case(
         "labels, annotations and variables", {"labels": {"a": "b"}, "annotations": {"c": "d"}, "env": [{"name": "E"}]}
     ),
@@ -28,10 +28,10 @@ ACCEPTED = (
     ),
     Case("a toleration of everything", {"tolerations": [{"operator": "Exists"}]}),
     Case("a toleration of a value", {"tolerations": [{"key": "a", "value": "b"}]}),
-    Case("a variable without a value beside a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
+    Case("a variable with an empty value and a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
     Case("a disruption budget", {"podDisruptionBudget": {}}),
-    Case("a budget of a number", {"podDisruptionBudget": {"minAvailable": 0}}),
-    Case("a budget of a share", {"podDisruptionBudget": {"maxUnavailable": "100%"}}),
+    Case("a disruption budget in pods", {"podDisruptionBudget": {"minAvailable": 0}}),
+    Case("a disruption budget in percent", {"podDisruptionBudget": {"maxUnavailable": "100%"}}),
 )
 
 REFUSED = (
@@ -46,10 +46,20 @@ REFUSED = (
     ),
     Case("a negative whole request", {"resources": {"requests": {"cpu": -1}}}, "or equal to 0", "cannot be negative"),
     Case("a negative request", {"resources": {"requests": {"cpu": "-1"}}}, "should match", "cannot be negative"),
-    Case("an endless quantity", {"resources": {"limits": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
-    Case("an endless request", {"resources": {"requests": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
-    Case("a quantity that is none", {"resources": {"limits": {"cpu": "1 core"}}}, "should match", "is not a quantity"),
-    Case("a request that is none", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
+    Case(
+        "a limit with too many digits",
+        {"resources": {"limits": {"cpu": "0" * 33}}},
+        "may not be more than 32",
+        "at most 32",
+    ),
+    Case(
+        "a request with too many digits",
+        {"resources": {"requests": {"cpu": "0" * 33}}},
+        "may not be more than 32",
+        "at most 32",
+    ),
+    Case("a malformed limit", {"resources": {"limits": {"cpu": "1 core"}}}, "should match", "is not a quantity"),
+    Case("a malformed request", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
     Case(
         "too many limits",
         {"resources": {"limits": {f"example.com/{number}": 1 for number in range(17)}}},
@@ -64,15 +74,20 @@ REFUSED = (
     ),
     *(
         Case(
-            f"a label of ours: {name}",
+            f"a reserved label: {name}",
             {"labels": {"a": "b", f"app.kubernetes.io/{name}": "x"}},
-            f"app.kubernetes.io/{name} {OURS_WORDS}",
-            f"spec.labels: app.kubernetes.io/{name} {OURS_WORDS}",
+            f"app.kubernetes.io/{name} {RESERVED_LABEL_MESSAGE}",
+            f"spec.labels: app.kubernetes.io/{name} {RESERVED_LABEL_MESSAGE}",
         )
         for name in ("name", "instance", "managed-by", "part-of", "component")
     ),
-    Case("a label's endless value", {"labels": {"a": "b" * 64}}, "may not be more than 63", "at most 63 characters"),
-    Case("a label's wrong value", {"labels": {"a": "b c"}}, "should match", 'spec.labels.a: "b c" does not match'),
+    Case(
+        "a label value that is too long",
+        {"labels": {"a": "b" * 64}},
+        "may not be more than 63",
+        "at most 63 characters",
+    ),
+    Case("a malformed label value", {"labels": {"a": "b c"}}, "should match", 'spec.labels.a: "b c" does not match'),
     Case("too many labels", {"labels": {f"l{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"),
     Case(
         "too many annotations", {"annotations": {f"a{n}": "" for n in range(65)}}, "must have at most 64", "at most 64"
@@ -80,19 +95,26 @@ REFUSED = (
     Case(
         "too many node labels", {"nodeSelector": {f"n{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"
     ),
-    Case("a node label's endless value", {"nodeSelector": {"a": "b" * 64}}, "may not be more than 63", "at most 63"),
-    Case("a node label's wrong value", {"nodeSelector": {"a": "-"}}, "should match", "does not match"),
-    Case("an endless priority class", {"priorityClassName": "a" * 254}, "may not be more than 253", "at most 253"),
-    Case("a priority class that is no name", {"priorityClassName": "High"}, "should match", "does not match"),
+    Case(
+        "a node label value that is too long",
+        {"nodeSelector": {"a": "b" * 64}},
+        "may not be more than 63",
+        "at most 63",
+    ),
+    Case("a malformed node label value", {"nodeSelector": {"a": "-"}}, "should match", "does not match"),
+    Case(
+        "a priority class that is too long", {"priorityClassName": "a" * 254}, "may not be more than 253", "at most 253"
+    ),
+    Case("a malformed priority class", {"priorityClassName": "High"}, "should match", "does not match"),
     Case(
         "too many variables", {"env": [{"name": f"E{n}"} for n in range(129)]}, "must have at most 128", "at most 128"
     ),
-    Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is missing"),
+    Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is required"),
     Case("a variable with an empty name", {"env": [{"name": ""}]}, "should match", "does not match"),
-    Case("a variable's name with '='", {"env": [{"name": "A=B"}]}, "should match", "does not match"),
-    Case("a variable's endless name", {"env": [{"name": "E" * 257}]}, "may not be more than 256", "at most 256"),
+    Case("a variable name with '='", {"env": [{"name": "A=B"}]}, "should match", "does not match"),
+    Case("a variable name that is too long", {"env": [{"name": "E" * 257}]}, "may not be more than 256", "at most 256"),
     Case(
-        "a variable's endless value",
+        "a variable value that is too long",
         {"env": [{"name": "E", "value": "v" * 32769}]},
         "may not be more than 32768",
         "at most 32768",
@@ -100,78 +122,100 @@ REFUSED = (
     Case(
         "a variable with a value and a source",
         {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
-        "value and valueFrom exclude each other",
-        "spec.env[0]: value and valueFrom exclude each other",
+        "value and valueFrom are mutually exclusive; remove one.",
+        "spec.env[0]: value and valueFrom are mutually exclusive; remove one.",
     ),
-    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E stands there more"),
-    Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
-    Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "give 'NoSchedule'"),
-    Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "give 'Exists'"),
     Case(
-        "a value that nothing compares",
+        "a variable given twice",
+        {"env": [{"name": "E"}, {"name": "E"}]},
+        "Duplicate value",
+        "E is listed more than once",
+    ),
+    Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
+    Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "use 'NoSchedule'"),
+    Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "use 'Exists'"),
+    Case(
+        "a toleration value with operator Exists",
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
-        "operator Exists compares no value",
-        "spec.tolerations[0].value: operator Exists compares no value",
+        "operator Exists ignores the value",
+        "spec.tolerations[0].value: operator Exists ignores the value",
     ),
     Case(
         "a toleration without a key",
         {"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]},
-        "a toleration without a key tolerates every taint",
-        "spec.tolerations[1]: a toleration without a key tolerates every taint",
+        "a toleration without a key requires operator Exists",
+        "spec.tolerations[1]: a toleration without a key requires operator Exists",
     ),
     Case(
-        "seconds of an effect that does not end",
+        "toleration seconds without effect NoExecute",
         {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
-        "only effect NoExecute ends after seconds",
-        "only effect NoExecute ends after seconds",
+        "tolerationSeconds requires effect NoExecute",
+        "tolerationSeconds requires effect NoExecute",
     ),
-    Case("an endless taint", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"),
     Case(
-        "a taint's endless value",
+        "a taint key that is too long", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"
+    ),
+    Case(
+        "a taint value that is too long",
         {"tolerations": [{"key": "a", "value": "b" * 64}]},
         "may not be more than 63",
         "at most 63",
     ),
-    Case("too many spreads", {"topologySpread": [{"topologyKey": "z"}] * 17}, "must have at most 16", "at most 16"),
-    Case("a spread over nothing", {"topologySpread": [{"maxSkew": 1}]}, "Required value", "topologyKey: is missing"),
-    Case("a spread over an empty label", {"topologySpread": [{"topologyKey": ""}]}, "at least 1 chars", "too short"),
     Case(
-        "a spread over an endless label",
+        "too many spread constraints",
+        {"topologySpread": [{"topologyKey": "z"}] * 17},
+        "must have at most 16",
+        "at most 16",
+    ),
+    Case(
+        "a spread constraint without a key",
+        {"topologySpread": [{"maxSkew": 1}]},
+        "Required value",
+        "topologyKey: is required",
+    ),
+    Case(
+        "a spread constraint with an empty key",
+        {"topologySpread": [{"topologyKey": ""}]},
+        "at least 1 chars",
+        "too short",
+    ),
+    Case(
+        "a spread constraint with a key that is too long",
         {"topologySpread": [{"topologyKey": "z" * 318}]},
         "more than 317",
         "at most 317",
     ),
     Case(
-        "a skew of nothing",
+        "a skew of zero",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 0}]},
         "should be greater than or equal to 1",
-        "too small; give at least 1",
+        "too small; use at least 1",
     ),
     Case(
-        "a skew beyond all sense",
+        "a skew that is too large",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 1001}]},
         "should be less than or equal to 1000",
-        "too large; give at most 1000",
+        "too large; use at most 1000",
     ),
     Case(
-        "an unknown way to spread",
+        "an unknown whenUnsatisfiable",
         {"topologySpread": [{"topologyKey": "z", "whenUnsatisfiable": "Panic"}]},
         "Unsupported value",
-        "give 'DoNotSchedule'",
+        "use 'DoNotSchedule'",
     ),
-    Case("resources that are no object", {"resources": "64Mi"}, "must be of type object", "is not an object"),
+    Case("resources of the wrong type", {"resources": "64Mi"}, "must be of type object", "is not an object"),
     Case(
-        "a budget of two kinds",
+        "a disruption budget with two limits",
         {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
-        "minAvailable and maxUnavailable exclude each other",
-        "spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other",
+        "minAvailable and maxUnavailable are mutually exclusive; remove one.",
+        "spec.podDisruptionBudget: minAvailable and maxUnavailable are mutually exclusive; remove one.",
     ),
     *(
         Case(
-            f"a budget with {name} of {value!r}",
+            f"a disruption budget with {name} of {value!r}",
             {"podDisruptionBudget": {name: value}},
             words,
-            f"{name}: {shown} is wrong",
+            f"{name}: {shown} is invalid",
         )
         for name in ("minAvailable", "maxUnavailable")
         for value, shown, words in (

@@ -1,4 +1,4 @@
-"""What a CRD's schema demands, and which of it cases break: so that no constraint goes without one."""
+"""The constraints of a CRD's schema, and those that no rejected case violates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case
 
 Constraint = tuple[str, str]
-"""Where in the schema, and the keyword or the rule."""
+"""Path in the schema, and the keyword or the CEL rule."""
 
 TYPES: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 MEASURES: dict[str, Callable[[Any, Any], bool]] = {
@@ -31,7 +31,7 @@ WEIGHTLESS = {"description", "default", "format", "properties", "items", "additi
 
 
 def parts(schema: Obj, path: str) -> Iterator[tuple[Obj, str]]:
-    """A schema and every schema in it."""
+    """Yield a schema and all its nested schemas."""
     yield schema, path
     for name, inner in schema.get("properties", {}).items():
         yield from parts(inner, f"{path}.{name}")
@@ -41,7 +41,7 @@ def parts(schema: Obj, path: str) -> Iterator[tuple[Obj, str]]:
 
 
 def constraints(schema: Obj) -> set[Constraint]:
-    """What a schema demands; types of strings and objects go without saying where a case for one of them is there."""
+    """Return the constraints of a schema. Types of strings and objects count only if a case violates one of them."""
     found = set()
     for part, path in parts(schema, "spec"):
         keywords = part.keys() - WEIGHTLESS - {"type"}
@@ -52,7 +52,7 @@ def constraints(schema: Obj) -> set[Constraint]:
 
 
 def broken_constraints(schema: Obj, value: Any, path: str) -> Iterator[Constraint]:
-    """What of a schema's keywords a value breaks."""
+    """Yield the keywords of a schema that a value violates."""
     wrong = {keyword for keyword, breaks in MEASURES.items() if keyword in schema and breaks(value, schema[keyword])}
     yield from ((path, keyword) for keyword in wrong)
     if "type" in wrong:
@@ -70,7 +70,7 @@ def broken_constraints(schema: Obj, value: Any, path: str) -> Iterator[Constrain
 
 
 def models(part: object) -> Iterator[SpecModel]:
-    """A model and every model in it."""
+    """Yield a model and all its nested models."""
     if isinstance(part, SpecModel):
         yield part
         for name in type(part).model_fields:
@@ -81,21 +81,21 @@ def models(part: object) -> Iterator[SpecModel]:
 
 
 def broken_rules(resource: CustomResource[Any], kind: Resource) -> Iterator[str]:
-    """The CEL of each rule, Transitions aside, that a resource breaks."""
+    """Yield the CEL of each rule that a resource violates, except Transitions."""
     for model in models(resource.spec):
         yield from (rule.cel for rule in model.RULES if not isinstance(rule, Transition) and not rule.holds(model))
     yield from (rule.cel for rule in kind.rules if not isinstance(rule, Transition) and not rule.holds(resource))
 
 
 def broken_transitions(new: CustomResource[Any], old: CustomResource[Any], kind: Resource) -> Iterator[str]:
-    """The CEL of each Transition of the whole resource and of its whole spec that a change breaks."""
+    """Yield the CEL of each Transition, of the resource or of its spec, that a change violates."""
     of_spec = (rule for rule in new.spec.RULES if isinstance(rule, Transition) and not rule.holds(new.spec, old.spec))
     whole = (rule for rule in kind.rules if isinstance(rule, Transition) and not rule.holds(new, old))
     yield from (rule.cel for rule in (*of_spec, *whole))
 
 
 def root_schema(kind: Resource) -> Obj:
-    """The schema of the whole resource."""
+    """Return the schema of the whole resource."""
     schema: Obj = to_dict(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 
@@ -111,11 +111,11 @@ def uncovered(
     refused: Iterable[Case],
     changes: Iterable[tuple[CustomResource[Any], CustomResource[Any]]] = (),
 ) -> tuple[set[Constraint], set[Constraint]]:
-    """What the schema demands, and what of it no case breaks.
+    """Return all constraints of the schema, and those that no case violates.
 
     Args:
-        parse: the resource of a case.
-        changes: refused ones, as (new, old).
+        parse: builds the resource of a case.
+        changes: rejected changes, as (new, old).
     """
     schema = spec_schema(kind)
     whole = {("", rule["rule"]) for rule in root_schema(kind).get("x-kubernetes-validations", ())}
@@ -124,12 +124,12 @@ def uncovered(
         found |= set(broken_constraints(schema, case.whole_spec, "spec"))
         with contextlib.suppress(InvalidSpec):
             rules |= set(broken_rules(parse(case), kind))
-    wanted = constraints(schema) | whole
-    return wanted, {one for one in wanted - found if one[1] not in rules}
+    demanded = constraints(schema) | whole
+    return demanded, {one for one in demanded - found if one[1] not in rules}
 
 
 def leaves(schema: Obj, path: str = "") -> Iterator[str]:
-    """The fields of a schema in which nothing further is."""
+    """Yield the paths of the fields without nested fields."""
     inner = {f".{name}": part for name, part in schema.get("properties", {}).items()}
     if part := schema.get("items") or schema.get("additionalProperties"):
         inner["[]"] = part

@@ -1,4 +1,4 @@
-"""Certificates for tests that speak TLS, as files."""
+"""Certificate files for tests of TLS connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.pki import ca
 
 
 class Authority:
-    """An authority that signs certificates into a directory, valid for a day."""
+    """A certificate authority whose certificates are files in a directory, valid for a day."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         self._directory = directory
@@ -23,13 +23,13 @@ class Authority:
     def issue(
         self, name: str, *hosts: str, days: int = 1, named: bool = True, client: bool = True
     ) -> tuple[Path, Path]:
-        """Files of a certificate and its key, for servers if it has hosts; overwrites earlier ones.
+        """Write a certificate and its key, for servers if `hosts` are given; overwrite earlier files.
 
         Args:
-            name: of the files, and common name.
-            days: from when it was valid until it is not; a negative number for one that has expired.
-            named: whether it bears a common name.
-            client: whether it is good for clients.
+            name: file name and common name.
+            days: validity in days; negative for a certificate that has expired.
+            named: whether the certificate has a common name.
+            client: whether the certificate is valid for clients.
         """
         ends = self._ends if days > 0 else self._begins
         begins = self._begins if days > 0 else ends + timedelta(days=days)
@@ -37,11 +37,11 @@ class Authority:
         files = self._directory / f"{name}.crt", self._directory / f"{name}.key"
         for file, text in zip(files, pair, strict=True):
             file.write_text(text)
-            file.chmod(0o644)  # a container's user reads it
+            file.chmod(0o644)  # readable by the user of a container
         return files
 
     def trust(self, client: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        """A client's context that trusts this authority, and shows a certificate if it has one."""
+        """Build a client context that trusts this authority and presents a client certificate if given."""
         context = ssl.create_default_context(cafile=self.certificate)
         if client is not None:
             context.load_cert_chain(*client)

@@ -1,1 +1,1 @@
-"""Scenarios of memcached."""
+"""Scenarios of the memcached operator."""

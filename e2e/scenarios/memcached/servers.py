@@ -1,4 +1,4 @@
-"""A Memcached as a scenario sees it: its manifest, its status, and its servers through a real client."""
+"""A Memcached in a scenario: manifest, status, and servers through a real client."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from e2e.scenarios.support.resource import Resource
 
 
 class Memcached(Resource):
-    """One Memcached in a namespace.
+    """A Memcached in a namespace.
 
     Args:
-        access: what its clients must bring; by default nothing but a way to find its servers.
+        kubectl: client of the namespace.
+        name: name of the resource.
+        access: credentials and name resolution of clients; by default only name resolution.
     """
 
     API_VERSION = "cache.example.com/v1alpha1"
@@ -34,33 +36,33 @@ class Memcached(Resource):
         return listed
 
     def await_ready(self, size: int, *, seconds: float = 90.0) -> dict[str, Any]:
-        """Wait until the current spec is reality and as many servers are there as named."""
+        """Wait until the resource is ready with this number of servers, and return it."""
 
-        def look() -> dict[str, Any]:
+        def ready_with_all_servers() -> dict[str, Any]:
             now = self.ready_now()
             status = now["status"]
             assert len(status["servers"]) == len(status["nodes"]) == status["readyReplicas"] == size, status
             return now
 
-        return until(f"{self.name} Ready with {size} servers", look, seconds=seconds)
+        return until(f"{self.name} Ready with {size} servers", ready_with_all_servers, seconds=seconds)
 
     def serves(self) -> int:
-        """Set and get through every address of the status.
+        """Set and get a different value on every server in the status.
 
         Returns:
-            How many servers answered, each with what was set on it and nothing of another's.
+            Number of servers, all of which returned their own value.
         """
         servers = self.servers
         for number, server in enumerate(servers):
             with self.access.client(server) as client:
-                client.set("who", f"server {number}".encode(), expire=60)
+                client.set("server", f"server {number}".encode(), expire=60)
         for number, server in enumerate(servers):
             with self.access.client(server) as client:
-                assert client.get("who") == f"server {number}".encode(), server
+                assert client.get("server") == f"server {number}".encode(), server
         return len(servers)
 
     def versions(self) -> set[str]:
-        """The versions that the servers say they are."""
+        """Return the versions that the servers report."""
         found = set()
         for server in self.servers:
             with self.access.client(server) as client:

@@ -23,18 +23,18 @@ from e2e.scenarios.support.resource import conditions, uids
 SAMPLES = ROOT / "samples" / "memcached"
 
 
-def test_the_seed_serves_through_every_address_of_its_status(kubectl: Kubectl) -> None:
+def test_seed_manifest_serves_at_every_address_of_its_status(kubectl: Kubectl) -> None:
     seed = (ROOT / "samples/memcached/seed.yaml").read_text()
     kubectl.apply(seed.replace("size: 3", "size: 2"))
     sample = Memcached(kubectl, "memcached-sample")
     now = sample.await_ready(2)
     assert sample.serves() == 2
     pods = {pod["metadata"]["name"] for pod in kubectl.items("pods")}
-    assert set(now["status"]["nodes"]) == pods, "status.nodes names the pods, as the seed says"
+    assert set(now["status"]["nodes"]) == pods, "status.nodes names the pods"
     assert kubectl.get("deployment", "memcached-sample")["spec"]["replicas"] == 2
 
 
-def test_it_scales_one_three_zero_two(kubectl: Kubectl) -> None:
+def test_scale_writes_one_event_per_change(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     for size in (3, 0, 2):
@@ -44,7 +44,7 @@ def test_it_scales_one_three_zero_two(kubectl: Kubectl) -> None:
     assert [reason for reason in cache.events() if reason != "Ready"] == ["Creating", "Scaling", "Scaling", "Scaling"]
 
 
-def test_a_change_of_the_image_replaces_servers_without_ever_having_fewer(kubectl: Kubectl) -> None:
+def test_image_change_never_reduces_the_number_of_ready_servers(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2, version="1.6.38")
     cache.await_ready(2)
     assert cache.versions() == {"1.6.38"}
@@ -61,11 +61,11 @@ def test_a_change_of_the_image_replaces_servers_without_ever_having_fewer(kubect
     cache.await_ready(2)
     assert fewest == 2
     assert cache.versions() == {"1.6.18"}
-    until("the old pods are gone", lambda: before.isdisjoint(uids(kubectl)))
+    until("the old pods are deleted", lambda: before.isdisjoint(uids(kubectl)))
     assert "Updating" in cache.events()
 
 
-def test_killed_pods_come_back_and_the_loss_is_told(kubectl: Kubectl) -> None:
+def test_killed_pods_are_recreated_and_reported_as_degraded(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2)
     before = set(cache.await_ready(2)["status"]["nodes"])
     kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
@@ -75,7 +75,7 @@ def test_killed_pods_come_back_and_the_loss_is_told(kubectl: Kubectl) -> None:
     assert "Degraded" in cache.events()
 
 
-def test_servers_that_cannot_start_are_explained_and_those_that_run_are_kept(kubectl: Kubectl) -> None:
+def test_running_servers_are_kept_when_new_ones_cannot_start(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"image": "memcached:no-such-version"}}')
@@ -85,13 +85,13 @@ def test_servers_that_cannot_start_are_explained_and_those_that_run_are_kept(kub
         assert ready["reason"] == "ServerFailing", ready
         return "no-such-version" in ready["message"]
 
-    until("the condition names what is wrong", explained)
+    until("the condition names the image", explained)
     assert cache.serves() == 1, "the old server stays until a new one is ready"
     kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"image": null}}')
     cache.await_ready(1)
 
 
-def test_the_servers_serve_while_the_operator_is_gone_and_it_catches_up(kubectl: Kubectl, operator: Operator) -> None:
+def test_servers_serve_without_the_operator_which_catches_up_later(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     with operator.gone():
@@ -102,11 +102,11 @@ def test_the_servers_serve_while_the_operator_is_gone_and_it_catches_up(kubectl:
     assert kubectl.get("service", "cache")["spec"]["clusterIP"] == "None"
 
 
-def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, operator: Operator) -> None:
+def test_killed_operator_finishes_creation_after_its_restart(kubectl: Kubectl, operator: Operator) -> None:
     names = [f"cache-{number}" for number in range(4)]
     for name in names:
-        # Its webhooks are gone with it, so that one may have to ask again.
-        until(f"{name} is taken in", partial(kubectl.apply, Memcached.manifest(name, size=1)))
+        # The webhooks of the killed operator are unavailable, so the request may have to be retried.
+        until(f"{name} is admitted", partial(kubectl.apply, Memcached.manifest(name, size=1)))
         operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
     for name in names:
         Memcached(kubectl, name).await_ready(1, seconds=120)
@@ -115,20 +115,20 @@ def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, 
     assert len(kubectl.items("pods")) == 4
 
 
-def test_deleting_the_resource_deletes_what_it_owned(kubectl: Kubectl) -> None:
+def test_deletion_of_the_resource_deletes_its_objects(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=1).await_ready(1)
     kubectl("delete", "memcached", "cache")
-    until("nothing is left", lambda: not kubectl.items("deployments,services,replicasets,pods"))
+    until("all objects are deleted", lambda: not kubectl.items("deployments,services,replicasets,pods"))
 
 
-def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
+def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=2).await_ready(2)
     started = time.monotonic()
     kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
     assert time.monotonic() - started < 60
 
 
-def test_a_bad_manifest_is_refused_with_what_to_change(kubectl: Kubectl) -> None:
+def test_invalid_manifest_is_rejected_with_a_correction(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Memcached.manifest("cache", size=-1))
     assert "spec.size" in refused.value.said
@@ -136,15 +136,15 @@ def test_a_bad_manifest_is_refused_with_what_to_change(kubectl: Kubectl) -> None
     assert not kubectl.items("memcached")
 
 
-def test_get_and_describe_tell_the_story(kubectl: Kubectl) -> None:
+def test_get_and_describe_show_status_and_events(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=1).await_ready(1)
     heading, row = kubectl("get", "memcached", "cache").splitlines()
     assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
     assert row.split()[:4] == ["cache", "1", "1", "Running"]
     until("events", lambda: "Ready" in kubectl("describe", "memcached", "cache").partition("Events:")[2])
-    story = kubectl("describe", "memcached", "cache")
+    description = kubectl("describe", "memcached", "cache")
     for word in ("Creating", "1 of 1 servers are ready.", "memcached-operator", "Servers:"):
-        assert word in story
+        assert word in description
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(SAMPLES.glob("*.yaml"))])
@@ -152,14 +152,14 @@ def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name:
     sample = str(SAMPLES / f"{name}.yaml")
     kubectl("apply", "-f", sample)
     [resource] = kubectl.items("memcached")
-    cache = Memcached(kubectl, resource["metadata"]["name"], brought(kubectl, resource, tmp_path))
+    cache = Memcached(kubectl, resource["metadata"]["name"], client_access(kubectl, resource, tmp_path))
     cache.await_ready(resource["spec"]["size"])
     assert cache.serves() == resource["spec"]["size"]
     assert kubectl("diff", "-f", sample) == ""
 
 
-def brought(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
-    """What clients of a sample bring; the certificate that it waits for is made."""
+def client_access(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
+    """Return the credentials for clients of a sample, and create the certificate that the sample requires."""
     if "tls" not in resource["spec"]:
         return None
     authority, name = Authority(directory), resource["metadata"]["name"]
@@ -170,7 +170,7 @@ def brought(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Acce
     return Access((user, password), tls_client(authority, authority.issue("client", "client")), Names(kubectl))
 
 
-def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, operator: Operator) -> None:
+def test_operator_works_outside_of_the_cluster(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     with operator.gone():
@@ -182,5 +182,5 @@ def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, operator: Oper
             kubectl("scale", "memcached", "cache", "--replicas=2")
             cache.await_ready(2)
         finally:
-            os.killpg(runner.pid, signal.SIGTERM)  # make and what it runs
+            os.killpg(runner.pid, signal.SIGTERM)  # make and its child processes
             runner.wait(20)

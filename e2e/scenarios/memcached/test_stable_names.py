@@ -1,4 +1,4 @@
-"""Memcached as a StatefulSet: names that stay, so that clients find the same key on the same server."""
+"""Memcached as a StatefulSet: with stable names, clients find a key on the same server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ke
 
 
 def client_of(servers: list[str], hasher: Callable[[], Any], names: Names) -> HashClient:
-    """A client that spreads keys over servers as they are written in a status."""
+    """Return a client that distributes keys among the servers of a status."""
     return HashClient(servers, hasher=hasher, socket_module=names, connect_timeout=5, timeout=5)
 
 
-def test_a_fourth_server_takes_few_keys_from_three_and_the_rest_is_found_where_it_was(kubectl: Kubectl) -> None:
+def test_fourth_server_moves_few_keys_and_the_others_are_still_found(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=3)
     cache.await_ready(3)
     three, names = cache.servers, Names(kubectl)
@@ -53,7 +53,7 @@ def test_a_fourth_server_takes_few_keys_from_three_and_the_rest_is_found_where_i
         assert {key: value.decode() for key, value in found.items()} == kept
 
 
-def test_a_replaced_pod_keeps_its_name_and_its_place_in_the_list(kubectl: Kubectl) -> None:
+def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=2)
     cache.await_ready(2)
     servers = cache.servers
@@ -63,21 +63,21 @@ def test_a_replaced_pod_keeps_its_name_and_its_place_in_the_list(kubectl: Kubect
     def replaced() -> bool:
         return bool(kubectl.get("pod", "cache-0")["metadata"]["uid"] != first["metadata"]["uid"])
 
-    until("another pod of the name", replaced)
+    until("a new pod of the same name", replaced)
     cache.await_ready(2)
     assert cache.servers == servers
     assert cache.serves() == 2
 
 
-def test_a_change_from_a_deployment_to_a_statefulset_and_back_ends_with_one_of_them(kubectl: Kubectl) -> None:
+def test_workload_change_and_back_leaves_a_single_workload(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2)
     cache.await_ready(2)
     for workload, other in (("StatefulSet", "deployments"), ("Deployment", "statefulsets")):
-        began = time.monotonic()
+        started_at = time.monotonic()
         kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
         cache.await_ready(2)
-        until(f"the {other} are gone", partial(lambda other: not kubectl.items(other), other))
-        until("no pod is left over", lambda: len(kubectl.items("pods")) == 2)
-        print(f"to a {workload}: {time.monotonic() - began:.1f} s")
+        until(f"the {other} are deleted", partial(lambda other: not kubectl.items(other), other))
+        until("only the new pods remain", lambda: len(kubectl.items("pods")) == 2)
+        print(f"to a {workload}: {time.monotonic() - started_at:.1f} s")
         assert cache.serves() == 2
         assert [found["kind"] for found in kubectl.items("deployments,statefulsets")] == [workload]

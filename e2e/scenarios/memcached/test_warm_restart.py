@@ -1,4 +1,4 @@
-"""What becomes of items when a server's container ends."""
+"""Items after a restart of a server's container."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ def filled(kubectl: Kubectl) -> Memcached:
     return cache
 
 
-def held(cache: Memcached) -> dict[str, bytes]:
+def stored_items(cache: Memcached) -> dict[str, bytes]:
     with cache.access.client(cache.servers[0]) as client:
         found: dict[str, bytes] = client.get_many(list(ITEMS))
     return found
 
 
-def test_items_outlive_a_restart_of_the_container(kubectl: Kubectl) -> None:
+def test_items_survive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     pod = pod_of(kubectl)
-    # The same image by its longer name: kubelet stops the container as it always does, and starts it in the same pod.
+    # The longer name of the same image makes the kubelet restart the container in the same pod.
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "docker.io/library/memcached:1.6.38"}]
     kubectl("patch", "pod", pod["metadata"]["name"], "--type=json", f"--patch={json.dumps(image)}")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
     cache.await_ready(1)
-    assert held(cache) == ITEMS
+    assert stored_items(cache) == ITEMS
     assert uids(kubectl) == {pod["metadata"]["uid"]}
 
 
-def test_a_server_that_was_killed_starts_empty_and_serves(kubectl: Kubectl) -> None:
+def test_killed_server_starts_empty_and_serves(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     runtime.signal(pod_of(kubectl), "memcached", "SIGKILL")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
     cache.await_ready(1)
-    assert held(cache) == {}
+    assert stored_items(cache) == {}
     assert cache.serves() == 1
 
 
-def test_another_pod_starts_empty(kubectl: Kubectl) -> None:
+def test_new_pod_starts_empty(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     before = uids(kubectl)
     kubectl("delete", "pods", "--all")
-    until("another pod", lambda: before.isdisjoint(uids(kubectl)))
+    until("a new pod", lambda: before.isdisjoint(uids(kubectl)))
     cache.await_ready(1)
-    assert held(cache) == {}
+    assert stored_items(cache) == {}

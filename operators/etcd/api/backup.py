@@ -29,94 +29,111 @@ PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
 """Phases."""
 
 SCHEDULED = "etcd.ydzs.io/scheduled"
-"""Label of EtcdBackups that a cluster's schedule asked for: the UID of that EtcdCluster."""
+"""Label of EtcdBackups that the schedule of a cluster created: the UID of that EtcdCluster."""
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 
 class EtcdBackupStatus(Status):
-    """What became of it; the phase is Pending, Running, Complete or Failed."""
+    """Observed state of an EtcdBackup. The phase is Pending, Running, Complete or Failed."""
 
     location: str | None = Field(
         None,
-        description="Where it is: s3://BUCKET/KEY, or volume://CLAIM/PATH; whole only where phase is Complete.",
+        description=(
+            "Location of the snapshot: s3://BUCKET/KEY or volume://CLAIM/PATH. The file is complete only if "
+            "phase is Complete."
+        ),
     )
-    file: str | None = Field(None, description="Its name there, as spec.restore.from.file takes it.")
-    member: str | None = Field(None, description="Name of the member that it was taken of.")
-    revision: int | None = Field(None, description="etcd's revision that it holds.", json_schema_extra=INT64)
-    size_bytes: int | None = Field(None, description="Bytes of its file.", json_schema_extra=INT64)
-    size: str | None = Field(None, description="The same for people, such as 1.2Gi.")
+    file: str | None = Field(
+        None, description=("Name of the file in the destination. Use it as spec.restore.from.file.")
+    )
+    member: str | None = Field(None, description="Name of the member that provided the snapshot.")
+    revision: int | None = Field(
+        None, description="Revision of the newest change in the snapshot.", json_schema_extra=INT64
+    )
+    size_bytes: int | None = Field(None, description="Size of the snapshot file, in bytes.", json_schema_extra=INT64)
+    size: str | None = Field(None, description="Size of the snapshot file with a unit, such as 1.2Gi.")
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
-        None, description="SHA-256 of its file, as sha256sum tells it."
+        None, description="SHA-256 of the snapshot file in hexadecimal, as printed by sha256sum."
     )
     etcd_version: str | None = Field(
-        None, description="The version of etcd that it was taken of: an older one cannot restore it."
+        None,
+        description=("Version of etcd that wrote the data. A version of an older series cannot restore the snapshot."),
     )
-    started_at: Time | None = Field(None, description="When the last attempt began.")
-    completed_at: Time | None = Field(None, description="When it was complete, or given up.")
-    duration_seconds: float | None = Field(None, description="Seconds that the last attempt took.")
-    attempts: int | None = Field(None, description="How often it was tried.", json_schema_extra=INT32)
+    started_at: Time | None = Field(None, description="Start time of the last attempt.")
+    completed_at: Time | None = Field(
+        None, description=("Time at which the snapshot was complete, or the last attempt failed.")
+    )
+    duration_seconds: float | None = Field(None, description="Duration of the last attempt, in seconds.")
+    attempts: int | None = Field(None, description="Number of attempts so far; at most 3.", json_schema_extra=INT32)
 
 
 API = Resource(
     kind=Kind("etcd.ydzs.io", "v1alpha1", "EtcdBackup", "etcdbackups"),
     spec=EtcdBackupSpec,
     status=EtcdBackupStatus,
-    description="One snapshot of an EtcdCluster, its hash verified. Its file stays when this resource is deleted.",
+    description=(
+        "One snapshot of an EtcdCluster, verified by its checksum. The snapshot file is kept when this resource "
+        "is deleted."
+    ),
     short_names=("etcdbk",),
     categories=("platform",),
     columns=(
-        PrinterColumn("Cluster", ".spec.clusterName", "string", "The EtcdCluster that it is of."),
-        PrinterColumn("Phase", ".status.phase", "string", "What became of it."),
-        PrinterColumn("Revision", ".status.revision", "integer", "etcd's revision that it holds."),
-        PrinterColumn("Size", ".status.size", "string", "Size of its file."),
+        PrinterColumn("Cluster", ".spec.clusterName", "string", "EtcdCluster that the snapshot is taken of."),
+        PrinterColumn("Phase", ".status.phase", "string", "Pending, Running, Complete or Failed."),
+        PrinterColumn("Revision", ".status.revision", "integer", "Revision of the newest change in the snapshot."),
+        PrinterColumn("Size", ".status.size", "string", "Size of the snapshot file."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn("Location", ".status.location", "string", "Where it is.", wide=True),
+        PrinterColumn("Location", ".status.location", "string", "Location of the snapshot.", wide=True),
         PrinterColumn(
-            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+            "Message",
+            ".status.conditions[?(@.type=='Ready')].message",
+            "string",
+            "Explanation of the current phase.",
+            wide=True,
         ),
     ),
     rules=(
         Rule(
             f"self.metadata.name.matches({json.dumps(_NAME)})",
             lambda resource: re.fullmatch(_NAME, resource.name) is not None,
-            "metadata.name stands in a label, too: at most 63 lower-case letters, digits and '-', starting and ending "
-            "with a letter or digit. Rename it.",
+            "metadata.name is also used as a label value: at most 63 lower-case letters, digits and '-', "
+            "starting and ending with a letter or digit. Rename the EtcdBackup.",
         ),
     ),
 )
 
 
 class EtcdBackup(CustomResource[EtcdBackupSpec]):
-    """One EtcdBackup, parsed."""
+    """An EtcdBackup, parsed."""
 
     @classmethod
     def parse(cls, obj: Obj) -> EtcdBackup:
-        """The resource as a model.
+        """Parse an EtcdBackup.
 
         Raises:
-            InvalidSpec: a field is wrong; the message says which and what to give.
+            InvalidSpec: a field is invalid; the message names the field and valid values.
         """
         return cls(obj, parse(EtcdBackupSpec, obj.get("spec") or {}, at="spec"))
 
     @property
     def over(self) -> bool:
-        """Whether it is complete, or given up: what were taken later would be another one."""
+        """Whether the backup is complete or failed permanently: a later snapshot needs another EtcdBackup."""
         return bool(self.reported.get("completedAt"))
 
 
 def default(obj: Obj) -> Obj:
-    """Nothing depends on anything: the schema has every default."""
+    """Return the object unchanged: all defaults are in the schema."""
     return obj
 
 
 def validate(resource: EtcdBackup, before: EtcdBackup | None = None) -> list[str]:
-    """The CEL rules once more, for a resource that came past them (an older CRD, a restored backup)."""
+    """Check the CEL rules again, for resources that bypassed them (an older CRD, a restored backup)."""
     return contradictions(resource, API.rules, before)
 
 
 def review(new: Obj, old: Obj | None) -> Review:
-    """What makes a resource, or a change to it, impossible."""
+    """Return the reasons to reject a resource or a change."""
     try:
         resource = EtcdBackup.parse(new)
         before = EtcdBackup.parse(old) if old else None

@@ -1,4 +1,4 @@
-"""Which of etcd's arguments belong to fields of the spec, as patterns for CEL and Python alike.
+"""Arguments of etcd that fields of the spec or the operator set, as patterns for CEL and Python.
 
 Source: etcdmain/config.go and embed/config.go of 3.4.13, 3.5.35, 3.6.16 and 3.7.3.
 """
@@ -6,7 +6,7 @@ Source: etcdmain/config.go and embed/config.go of 3.4.13, 3.5.35, 3.6.16 and 3.7
 from __future__ import annotations
 
 FORM = r"^--[a-z0-9][a-z0-9-]*(=.*)?$"
-"""One argument, with its value in it: etcd stops reading flags at the first that is none."""
+"""One argument including its value: etcd stops parsing flags at the first argument that is not a flag."""
 
 _FILES = r"((peer-)?(client-)?(cert|key)-file|(peer-)?trusted-ca-file|(peer-)?client-cert-auth|(peer-)?auto-tls)"
 _SET = (
@@ -19,13 +19,15 @@ _SET = (
     *(r"config-file", r"logger", r"log-outputs?", r"enable-log-rotation", r"host-whitelist", r"version", r"help", r"h"),
 )
 RESERVED_FLAGS = rf"^--?(({'|'.join(_SET)})(=.*)?|feature-gates=.*(InitialCorruptCheck|CompactHashCheck).*)$"
-"""What other fields and the operator set: names, addresses, files and the state that a member starts from; what takes
-etcd's promises away (unsafe-no-fsync, strict-reconfig-check=false); what keeps the operator out (enable-grpc-gateway,
-host-whitelist) or hides why a member ended (log-outputs); and what only prints.
+"""Flags that users must not set.
+
+Other fields and the operator set names, addresses, files and the initial state of a member. Some flags remove
+guarantees of etcd (unsafe-no-fsync, strict-reconfig-check=false), block the operator (enable-grpc-gateway,
+host-whitelist), hide why a member exited (log-outputs), or only print.
 """
 
 REMOVED_FLAGS = r"^--experimental-.*$"
-"""What 3.7 no longer takes: it would not start."""
+"""Flags that 3.7 no longer accepts: etcd would not start."""
 
 REJECTS_EXPERIMENTAL_FLAGS = r"(^|:)v?3\.7\.[0-9]+[^/]*$"
-"""A version, or an image whose tag is one, for which that holds."""
+"""Version or image tag of a series that rejects them."""

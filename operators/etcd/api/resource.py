@@ -1,4 +1,4 @@
-"""The EtcdCluster resource: what it is to Kubernetes, and what is said of one at the door and in the reconcile."""
+"""The EtcdCluster resource: its CRD, and its validation at admission and in the reconcile."""
 
 from __future__ import annotations
 
@@ -29,94 +29,108 @@ from shared.api.spec import (
 from shared.kubernetes.kinds import Kind, Obj
 
 ID = r"^[0-9a-f]{16}$"
-"""An id of etcd as people write it: 16 hexadecimal digits."""
+"""Id in etcd, written as 16 hexadecimal digits."""
 
 Id = Annotated[str, Field(pattern=ID)]
 
 
 class MemberStatus(SpecModel):
-    """One member, as it was last seen."""
+    """Last observed state of one member."""
 
-    name: str = Field(description="Its name and its pod's.")
-    id: Id | None = Field(None, description="Its id in etcd; none before it has joined.")
+    name: str = Field(description="Name of the member and of its pod.")
+    id: Id | None = Field(None, description="Id of the member in etcd, in hexadecimal; not set before it has joined.")
     role: Literal["leader", "voter", "learner"] | None = Field(
-        None, description="What it is: a learner has no vote yet."
+        None, description="Role of the member. A learner does not vote until it has caught up with the leader."
     )
-    version: str | None = Field(None, description="The version of etcd that it runs.")
-    db_size: int | None = Field(None, description="Bytes of its database file, about.", json_schema_extra=INT64)
-    db_in_use: int | None = Field(
+    version: str | None = Field(None, description="Version of etcd that the member runs.")
+    db_size: int | None = Field(
         None,
-        description="Bytes of these that are in use; defragmentation gives back the rest.",
+        description=("Approximate size of the database file, in bytes; updated when it changes by more than a tenth."),
         json_schema_extra=INT64,
     )
-    healthy: bool | None = Field(None, description="Whether it answers and knows a leader.")
-    alarms: list[str] = Field(default_factory=list, description="Alarms that it raised: NOSPACE, CORRUPT.")
+    db_in_use: int | None = Field(
+        None,
+        description="Bytes of the database file that are in use. Defragmentation frees the rest.",
+        json_schema_extra=INT64,
+    )
+    healthy: bool | None = Field(None, description="Whether the member answers, has a leader and keeps up with it.")
+    alarms: list[str] = Field(default_factory=list, description="Alarms that the member raised: NOSPACE or CORRUPT.")
     volume: str | None = Field(
         None,
-        description="UID of the volume claim (with storage.medium Memory: of the pod) on which it was last seen "
-        "healthy. On another one, its data is lost.",
+        description=(
+            "UID of the volume claim (with storage.medium Memory: of the pod) on which the member was last "
+            "healthy. If the member has another volume, its data is lost."
+        ),
     )
 
 
 class RecoveryStatus(SpecModel):
-    """What can be done after a quorum was lost for good."""
+    """Recovery that is possible after a quorum was permanently lost."""
 
-    token: str = Field(description="What spec.recovery.confirm must say to allow it.")
-    survivor: str = Field(description="The member whose data the cluster would go on with.")
-    revision: int | None = Field(None, description="The revision of that data.", json_schema_extra=INT64)
-    message: str = Field("", description="Which members are lost, and what would be lost with them.")
+    token: str = Field(description="Token that confirms this recovery in spec.recovery.confirm.")
+    survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
+    revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
+    message: str = Field(
+        "", description=("Consequences of the recovery: the data that is kept, and the writes that are lost.")
+    )
 
 
 class RestoreStatus(SpecModel):
-    """The data that the cluster began with."""
+    """Progress of restoring the initial data."""
 
-    source: str = Field(description="Where it came from.")
-    phase: Literal["Pending", "Running", "Complete", "Failed"] = Field(description="How far it is.")
-    revision: int | None = Field(None, description="The revision of the data.", json_schema_extra=INT64)
+    source: str = Field(description="Location of the snapshot: s3://BUCKET/KEY or volume://CLAIM/PATH.")
+    phase: Literal["Pending", "Running", "Complete", "Failed"] = Field(description="Progress of the restore.")
+    revision: int | None = Field(None, description="Revision of the restored data.", json_schema_extra=INT64)
 
 
 class BackupStatus(SpecModel):
-    """Snapshots by the clock."""
+    """Scheduled snapshots."""
 
-    last_time: Time | None = Field(None, description="When the last one that is complete was taken.")
-    last_name: str | None = Field(None, description="Its EtcdBackup.")
-    next_time: Time | None = Field(None, description="When the next one is due.")
+    last_time: Time | None = Field(None, description="Completion time of the last scheduled snapshot that succeeded.")
+    last_name: str | None = Field(None, description="Name of the EtcdBackup of that snapshot.")
+    next_time: Time | None = Field(None, description="Time at which the next scheduled snapshot is due.")
 
 
 class RunsAsStatus(SpecModel):
-    """As which version all members run together, and since when: Raft's log tells what each version wrote."""
+    """Version that all members run together as, and since when: it determines what Raft's log contains."""
 
-    cluster_id: Id = Field(alias="clusterID", description="Whose log it is about.")
-    series: str = Field(description="Major and minor version, such as 3.6.")
-    since_index: int = Field(description="An entry of the log from which on it is so.", json_schema_extra=INT64)
-    after: str | None = Field(None, description="As which the same cluster ran before; not set if it began so.")
+    cluster_id: Id = Field(alias="clusterID", description="Id of the cluster that the log belongs to.")
+    series: str = Field(description="Major and minor version that all members run together as, such as 3.6.")
+    since_index: int = Field(
+        description="Index of a log entry from which on the series applies.", json_schema_extra=INT64
+    )
+    after: str | None = Field(
+        None, description=("Series of the same cluster before; not set if the cluster started with the current one.")
+    )
 
 
 class EtcdClusterStatus(Status):
-    """What cluster there is.
+    """Observed state of an EtcdCluster.
 
     The phase is Creating, Running, Scaling, Updating, Degraded, Recovering, Restoring, Paused or Failed.
     """
 
-    size: int | None = Field(None, description="Members there are.", json_schema_extra=INT32)
-    ready_members: int | None = Field(None, description="Members that are healthy and vote.", json_schema_extra=INT32)
+    size: int | None = Field(None, description="Number of members, learners included.", json_schema_extra=INT32)
+    ready_members: int | None = Field(None, description="Number of healthy voters.", json_schema_extra=INT32)
     cluster_id: Id | None = Field(
         None,
         alias="clusterID",
-        description="The cluster's id in etcd. Once it stands here, no member ever begins a new cluster.",
+        description="Id of the cluster in etcd. Once it is set, no member ever bootstraps a new cluster.",
     )
-    leader: str | None = Field(None, description="Name of the member that leads.")
-    version: str | None = Field(None, description="The lowest version of etcd that a member runs.")
-    image: str | None = Field(None, description="The image that the spec asks for.")
-    members: list[MemberStatus] = Field(default_factory=list, description="The members.")
-    endpoints: list[str] = Field(default_factory=list, description="URLs for clients.")
-    selector: str | None = Field(None, description="Selector of the members' pods.")
-    runs_as: RunsAsStatus | None = Field(None, description="As which version all members run together.")
-    recovery: RecoveryStatus | None = Field(None, description="After a quorum was lost for good: what can be done.")
-    restore: RestoreStatus | None = Field(None, description="The data that the cluster began with.")
-    backup: BackupStatus | None = Field(None, description="Snapshots by the clock.")
+    leader: str | None = Field(None, description="Name of the leader.")
+    version: str | None = Field(None, description="Lowest version of etcd that a member runs.")
+    image: str | None = Field(None, description="Image that the members run after any pending update.")
+    members: list[MemberStatus] = Field(default_factory=list, description="State of each member.")
+    endpoints: list[str] = Field(default_factory=list, description="Client URLs of the ready members.")
+    selector: str | None = Field(None, description="Label selector of the members' pods.")
+    runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
+    recovery: RecoveryStatus | None = Field(
+        None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
+    )
+    restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
+    backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
     last_defragmentation: Time | None = Field(
-        None, description="Up to which moment spec.defragmentation.schedule was followed."
+        None, description="Time up to which spec.defragmentation.schedule was followed."
     )
 
 
@@ -124,19 +138,26 @@ API = Resource(
     kind=Kind("etcd.ydzs.io", "v1alpha1", "EtcdCluster", "etcdclusters"),
     spec=EtcdClusterSpec,
     status=EtcdClusterStatus,
-    description="An etcd cluster that grows, heals, upgrades, backs up and restores without losing a write.",
+    description=(
+        "An etcd cluster that scales, replaces failed members, upgrades, backs up and restores without losing an "
+        "acknowledged write."
+    ),
     short_names=("etcd",),
     categories=("platform",),
     columns=(
-        PrinterColumn("Size", ".spec.size", "integer", "Members wanted."),
-        PrinterColumn("Ready", ".status.readyMembers", "integer", "Members that are healthy and vote."),
-        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
-        PrinterColumn("Version", ".status.version", "string", "The lowest version that a member runs."),
+        PrinterColumn("Size", ".spec.size", "integer", "Desired number of members."),
+        PrinterColumn("Ready", ".status.readyMembers", "integer", "Number of healthy voters."),
+        PrinterColumn("Phase", ".status.phase", "string", "Current phase of the cluster."),
+        PrinterColumn("Version", ".status.version", "string", "Lowest version that a member runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn("Leader", ".status.leader", "string", "The member that leads.", wide=True),
-        PrinterColumn("Image", ".status.image", "string", "The members' image.", wide=True),
+        PrinterColumn("Leader", ".status.leader", "string", "Name of the leader.", wide=True),
+        PrinterColumn("Image", ".status.image", "string", "Image of the members.", wide=True),
         PrinterColumn(
-            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+            "Message",
+            ".status.conditions[?(@.type=='Ready')].message",
+            "string",
+            "Explanation of the current phase.",
+            wide=True,
         ),
     ),
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
@@ -149,8 +170,8 @@ API = Resource(
             lambda resource, before: (
                 resource.spec.restore is None or resource.spec.restore == before.spec.restore or not before.has_begun
             ),
-            "only a new cluster begins with a snapshot, and this one has begun; leave it as it was, or restore into "
-            "another EtcdCluster.",
+            "only a new cluster can start from a snapshot, and this one already has data. Revert the change, or "
+            "restore into another EtcdCluster.",
             at="spec.restore",
         ),
     ),
@@ -159,12 +180,12 @@ API = Resource(
 
 @dataclass(frozen=True, slots=True)
 class RecordedMember:
-    """A member as the status last told of it.
+    """A member as recorded in the status.
 
     Attributes:
-        name: its pod's, too.
-        id: in etcd; 0 if none is recorded.
-        volume: UID of the volume claim, or with storage.medium Memory of the pod, on which it was last seen healthy;
+        name: name of the member and of its pod.
+        id: id in etcd; 0 if none is recorded.
+        volume: UID of the volume claim, or with storage.medium Memory of the pod, on which the member was last healthy;
             empty if it never was.
     """
 
@@ -174,61 +195,61 @@ class RecordedMember:
 
 
 class EtcdCluster(CustomResource[EtcdClusterSpec]):
-    """One EtcdCluster, parsed."""
+    """An EtcdCluster, parsed."""
 
     @classmethod
     def parse(cls, obj: Obj) -> EtcdCluster:
-        """The resource as a model, with what `default` fills in.
+        """Parse a resource, with the values that `default` adds.
 
         Raises:
-            InvalidSpec: a field is wrong, or nothing tells the version; the message says which and what to give.
+            InvalidSpec: a field is invalid, or the version is unknown; the message names the field and valid values.
         """
         resource = cls.read(obj)
-        resource.spec.target  # noqa: B018 - refused now, rather than wherever it is asked first
+        resource.spec.target  # noqa: B018 - raises InvalidSpec here instead of at the first use
         return resource
 
     @classmethod
     def read(cls, obj: Obj) -> EtcdCluster:
-        """The same, of which nobody asks the version yet: `validate` has more to say than that it is missing.
+        """Parse a resource without checking its version, which `validate` reports with more context.
 
         Raises:
-            InvalidSpec: a field is wrong.
+            InvalidSpec: a field is invalid.
         """
         obj = default(obj)
         return cls(obj, parse(EtcdClusterSpec, obj.get("spec") or {}, at="spec"))
 
     @property
     def version(self) -> Version:
-        """What members are to run."""
+        """Version that members must run."""
         return self.spec.target
 
     def image_reference(self, repository: str) -> str:
-        """The members' image, from a repository where only a version is given."""
+        """Return the image of the members; from `repository` if only a version is set."""
         return self.spec.image_reference(repository)
 
     @property
     def recorded_cluster_id(self) -> int:
-        """The id of the cluster that it became; 0 if it never became one."""
+        """Id of the cluster in etcd, as recorded; 0 before it is created."""
         return int(self.reported.get("clusterID") or "0", 16)
 
     @property
     def is_restored(self) -> bool:
-        """Whether the data of a snapshot was put where the seed finds it: an empty disk begins no cluster any more."""
+        """Whether a snapshot's data is on the seed's volume: an empty volume must not bootstrap a cluster any more."""
         return bool((self.reported.get("restore") or {}).get("phase") == "Complete")
 
     @property
     def is_to_be_restored(self) -> bool:
-        """Whether the cluster is yet to begin, and with a snapshot's data."""
+        """Whether the cluster has yet to start, with the data of a snapshot."""
         return self.spec.restore is not None and not self.recorded_cluster_id and not self.is_restored
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is data of this cluster: its own, or of the snapshot that it begins with."""
+        """Whether data of this cluster exists: its own, or that of the restored snapshot."""
         return bool(self.recorded_cluster_id) or (self.reported.get("restore") or {}).get("phase") == "Complete"
 
     @property
     def recorded_members(self) -> tuple[RecordedMember, ...]:
-        """Its members as the status last told of them."""
+        """Members as recorded in the status."""
         return tuple(
             RecordedMember(member["name"], int(member.get("id") or "0", 16), member.get("volume") or "")
             for member in self.reported.get("members") or ()
@@ -236,13 +257,13 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
 
     @property
     def recorded_version(self) -> Version | None:
-        """The lowest version that a member was last seen to run; None if none was."""
+        """Lowest version that a member was last observed to run; None if there is none."""
         version = self.reported.get("version")
         return Version.parse(version) if version else None
 
 
 def default(obj: Obj) -> Obj:
-    """A version where none is given: the one that runs, so that a newer operator upgrades nobody unasked; else ours."""
+    """Set the version if none is given: the running one, to avoid an unrequested upgrade, or else the default."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or spec.get("version") is not None or spec.get("image") is not None:
         return obj
@@ -251,10 +272,10 @@ def default(obj: Obj) -> Obj:
 
 
 def validate(resource: EtcdCluster, before: EtcdCluster | None = None) -> list[str]:
-    """What makes a resource impossible: the CEL rules once more, for one that came past them, and what CEL cannot say.
+    """Return the reasons to reject a resource: the CEL rules, and what CEL cannot express.
 
     Args:
-        before: what it was; without it, nothing is said of the change.
+        before: former resource; without it, the change is not checked.
     """
     wrong = contradictions(resource, API.rules, before)
     if wrong:
@@ -263,14 +284,14 @@ def validate(resource: EtcdCluster, before: EtcdCluster | None = None) -> list[s
 
 
 def review(new: Obj, old: Obj | None) -> Review:
-    """What makes a resource, or the change to it, impossible, and what a person should know before."""
+    """Return the reasons to reject a resource or a change, and warnings."""
     try:
         resource = EtcdCluster.read(new)
     except InvalidSpec as wrong:
         return Review(errors=(str(wrong),))
     try:
         before = EtcdCluster.parse(old) if old else None
-    except InvalidSpec:  # it came past admission; now it is mended
+    except InvalidSpec:  # the former resource bypassed admission, and is now fixed
         before = None
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
@@ -279,7 +300,7 @@ def review(new: Obj, old: Obj | None) -> Review:
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:
-    """What pods run, and what their flags are for, must be the same version."""
+    """Check that the version of the image's tag equals spec.version, which selects the flags."""
     spec = resource.spec
     try:
         tagged = Version.parse(spec.tag)
@@ -288,13 +309,13 @@ def _mismatch(resource: EtcdCluster) -> list[str]:
     if tagged == resource.version:
         return []
     return [
-        f"spec.version: says {resource.version}, and the image's tag {tagged}: flags would be those of another "
-        "version. Make them the same, or remove version."
+        f"spec.version: is {resource.version}, but the image's tag is {tagged}: etcd would get flags of another "
+        "version. Make them equal, or remove version."
     ]
 
 
 def _refused_change(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
-    """A version that members must not be changed to, judged by what the status last told; the reconcile asks etcd."""
+    """Check a version change against the versions in the status; the reconcile checks it against etcd."""
     if resource.version == before.version:
         return []
     members = [

@@ -1,4 +1,4 @@
-"""What fields of an EtcdCluster must be to each other and to what they were: in CEL, and the same in Python."""
+"""Rules that fields of an EtcdCluster must satisfy together, and rules for changes: in CEL and in Python."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from shared.api.spec import Rule, Transition
 from shared.kubernetes.quantity import parse_quantity
 
 OWN_KEYS = "etcd.ydzs.io/"
-"""What labels and annotations of the operator's own begin with."""
+"""Prefix of the operator's own labels and annotations."""
 
 _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
-"""An image whose tag is a version."""
+"""Image whose tag is a version."""
 
 _SUPPORTED = r"(^|:)v?3\.[4-7]\.[0-9]+[^/]*$"
 _VERSION_CEL = "(has(self.version) ? self.version : self.image)"
 
 MIN_VOLUME_SIZE = "256Mi"
-"""Two segments of the write-ahead log are there from the first second, 64 MiB each, and a database beside them."""
+"""Minimum size of a volume: two 64 MiB segments of the write-ahead log from the start, and a database."""
 
 
 def _version_text(spec: Any) -> str:
@@ -40,11 +40,11 @@ def _has_version(spec: Any) -> bool:
 def _arguments(
     fine: str, advice: str, *, refused: bool = True, where: tuple[str, Callable[..., object]] | None = None
 ) -> Rule:
-    """No argument is of a pattern, or all are.
+    """Require that no argument matches a pattern, or that all do.
 
     Args:
-        refused: whether those of the pattern are refused; else those that are not of it.
-        where: when that matters, in CEL and in Python; always if not given.
+        refused: whether matching arguments are rejected; otherwise those that do not match.
+        where: condition of the rule, in CEL and in Python; always if not given.
     """
     cel = f"argument, {'' if refused else '!'}argument.matches({json.dumps(fine)})"
     applies_cel, applies = where or ("true", lambda _: True)
@@ -65,14 +65,15 @@ AUTO_COMPACTION_RULES = (
     Rule(
         "self.mode != 'periodic' || self.retention.matches('[hms]$')",
         lambda given: given.mode != "periodic" or given.retention[-1] in "hms",
-        "{} is no time, which mode periodic takes; write it with its unit, such as 1h, or make the mode revision.",
+        "'{}' is not a duration, which mode periodic requires. Add a unit, such as 1h, or set mode to revision.",
         at="retention",
         value=("self.retention", lambda given: given.retention),
     ),
     Rule(
         "self.mode != 'revision' || self.retention.matches('^[0-9]+$')",
         lambda given: given.mode != "revision" or given.retention.isdecimal(),
-        "{} is no number of revisions, which mode revision takes; give one, such as 1000, or make the mode periodic.",
+        "'{}' is not a number of revisions, which mode revision requires. Set a number such as 1000, or set mode "
+        "to periodic.",
         at="retention",
         value=("self.retention", lambda given: given.retention),
     ),
@@ -89,13 +90,14 @@ TLS_RULES = (
     Rule(
         f"self.mode != 'secret' || {' && '.join(_SECRETS_CEL)}",
         lambda tls: tls.mode != "secret" or all(_secrets(tls)),
-        "secret takes your certificates; name their Secrets in peer.secretName and client.secretName.",
+        "mode secret requires your own certificates. Set peer.secretName and client.secretName to their Secrets.",
         at="mode",
     ),
     Rule(
         f"self.mode == 'secret' || !({_SECRETS_CEL[0]} || {_SECRETS_CEL[1]})",
         lambda tls: tls.mode == "secret" or not any(_secrets(tls)),
-        "{} takes no certificates of yours; remove peer.secretName and client.secretName, or make the mode secret.",
+        "mode {} does not use your own certificates. Remove peer.secretName and client.secretName, or set mode "
+        "to secret.",
         at="mode",
         value=("self.mode", lambda tls: tls.mode),
     ),
@@ -108,21 +110,22 @@ CLUSTER_RULES = (
     Rule(
         f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
         lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,
-        "'{}' is no image; write it as etcd:v3.6.16, with lower-case letters, or with a registry before it.",
+        "'{}' is not a valid image. Use a form such as etcd:v3.6.16, in lower case, optionally with a registry "
+        "before it.",
         at="image",
         value=("self.image", lambda spec: spec.image),
     ),
     Rule(
         f"!has(self.version) || self.version.matches({json.dumps(VERSION)})",
         lambda spec: spec.version is None or re.fullmatch(VERSION, spec.version) is not None,
-        "'{}' is no version of etcd; give one such as 3.6.16.",
+        "'{}' is not a version of etcd. Set a version such as 3.6.16.",
         at="version",
         value=("self.version", lambda spec: spec.version),
     ),
     Rule(
         f"has(self.version) || has(self.image) && self.image.matches({json.dumps(_TAGGED)})",
         _has_version,
-        "is missing, and no image tells it by its tag; give it, such as 3.6.16.",
+        "is missing, and the image has no tag that is a version. Set it, for example to 3.6.16.",
         at="version",
     ),
     Rule(
@@ -132,41 +135,45 @@ CLUSTER_RULES = (
             not re.search(r"[0-9]+[.][0-9]+[.][0-9]+", _version_text(spec))
             or bool(re.search(_SUPPORTED, _version_text(spec)))
         ),
-        "{} is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7.",
+        "{} is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7.",
         at="version",
         value=(_VERSION_CEL, _version_text),
     ),
     Rule(
         "self.electionTimeout >= 5 * self.heartbeatInterval",
         lambda spec: spec.election_timeout >= 5 * spec.heartbeat_interval,
-        "less than five heartbeats, which etcd refuses: a late one would cost the leader its place; give at least {}.",
+        "must be at least five times heartbeatInterval: etcd rejects less, because one late heartbeat would "
+        "trigger an election. Set at least {}.",
         at="electionTimeout",
         value=("5 * self.heartbeatInterval", lambda spec: 5 * spec.heartbeat_interval),
     ),
     Rule(
         f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {parse_quantity(MIN_VOLUME_SIZE)}.0",
         lambda spec: spec.storage.medium == "Memory" or not smaller(spec.storage.size, MIN_VOLUME_SIZE),
-        f"{{}} is too small for etcd's log and a database beside it; give at least {MIN_VOLUME_SIZE}.",
+        f"{{}} is too small for the write-ahead log and a database. Set at least {MIN_VOLUME_SIZE}.",
         at="storage.size",
         value=("string(self.storage.size)", lambda spec: spec.storage.size),
     ),
     Rule(
         f"!has(self.quotaBackendBytes) || double(self.quotaBackendBytes) < {_SIZE_CEL}",
         lambda spec: spec.quota_backend_bytes is None or spec.quota_backend_bytes < parse_quantity(spec.storage.size),
-        "{} is all that storage.size has, or more: the volume would be full before the quota, and a full volume ends "
-        "etcd. Lower it, raise storage.size, or leave it out: it then follows storage.size.",
+        "{} is not below storage.size: the volume would be full before the quota is used up, and etcd exits if "
+        "its volume is full. Lower quotaBackendBytes, raise storage.size, or remove quotaBackendBytes to derive "
+        "it from storage.size.",
         at="quotaBackendBytes",
         value=("self.quotaBackendBytes", lambda spec: spec.quota_backend_bytes),
     ),
     _arguments(
-        ARGUMENT, "'{}' is no flag with its value; write one entry a flag, as --max-txn-ops=256.", refused=False
+        ARGUMENT,
+        "'{}' is not a flag with its value. Write one flag per entry, such as --max-txn-ops=256.",
+        refused=False,
     ),
     _arguments(
-        RESERVED_FLAGS, "'{}' is for another field or for the operator to set, or keeps it from its work; remove it."
+        RESERVED_FLAGS, "'{}' is set by another field or by the operator, or conflicts with the operator. Remove it."
     ),
     _arguments(
         REMOVED_FLAGS,
-        "'{}' is of a flag that 3.7 no longer has: etcd would not start; give what replaced it (etcd --help lists it).",
+        "'{}' was removed in 3.7: etcd would not start. Use its replacement (see etcd --help).",
         where=(
             f"{_VERSION_CEL}.matches({json.dumps(REJECTS_EXPERIMENTAL_FLAGS)})",
             lambda spec: re.search(REJECTS_EXPERIMENTAL_FLAGS, _version_text(spec)),
@@ -175,8 +182,8 @@ CLUSTER_RULES = (
     Rule(
         "!has(self.env) || !self.env.exists(variable, variable.name.startsWith('ETCD_'))",
         lambda spec: not any(variable.name.startswith("ETCD_") for variable in spec.env),
-        "variables that begin with ETCD_ are flags to etcd, which ends where one is given twice; use a field or "
-        "extraArgs.",
+        "variables that begin with ETCD_ set flags of etcd, and etcd exits if a flag is set twice. Use a field "
+        "of the spec or extraArgs.",
         at="env",
     ),
     not_ours("labels", OWN_KEYS),
@@ -184,26 +191,26 @@ CLUSTER_RULES = (
     Rule(
         "!has(self.restore) || self.storage.medium == 'Volume'",
         lambda spec: spec.restore is None or spec.storage.medium == "Volume",
-        "data is restored onto a volume, before a member starts; make storage.medium Volume.",
+        "a restore needs a volume, on which the data is created before a member starts. Set storage.medium to Volume.",
         at="restore",
     ),
     stays(
         "storage.medium",
         "self.storage.medium",
         lambda spec: spec.storage.medium,
-        "data does not move from one to the other. Restore a backup into another EtcdCluster.",
+        "data cannot be moved between the media. Restore a backup into another EtcdCluster.",
     ),
     stays(
         "storage.storageClassName",
         "(has(self.storage.storageClassName) ? self.storage.storageClassName : '')",
         lambda spec: spec.storage.storage_class_name or "",
-        "volumes do not change their class. Restore a backup into another EtcdCluster.",
+        "the class of an existing volume cannot be changed. Restore a backup into another EtcdCluster.",
     ),
     Transition(
         f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {number_cel('oldSelf.storage.size')}",
         lambda spec, before: spec.storage.medium == "Memory" or not smaller(spec.storage.size, before.storage.size),
-        "is below the {} that volumes have, and volumes do not shrink; give that, or restore a backup into another "
-        "EtcdCluster.",
+        "is below the {} of the existing volumes, and volumes cannot shrink. Set at least that, or restore a "
+        "backup into another EtcdCluster.",
         at="storage.size",
         value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
@@ -211,6 +218,6 @@ CLUSTER_RULES = (
         "tls.mode",
         "(has(self.tls) ? self.tls.mode : 'none')",
         lambda spec: spec.tls.mode,
-        "members of two modes do not trust each other. Restore a backup into another EtcdCluster.",
+        "members with different modes do not trust each other. Restore a backup into another EtcdCluster.",
     ),
 )

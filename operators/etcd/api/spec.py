@@ -1,4 +1,4 @@
-"""The spec of an EtcdCluster: its fields, their bounds, and what they must be to each other and to what they were."""
+"""The spec of an EtcdCluster: its fields, their bounds, and the rules between them and for changes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ DEFAULT_VERSION = "3.6.16"
 
 MIB, GIB = 1 << 20, 1 << 30
 MAX_ADVISED_QUOTA_BYTES = 8 * GIB
-"""Beyond it a member takes minutes to start, and to be sent to a new one; etcd itself warns.
+"""Largest quota that etcd recommends.
+
+Above it, a member takes minutes to start and to be sent to a new member; etcd itself logs a warning.
 
 Source: https://etcd.io/docs/v3.6/dev-guide/limit/#storage-size-limit
 """
 
 _LOG_BYTES = 512 * MIB
-"""What is set aside of a volume for etcd's write-ahead log: five kept segments of 64 MiB and those in the making."""
+"""Space reserved on a volume for the write-ahead log: five retained segments of 64 MiB, and new ones."""
 
 
 def _is_schedule(text: str) -> str:
-    if said := schedule.problem(text):
-        raise ValueError(said)
+    if problem := schedule.problem(text):
+        raise ValueError(problem)
     return text
 
 
@@ -43,236 +45,338 @@ Schedule = Annotated[
 
 
 class Storage(SpecModel):
-    """Where members keep their data."""
+    """Storage of the members."""
 
     size: Quantity = Field(
         "8Gi",
-        description="Of each member's volume. It can grow where the storage class allows it, and never shrinks. With "
-        "medium Memory: the most that a member may take of it.",
+        description=(
+            "Size of each member's volume. An increase expands the volumes if the storage class allows it, and "
+            "restarts the members one by one if the default of quotaBackendBytes changes with it; volumes never "
+            "shrink. With medium Memory: maximum size of the data in memory."
+        ),
     )
     storage_class_name: Name | None = Field(
-        None, description="The class of the volumes; if not given, the cluster's default. It stays as it was created."
+        None,
+        description=(
+            "StorageClass of the volumes. Default: the default class of the Kubernetes cluster. Cannot be changed."
+        ),
     )
     medium: Literal["Volume", "Memory"] = Field(
         "Volume",
-        description="Volume: a PersistentVolumeClaim a member. Memory: the node's memory; a member that loses its pod "
-        "loses its data, and all of them lose all. It stays as it was created.",
+        description=(
+            "Volume: one PersistentVolumeClaim per member. Memory: a tmpfs in the node's memory. A member that "
+            "loses its pod loses its data; if all members lose their pods, all data is lost. Cannot be changed."
+        ),
     )
     retain: bool = Field(
-        True, description="Whether volumes stay when the resource is deleted; false deletes the data with it."
+        True,
+        description=(
+            "Whether the volumes are kept when this resource is deleted. false deletes the volumes and all data."
+        ),
     )
 
 
 class AutoCompaction(SpecModel):
-    """Forgets old revisions of keys by itself."""
+    """Automatic deletion of old revisions of keys."""
 
-    mode: Literal["periodic", "revision"] = Field("periodic", description="Whether retention is a time or a number.")
+    mode: Literal["periodic", "revision"] = Field(
+        "periodic",
+        description=(
+            "Unit of retention: periodic for a duration, revision for a number of revisions. A change restarts the "
+            "members one by one."
+        ),
+    )
     retention: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,9}(h|m|s)?$")] = Field(
         "1h",
-        description="History that is kept: a time such as 1h or 30m where mode is periodic, else a number of revisions "
-        "such as 1000.",
+        description=(
+            "History of keys that is kept: with mode periodic a duration such as 1h or 30m, with mode revision a "
+            "number of revisions such as 1000. A change restarts the members one by one."
+        ),
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = AUTO_COMPACTION_RULES
 
 
 class Defragmentation(SpecModel):
-    """Gives back what compaction freed, one member at a time, the leader last."""
+    """Scheduled defragmentation: frees the space of compacted revisions, one member at a time, the leader last."""
 
-    schedule: Schedule = Field(description="When it may happen, in cron's five fields, in UTC, such as 30 2 * * *.")
+    schedule: Schedule = Field(
+        description=(
+            "Times at which members may be defragmented, as a cron expression with five fields, in UTC. Example: 30 "
+            "2 * * *."
+        )
+    )
     threshold: Annotated[int, Field(ge=1, le=99)] = Field(
         45,
-        description="Percent of a member's file that must be free for it: a member does not answer meanwhile.",
+        description=(
+            "Minimum share of unused space in a member's database file, in percent, to defragment it. A member "
+            "does not answer while it is defragmented. Files below 100Mi are skipped."
+        ),
         json_schema_extra=INT32,
     )
 
 
 class PeerTls(SpecModel):
-    """Encryption among members; every one shows a certificate."""
+    """TLS between members; every member presents a certificate."""
 
     secret_name: Name | None = Field(
         None,
-        description="Where mode is secret: Secret with tls.crt, tls.key and ca.crt, for *.NAME.NAMESPACE.svc, with "
-        "usages server auth and client auth.",
+        description=(
+            "Name of a Secret with tls.crt, tls.key and ca.crt, required with mode secret. The certificate must "
+            "be valid for *.NAME.NAMESPACE.svc, with the usages server auth and client auth."
+        ),
     )
 
 
 class ClientTls(SpecModel):
-    """Encryption between clients and members."""
+    """TLS between clients and members."""
 
     secret_name: Name | None = Field(
         None,
-        description="Where mode is secret: Secret with tls.crt, tls.key and ca.crt, for *.NAME.NAMESPACE.svc and "
-        "NAME-client.NAMESPACE.svc, with usages server auth and client auth: the operator and etcd's own gateway show "
-        "it, too. With auth, and if clients must show one, it bears no common name.",
+        description=(
+            "Name of a Secret with tls.crt, tls.key and ca.crt, required with mode secret. The certificate must "
+            "be valid for *.NAME.NAMESPACE.svc and NAME-client.NAMESPACE.svc, with the usages server auth and "
+            "client auth, because the operator and etcd's own gateway also present it. With spec.auth and client "
+            "certificates required, it must not have a common name."
+        ),
     )
     auth: Literal["none", "required"] = Field(
-        "required", description="Whether clients must show a certificate that ca.crt vouches for."
+        "required",
+        description=(
+            "Whether clients must present a certificate signed by ca.crt. A change restarts the members one by one."
+        ),
     )
 
 
 class Tls(SpecModel):
-    """Encryption; how it comes about is settled when the cluster is created."""
+    """TLS; the mode cannot be changed after creation."""
 
     mode: Literal["none", "self", "secret", "certManager"] = Field(
         "none",
-        description="Who makes the certificates. self: the operator, in Secrets NAME-ca, NAME-peer-tls, "
-        "NAME-server-tls and NAME-client-tls (what clients show). secret: you. certManager: cert-manager, by issuer. "
-        "It stays as it was created.",
+        description=(
+            "Source of the certificates. none: no TLS. self: the operator issues them in the Secrets NAME-ca, "
+            "NAME-peer-tls, NAME-server-tls and NAME-client-tls (for clients). secret: Secrets that you provide. "
+            "certManager: cert-manager, by issuer. Cannot be changed."
+        ),
     )
-    issuer: Issuer | None = Field(None, description="Where mode is certManager: who signs.")
-    peer: PeerTls = Field(default_factory=PeerTls, description="Among members.")
-    client: ClientTls = Field(default_factory=ClientTls, description="Between clients and members.")
+    issuer: Issuer | None = Field(
+        None, description=("Issuer of cert-manager that signs the certificates; required with mode certManager.")
+    )
+    peer: PeerTls = Field(default_factory=PeerTls, description="TLS between members.")
+    client: ClientTls = Field(default_factory=ClientTls, description="TLS between clients and members.")
 
     RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES
 
 
 class Auth(SpecModel):
-    """Users and passwords."""
+    """Authentication with users and passwords."""
 
-    enabled: bool = Field(True, description="Whether everybody must authenticate.")
+    enabled: bool = Field(
+        True, description=("Whether clients must authenticate. A change is applied without a restart.")
+    )
     root_secret_name: Name = Field(
-        description="Secret with the key password: root's. To change it, put the former one into the key "
-        "previousPassword beside it."
+        description=(
+            "Name of a Secret with the password of the user root in the key password. To change the password, "
+            "store the former one in the key previousPassword of the same Secret; the change is applied without "
+            "a restart."
+        )
     )
 
 
 class Backup(SpecModel):
-    """Snapshots by the clock."""
+    """Scheduled snapshots."""
 
-    schedule: Schedule = Field(description="When one is taken, in cron's five fields, in UTC, such as 0 */6 * * *.")
-    retention: Annotated[int, Field(ge=1, le=1000)] = Field(
-        7, description="How many of these are kept; older ones are deleted.", json_schema_extra=INT32
+    schedule: Schedule = Field(
+        description=(
+            "Times at which snapshots are taken, as a cron expression with five fields, in UTC. Example: 0 */6 * * *."
+        )
     )
-    destination: Destination = Field(description="Where they are kept.")
+    retention: Annotated[int, Field(ge=1, le=1000)] = Field(
+        7,
+        description="Number of scheduled snapshots to keep. Older ones are deleted, with their files.",
+        json_schema_extra=INT32,
+    )
+    destination: Destination = Field(description="Store for the scheduled snapshots.")
 
 
 class Restore(SpecModel):
-    """Data that the cluster begins with; of no effect once it has begun."""
+    """Initial data of the cluster; ignored once the cluster has started."""
 
-    from_: RestoreSource = Field(alias="from", description="The snapshot.")
+    from_: RestoreSource = Field(alias="from", description="Snapshot to restore.")
 
 
 class Recovery(SpecModel):
-    """What a person allows after a quorum was lost."""
+    """Confirmation of a recovery after a quorum was lost."""
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
-        description="status.recovery.token: the cluster goes on with what the member named there has; what only the "
-        "lost ones had is lost."
+        description=(
+            "Value of status.recovery.token. It confirms the recovery that status.recovery describes: the "
+            "cluster continues with the data of the survivor, and writes that only the lost members had are lost."
+        )
     )
 
 
 class Metrics(SpecModel):
-    """etcd's own metrics for Prometheus."""
+    """Metrics of etcd for Prometheus."""
 
-    enabled: bool = Field(True, description="Whether the Service names their port, for Prometheus to find.")
+    enabled: bool = Field(
+        True,
+        description=(
+            "Whether the headless Service has a port for metrics, so that Prometheus can discover it. Applied "
+            "without a restart."
+        ),
+    )
 
 
 class EtcdClusterSpec(PodSettings):
-    """What cluster is wanted."""
+    """Desired state of an EtcdCluster."""
 
     size: Annotated[int, Field(ge=1, le=9)] = Field(
-        description="How many members: 1, 3, 5 or 7. An even number survives no more failures than one less.",
+        description=(
+            "Number of members: 1, 3, 5 or 7. An even number tolerates no more failures than one member less. A "
+            "change adds or removes one member at a time."
+        ),
         json_schema_extra=INT32,
     )
     image: Annotated[str, Field(max_length=512)] | None = Field(
         None,
-        description="The members' image; wins over version for what is pulled. A registry port and a digest may be in "
-        "it.",
+        description=(
+            "Image of the members, such as registry.example:5000/etcd:v3.6.16; may have a registry port and a "
+            "digest. Takes precedence over version. A change restarts the members one by one."
+        ),
     )
     version: Annotated[str, Field(max_length=128)] | None = Field(
         None,
-        description="etcd's version, such as 3.6.16: tag v3.6.16 in the operator's repository, where image is not "
-        "given; where it is, this tells what its tag does not.",
+        description=(
+            "Version of etcd, such as 3.6.16. Without image, the tag v3.6.16 of the operator's repository is "
+            "run. With image, it is needed only if the tag of the image is not a version. A change restarts the "
+            "members one by one; upgrades go one minor version at a time, and downgrades to an older minor "
+            "version are rejected. Default: the running version; for a new cluster the default of the operator."
+        ),
     )
     storage: Storage = Field(
-        default_factory=Storage, description="Where members keep their data.", json_schema_extra={"default": {}}
+        default_factory=Storage, description="Storage of the members.", json_schema_extra={"default": {}}
     )
     quota_backend_bytes: Annotated[int, Field(ge=16 * MIB, le=16 * GIB)] | None = Field(
         None,
-        description="Size of the database above which only deletions are taken. If not given, half of what "
-        "storage.size leaves beside 512Mi for etcd's log, and at most 8Gi: so that the volume holds a second copy, "
-        "which a member makes when it is defragmented or sent the whole database.",
+        description=(
+            "Maximum size of the database in bytes; above it, etcd accepts only deletions. Default: half of "
+            "storage.size minus 512Mi for the write-ahead log, at most 8Gi, so that the volume has space for a "
+            "second copy during a defragmentation or a transfer to another member. A change restarts the members "
+            "one by one."
+        ),
         json_schema_extra=INT64,
     )
     auto_compaction: AutoCompaction | None = Field(
-        None, description="Forgets old revisions; if not given, none is forgotten but to make room."
+        None,
+        description=(
+            "Automatic deletion of old revisions. Default: none; the history is compacted only when the quota is "
+            "used up. A change restarts the members one by one."
+        ),
     )
     defragmentation: Defragmentation | None = Field(
-        None, description="Gives back free space by the clock; if not given, only when the quota is used up."
+        None,
+        description=(
+            "Scheduled defragmentation. Default: none; members are defragmented only when the quota is used up. "
+            "Applied without a restart."
+        ),
     )
     snapshot_count: Annotated[int, Field(ge=100, le=10000000)] | None = Field(
-        None, description="Changes between two of Raft's snapshots; if not given, etcd's own.", json_schema_extra=INT32
+        None,
+        description=(
+            "Number of committed changes after which a member writes a Raft snapshot. Default: that of etcd "
+            "(10,000 in 3.6). A change restarts the members one by one."
+        ),
+        json_schema_extra=INT32,
     )
     heartbeat_interval: Annotated[int, Field(ge=10, le=10000)] = Field(
-        100, description="Milliseconds between the leader's heartbeats.", json_schema_extra=INT32
+        100,
+        description=("Interval of the leader's heartbeats, in milliseconds. A change restarts the members one by one."),
+        json_schema_extra=INT32,
     )
     election_timeout: Annotated[int, Field(ge=50, le=50000)] = Field(
         1000,
-        description="Milliseconds without a heartbeat until another is elected; at least five heartbeats.",
+        description=(
+            "Time without a heartbeat after which a new leader is elected, in milliseconds; at least five times "
+            "heartbeatInterval. A change restarts the members one by one."
+        ),
         json_schema_extra=INT32,
     )
     extra_args: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=32)] = Field(
         default_factory=list,
-        description="Further arguments of etcd, such as --max-txn-ops=256; not those that other fields set.",
+        description=(
+            "Further flags of etcd, one per entry, such as --max-txn-ops=256. Flags that other fields or the "
+            "operator set are rejected. A change restarts the members one by one."
+        ),
     )
-    tls: Tls = Field(default_factory=Tls, description="Encryption. If not given, there is none.")
-    auth: Auth | None = Field(None, description="Users and passwords. If not given, nobody is asked.")
-    backup: Backup | None = Field(None, description="Snapshots by the clock. If not given, none is taken.")
-    restore: Restore | None = Field(None, description="Data that the cluster begins with. If not given, none.")
-    recovery: Recovery | None = Field(None, description="What a person allows after a quorum was lost.")
-    metrics: Metrics = Field(default_factory=Metrics, description="etcd's own metrics for Prometheus.")
+    tls: Tls = Field(default_factory=Tls, description="TLS for clients and between members. Default: none.")
+    auth: Auth | None = Field(
+        None,
+        description=("Authentication with users and passwords. Default: the operator neither enables nor disables it."),
+    )
+    backup: Backup | None = Field(None, description="Scheduled snapshots. Default: none.")
+    restore: Restore | None = Field(
+        None,
+        description=(
+            "Initial data of the cluster, from a snapshot. Ignored once the cluster has started. Default: an empty "
+            "cluster."
+        ),
+    )
+    recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
+    metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
-        description="How many members a drain of nodes may take at once. If not given, one, where there are three or "
-        "more; fewer have no budget, for none of them can be missing.",
+        description=(
+            "Number of members that may be evicted at once, for example by a drain of nodes. Default: one, with "
+            "three or more members; with fewer there is no budget, because every eviction interrupts service."
+        ),
     )
-    paused: bool = Field(False, description="If true, the operator reports, and touches nothing.")
+    paused: bool = Field(False, description="If true, the operator only reports the state and changes nothing.")
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 
     @property
     def target(self) -> Version:
-        """The version that members are to run, as version or else the image's tag tells it.
+        """Version that members must run: spec.version, or else the tag of the image.
 
         Raises:
-            InvalidSpec: neither does.
+            InvalidSpec: neither is a version.
         """
         text = self.version if self.version is not None else self.tag
         try:
             return Version.parse(text)
         except ValueError as error:
-            said = str(error) if text else "is missing, and no image tells it by its tag"
-            raise InvalidSpec(f"spec.version: {said}; give it, such as 3.6.16.") from None
+            problem = str(error) if text else "is missing, and the image has no tag that is a version"
+            raise InvalidSpec(f"spec.version: {problem}. Set it, for example to 3.6.16.") from None
 
     @property
     def tag(self) -> str:
-        """The image's tag; empty where it has none, or is none."""
+        """Tag of the image; empty without an image or a tag."""
         try:
             return Image.parse(self.image or "").tag
         except ValueError:
             return ""
 
     def image_reference(self, repository: str) -> str:
-        """The image to run, from a repository where only a version is given, tagged as etcd's own are: v3.6.16."""
+        """Return the image to run; if only a version is set, `repository` with a tag such as v3.6.16."""
         return self.image or f"{repository}:v{(self.version or '').removeprefix('v')}"
 
     @property
     def quota(self) -> int:
-        """Bytes of the database above which only deletions are taken."""
+        """Size of the database, in bytes, above which etcd accepts only deletions."""
         if self.quota_backend_bytes is not None:
             return self.quota_backend_bytes
         size = int(parse_quantity(self.storage.size))
-        # A small volume has room for fewer segments of the log: half of it is left to them and to the second copy.
+        # A small volume has fewer segments of the log: half of it is reserved for them and the second copy.
         return max(16 * MIB, min(MAX_ADVISED_QUOTA_BYTES, max((size - _LOG_BYTES) // 2, size // 4)))
 
     @property
     def needed_storage(self) -> int:
-        """Bytes with which no volume runs full before the quota is used up, and a second copy has room."""
+        """Volume size, in bytes, that has space for the quota, a second copy of the database, and the log."""
         return 2 * self.quota + _LOG_BYTES
 
     def container_resources(self) -> Obj:
-        """The container's resources: a little CPU and memory is set aside, nothing is limited; what is given wins."""
+        """Return the resources of the container: small default requests and no limits, unless the spec sets them."""
         limits, requests = self.resources.limits, self.resources.requests
         little = {name: value for name, value in {"cpu": "100m", "memory": "128Mi"}.items() if name not in limits}
         found: Obj = {"requests": little | requests, "limits": dict(limits)}

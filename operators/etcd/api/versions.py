@@ -1,6 +1,6 @@
-"""etcd's versions: which there are, what each can do, and which may follow which. Pure.
+"""Versions of etcd: the supported series, the features of each version, and the allowed upgrades. Pure.
 
-What a version can do was looked up in the sources of its tags; each fact names the file.
+The features were read from the sources of the tags; each fact names the file.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})([-+][0-9A-Za-z_.+-]*)?$"
-"""What a version looks like, for Python and for CEL alike: 3.6.16, v3.6.16, or 3.6.16-0 as some registries tag it."""
+"""Pattern of a version, for Python and CEL: 3.6.16, v3.6.16, or 3.6.16-0 as some registries tag it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A version of etcd; what follows a hyphen says how an image was built, and is not compared.
+    """A version of etcd; a suffix after a hyphen describes the build of an image and is not compared.
 
     Attributes:
         major, minor, patch: 3, 6 and 16 of 3.6.16.
@@ -27,19 +27,19 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """A version as an image's tag, a spec, or etcd itself says it.
+        """Parse a version of an image tag, a spec, or etcd itself.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a version.
         """
         found = re.fullmatch(FORM, text)
         if found is None:
-            raise ValueError(f"{text!r} is no version of etcd")
+            raise ValueError(f"{text!r} is not a version of etcd")
         return cls(*map(int, found.groups()[:3]))
 
     @property
     def series(self) -> tuple[int, int]:
-        """What upgrades are about: the major and the minor version."""
+        """Major and minor version, which determine upgrades."""
         return self.major, self.minor
 
     def __str__(self) -> str:
@@ -47,34 +47,34 @@ class Version:
 
 
 SUPPORTED = ((3, 4), (3, 5), (3, 6), (3, 7))
-"""Series whose flags, API and upgrades the operator knows, none left out; 3.4 is the first that has learners."""
+"""Series whose flags, API and upgrades the operator supports, without gaps; 3.4 is the first with learners."""
 
 MIN_VERSION_BEFORE = {(3, 6): Version(3, 5, 26), (3, 7): Version(3, 6, 11)}
-"""What every member must run, at least, before the first may run this series.
+"""Minimum version of every member before the first member may run this series.
 
-3.6 takes its members from the newer of etcd's two lists, in which earlier 3.5 kept some that were removed; and earlier
-3.6 may not go together with 3.7.
+3.6 reads its members from the newer one of etcd's two lists, in which earlier releases of 3.5 kept some removed
+members. Earlier releases of 3.6 are not compatible with 3.7.
 
 Source: https://etcd.io/blog/2025/zombie_members_upgrade/, https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/
 """
 
 CORRUPTING_VERSIONS = (Version(3, 5, 0), Version(3, 5, 2))
-"""The first and the last version that may lose a write when it is killed (etcd#13766)."""
+"""First and last version that may lose a write when the process is killed (etcd#13766)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a version of etcd can do, where versions differ.
+    """Features of a version of etcd, where versions differ.
 
     Attributes:
-        exclude_alarms: whether /health takes `exclude=ALARM`, for an alarm that several members raised, too.
-        serializable_health: whether /health takes `serializable=true`, which asks no quorum.
-        corruption_checks: flags by which a member compares its keys with others' before it serves, and the leader
-            compares compacted history from time to time; as far as the version has them.
-        restores_with: the program in its image that restores a snapshot; each takes `snapshot restore`.
-        bumps_revision: whether that program takes --bump-revision and --mark-compacted.
-        asks_auth_status: whether /v3/auth/status tells if passwords are asked for.
-        hashes_keys: whether the gateway has /v3/maintenance/hashkv; before, its path was another call's, too.
+        exclude_alarms: whether /health accepts `exclude=ALARM`, also for an alarm that several members raised.
+        serializable_health: whether /health accepts `serializable=true`, which needs no quorum.
+        corruption_checks: flags that compare a member's keys with its peers before it serves, and compacted history
+            periodically.
+        restores_with: program in the image that restores a snapshot; each one has `snapshot restore`.
+        bumps_revision: whether that program has --bump-revision and --mark-compacted.
+        has_auth_status: whether /v3/auth/status reports if authentication is enabled.
+        has_hash_kv: whether the gateway has /v3/maintenance/hashkv; before, another call had the same path.
     """
 
     exclude_alarms: bool
@@ -87,9 +87,9 @@ class Features:
 
 
 def features(version: Version) -> Features:
-    """What a version can do; one that is newer than all known is taken for the newest."""
+    """Return the features of a version; a version newer than all known ones has those of the newest."""
     return Features(
-        # etcdhttp/metrics.go, health.go: there since 3.4.16, forgot an alarm's second member until 3.4.19 and 3.5.2
+        # etcdhttp/metrics.go, health.go: since 3.4.16, but only for one member's alarm until 3.4.19 and 3.5.2
         exclude_alarms=_since(version, Version(3, 4, 19), Version(3, 5, 2)),
         serializable_health=_since(version, Version(3, 4, 29), Version(3, 5, 3)),  # etcdhttp/metrics.go, health.go
         corruption_checks=_corruption_checks(version),
@@ -102,13 +102,13 @@ def features(version: Version) -> Features:
 
 
 def _since(version: Version, *first: Version) -> bool:
-    """Whether a version has what came with one of these in its own series, or with an earlier series' .0."""
+    """Whether a version has a feature that was introduced by one of these in its own series, or by an earlier .0."""
     in_series = [found for found in first if found.series == version.series]
     return version >= (in_series[0] if in_series else max(first))
 
 
 def _corruption_checks(version: Version) -> tuple[str, ...]:
-    """3.4 has the first of them, too, yet of an age in which it was hardly tried: it gets none.
+    """Return the flags of the corruption checks; 3.4 gets none, because its only check was hardly tested then.
 
     Source: etcdmain/config.go of 3.5, server/features/etcd_features.go of 3.6 and 3.7, which has no --experimental-*.
     """
@@ -121,18 +121,18 @@ def _corruption_checks(version: Version) -> tuple[str, ...]:
 
 
 def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None, target: Version) -> str:
-    """Why members must not be changed to a version; empty if they may.
+    """Return why members must not be changed to a version; empty if they may.
 
-    What decides is the version that the cluster runs as: it rises only when the last member has risen. So an upgrade
-    that is under way can be taken back, and one that is over cannot.
+    The version that all members run together as decides. It rises only after the last member was upgraded. So an
+    upgrade in progress can be reverted, and a finished one cannot.
 
     Args:
-        current_members: what each member runs; those that nobody could ask are left out.
-        cluster: what all run as together, as etcd says; None where nobody said: the lowest member's then counts.
-        target: what they are to run.
+        current_members: version of each member that answered.
+        cluster: version that all members run together as; None if unknown, then the lowest member's version counts.
+        target: version that members are to run.
 
     Returns:
-        A sentence that says why, and what to do first.
+        A sentence with the reason and what to do first.
     """
     known = cluster if cluster is not None else min(current_members, default=None)
     if known is None:
@@ -140,20 +140,20 @@ def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None,
     series, following = known.series, (known.major, known.minor + 1)
     if target.series < series:
         return (
-            f"{target} is below {_dotted(series)}, which the cluster runs as: no older etcd takes its data. Give a "
-            f"version of {_dotted(series)}; to go back, restore a backup that {_dotted(target.series)} took into a new "
-            "cluster."
+            f"{target} is below {_dotted(series)}, the current version of the cluster: an older etcd cannot read "
+            f"its data. Set a version of {_dotted(series)}. To downgrade, restore a backup taken with "
+            f"{_dotted(target.series)} into a new cluster."
         )
     if target.series > following:
         return (
-            f"{target} is more than one minor version above {_dotted(series)}, which the cluster runs as, and etcd "
-            f"goes up one at a time. Give a version of {_dotted(following)} first."
+            f"{target} is more than one minor version above {_dotted(series)}, the current version of the "
+            f"cluster, and etcd upgrades one minor version at a time. Set a version of {_dotted(following)} first."
         )
     least, lowest = MIN_VERSION_BEFORE.get(target.series), min(current_members, default=known)
     if target.series > series and least is not None and lowest < least:
         return (
-            f"{target} may follow {least} and newer ones only, and a member runs {lowest}: after earlier ones, "
-            f"members that were removed can come back, or the cluster breaks. Give {least} or a newer "
+            f"{target} requires that all members run {least} or later, but a member runs {lowest}: an upgrade "
+            f"from earlier releases can bring back removed members or break the cluster. Set {least} or a later "
             f"{_dotted(least.series)} first."
         )
     return ""

@@ -1,4 +1,4 @@
-"""What works and is yet unwise in an EtcdCluster: warnings that kubectl shows when it is applied. Pure."""
+"""Warnings about valid but risky specs of an EtcdCluster, which kubectl shows when the resource is applied. Pure."""
 
 from __future__ import annotations
 
@@ -11,55 +11,59 @@ _MAX_ADVISED_MEMBERS = 7
 
 
 def warnings_for(spec: EtcdClusterSpec) -> list[str]:
-    """A sentence for each."""
+    """Return the warnings about a spec."""
     return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec)]
 
 
 def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Version | None) -> list[str]:
-    """A sentence for each thing that a change gives up.
+    """Return the warnings about a change.
 
     Args:
-        running: the lowest version that a member was last seen to run.
+        running: lowest version that a member was last observed to run.
     """
     warnings, version = [], spec.target
     if running is not None and running.series == version.series and version < running:
-        warnings.append(f"spec.version: {version} is older than {running}, which runs: its defects come back with it.")
+        warnings.append(
+            f"spec.version: {version} is older than the running version {running}: fixes of later releases are missing."
+        )
     size, former = spec.size, before.size
     if _tolerated_failures(size) < _tolerated_failures(former):
         warnings.append(
-            f"spec.size: {former} members survive the loss of {_tolerated_failures(former)}, {size} of {_tolerated_failures(size)}."
+            f"spec.size: {former} members tolerate {_tolerated_failures(former)} failures, {size} tolerate "
+            f"{_tolerated_failures(size)}."
         )
     return warnings
 
 
 def _tolerated_failures(size: int) -> int:
-    """How many of so many members may be lost."""
+    """Return the number of members that may fail without the loss of the quorum."""
     return (size - 1) // 2
 
 
 def _of_size(spec: EtcdClusterSpec) -> list[str]:
     size, budget, warnings = spec.size, spec.pod_disruption_budget, []
+    tolerated = _tolerated_failures(size)
     if size % 2 == 0:
         warnings.append(
-            f"spec.size: {size} members survive the loss of {_tolerated_failures(size)}, as {size - 1} would, and one more can "
-            f"fail. Give {size - 1} or {size + 1}."
+            f"spec.size: {size} members tolerate {tolerated} failures, as many as {size - 1}, and have one more "
+            f"member that can fail. Set {size - 1} or {size + 1}."
         )
     if size > _MAX_ADVISED_MEMBERS:
         warnings.append(
-            f"spec.size: each write waits for {size // 2 + 1} of {size} members, and survives the loss of "
-            f"{_tolerated_failures(size)}; {_MAX_ADVISED_MEMBERS} are the most that etcd advises."
+            f"spec.size: each write waits for {size // 2 + 1} of {size} members, which tolerate {tolerated} "
+            f"failures. etcd recommends at most {_MAX_ADVISED_MEMBERS} members."
         )
     if budget is None:
         return warnings
     if budget.keeps_all(size):
         warnings.append(
-            f"spec.podDisruptionBudget: with {size} members it lets none be evicted, so that no node of theirs can be "
-            "drained. Give maxUnavailable: 1."
+            f"spec.podDisruptionBudget: allows no eviction with {size} members, so that their nodes cannot be "
+            "drained. Set maxUnavailable: 1."
         )
-    elif budget.evictable(size) > _tolerated_failures(size) > 0:
+    elif budget.evictable(size) > tolerated > 0:
         warnings.append(
-            f"spec.podDisruptionBudget: it lets {budget.evictable(size)} of {size} members be evicted at once, and the "
-            f"cluster survives the loss of {_tolerated_failures(size)}. Give maxUnavailable: {_tolerated_failures(size)} at most."
+            f"spec.podDisruptionBudget: allows the eviction of {budget.evictable(size)} of {size} members at "
+            f"once, but the cluster tolerates {tolerated} failures. Set maxUnavailable to at most {tolerated}."
         )
     return warnings
 
@@ -70,23 +74,24 @@ def _of_storage(spec: EtcdClusterSpec) -> list[str]:
     if storage.medium == "Memory":
         if spec.size == 1:
             warnings.append(
-                "spec.storage.medium: one member in Memory loses everything with its pod: at a drain, a change, a "
-                "node's restart. Give three members, or medium Volume."
+                "spec.storage.medium: a single member with medium Memory loses all data with its pod: on a "
+                "drain, a change of the spec or a restart of the node. Set size to 3, or medium to Volume."
             )
         if smaller(spec.resources.limits.get("memory", storage.size), storage.size):
             warnings.append(
                 f"spec.resources.limits: memory {spec.resources.limits['memory']} is below storage.size "
-                f"{storage.size}, which is memory, too: the container would be killed before its data is large."
+                f"{storage.size}, which is also memory: the container would be killed before storage.size is used "
+                "up."
             )
     if quota is not None and quota > MAX_ADVISED_QUOTA_BYTES:
         warnings.append(
-            f"spec.quotaBackendBytes: {quota} is above {MAX_ADVISED_QUOTA_BYTES} (8Gi), the most that etcd advises: "
-            "members take minutes to start, and to be replaced."
+            f"spec.quotaBackendBytes: {quota} is above {MAX_ADVISED_QUOTA_BYTES} (8Gi), the maximum that etcd "
+            "recommends: members take minutes to start and to be replaced."
         )
     if quota is not None and parse_quantity(storage.size) < spec.needed_storage:
         warnings.append(
-            f"spec.quotaBackendBytes: with {quota} a volume needs {_rounded(spec.needed_storage)}, for its log and for "
-            "a second copy while it is defragmented or sent whole to a member, and storage.size is "
+            f"spec.quotaBackendBytes: with {quota} a volume needs {_rounded(spec.needed_storage)}, for the log "
+            "and for a second copy during a defragmentation or a transfer to another member, but storage.size is "
             f"{storage.size}. Raise storage.size, or lower the quota."
         )
     return warnings
@@ -101,12 +106,12 @@ def _of_version(spec: EtcdClusterSpec) -> list[str]:
     if first <= version <= last:
         return [
             f"spec.version: {first} to {last} can lose acknowledged writes when a member is killed "
-            "(https://github.com/etcd-io/etcd/issues/13766). Give 3.5.26 or newer."
+            "(https://github.com/etcd-io/etcd/issues/13766). Set 3.5.26 or later."
         ]
     if version < first:
         return [
-            f"spec.version: {version} compares no data among members, and members of it are not ready while the quota "
-            "is used up. Go to 3.5, then to 3.6."
+            f"spec.version: {version} does not compare data between members, and its members are not ready while "
+            "the quota is used up. Upgrade to 3.5, then to 3.6."
         ]
     return []
 
@@ -114,11 +119,11 @@ def _of_version(spec: EtcdClusterSpec) -> list[str]:
 def _of_safety(spec: EtcdClusterSpec) -> list[str]:
     warnings = []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
-        warnings.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
+        warnings.append("spec.auth: without TLS, passwords are sent over the network in plain text. Set tls.mode.")
     if spec.auto_compaction is None:
         warnings.append(
-            "spec.autoCompaction: without it every former value is kept, until a client compacts or the quota is used "
-            "up; and members compare only what was compacted. Give retention, such as 1h, unless your clients compact, "
+            "spec.autoCompaction: without it, every former value is kept until a client compacts or the quota is "
+            "used up, and members compare only compacted data. Set retention, such as 1h, unless clients compact "
             "as Kubernetes does."
         )
     return warnings

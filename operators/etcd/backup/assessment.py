@@ -1,4 +1,4 @@
-"""Facts that several steps need of an EtcdBackup, computed once a round. Pure."""
+"""Facts about an EtcdBackup that several steps need, computed once per reconcile. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from functools import cached_property
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome, time
-from operators.etcd.reasons import POD_GONE, POD_NOT_STARTING
+from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
 from shared.kubernetes.pods import Pod
 
 START_TIMEOUT_SECONDS = 600.0
-"""Time beyond its deadline after which a pod that has not even started counts as failed."""
+"""Time beyond the deadline of a pod after which the pod counts as failed if it has not even started."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What follows from an EtcdBackup and what was observed of it."""
+    """Facts derived from an EtcdBackup and its observed state."""
 
     backup: EtcdBackup
     observed: Observed
@@ -26,20 +26,22 @@ class Assessment:
 
     @cached_property
     def attempts(self) -> int:
-        """How many attempts were started."""
+        """Number of attempts that were started."""
         return max(self.observed.attempt, int(self.backup.reported.get("attempts") or 0))
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """How the present attempt ended; a pod that is missing, or does not start for long, is one that failed."""
+        """Outcome of the current attempt; a pod that is missing, or does not start in time, has failed."""
         pod = self.observed.pod
         if pod is None:
-            return Outcome(False, POD_GONE, "Its pod is gone.") if self.attempts else None
+            return Outcome(False, POD_DELETED, "The pod of the attempt was deleted.") if self.attempts else None
         if self.observed.outcome is not None:
             return self.observed.outcome
         created = time(pod["metadata"].get("creationTimestamp"))
         deadline = int(pod["spec"].get("activeDeadlineSeconds") or 0) + START_TIMEOUT_SECONDS
         if created is None or (self.now - created).total_seconds() < deadline:
             return None
-        trouble = Pod.of(pod).trouble or "nothing was heard of it"
-        return Outcome(False, POD_NOT_STARTING, f"Its pod was not done within {deadline / 60:.0f} minutes: {trouble}.")
+        problem = Pod.of(pod).trouble or "it reported nothing"
+        return Outcome(
+            False, POD_NOT_STARTING, f"The pod did not finish within {deadline / 60:.0f} minutes: {problem}."
+        )

@@ -1,7 +1,7 @@
-"""What a database of etcd holds, read from its file: the newest revision, and the version that wrote it.
+"""Reads the newest revision, and the version of the data, from a database file of etcd.
 
-etcd keeps everything in one file of bbolt: pages of which the first two name the root of a tree of buckets. A few pages
-are enough to tell, wherever the file is: whoever asks brings a way to read a piece of it.
+etcd keeps everything in one bbolt file, whose first two pages name the root of a tree of buckets. A few pages are
+enough. The caller provides a function that reads a piece of the file, wherever it is stored.
 
 Sources: https://pkg.go.dev/go.etcd.io/bbolt (bbolt's internal/common/{meta,page,bucket}.go), and etcd's
 server/storage/schema/bucket.go and server/storage/mvcc/{revision,kvstore}.go.
@@ -14,35 +14,35 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 Read = Callable[[int, int], Awaitable[bytes]]
-"""Reads so many bytes from an offset; fewer come only at the end."""
+"""Reads a number of bytes from an offset; fewer only at the end of the file."""
 
-_PAGE = struct.Struct("<QHHI")  # its number, flags, how many elements, how many further pages it takes
+_PAGE = struct.Struct("<QHHI")  # number, flags, count of elements, count of overflow pages
 _META = struct.Struct(
     "<IIIIQQQQQQ"
 )  # magic, version, page size, flags, root, sequence, freelist, pages, txid, checksum
-_BRANCH_ELEMENT = struct.Struct("<IIQ")  # where its key is from here, how long that is, the page below
-_LEAF_ELEMENT = struct.Struct("<IIII")  # flags, where its key is from here, how long that is, and its value
-_BUCKET = struct.Struct("<QQ")  # the page of its root, 0 where that follows at once; sequence
+_BRANCH_ELEMENT = struct.Struct("<IIQ")  # offset of the key, length of the key, child page
+_LEAF_ELEMENT = struct.Struct("<IIII")  # flags, offset of the key, length of the key, length of the value
+_BUCKET = struct.Struct("<QQ")  # root page, 0 if inline; sequence
 
 _MAGIC, _VERSION = 0xED0CDAED, 2
 _BRANCH, _LEAF = 0x01, 0x02
 
 _MAX_DEPTH = 64
 _MAX_PAGE_BYTES = 256 << 20
-"""Bounds of what a sound file has: a tree of 64 levels, and no single page of more than a huge value."""
+"""Bound of a valid file: no page exceeds the size of one huge value."""
 
 
 class NotADatabase(ValueError):
-    """It is no file of bbolt, or not a whole one; the text says in what it differs."""
+    """The file is not a complete bbolt file; the message describes the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What stands in a database.
+    """Contents of a database.
 
     Attributes:
-        revision: of its newest change.
-        version: of etcd that its data is of, such as 3.6.0; empty where it is not written, as mostly before 3.5.
+        revision: revision of the newest change.
+        version: version of etcd of the data, such as 3.6.0; empty if not recorded, as mostly before 3.5.
     """
 
     revision: int
@@ -50,17 +50,17 @@ class Contents:
 
 
 async def contents(read: Read) -> Contents:
-    """What a database holds.
+    """Return the contents of a database.
 
     Raises:
-        NotADatabase: it is none.
+        NotADatabase: the file is not a database of etcd.
     """
     try:
         root = await _root(read)
         keys, meta, cluster = [await root.bucket(name) for name in (b"key", b"meta", b"cluster")]
         if keys is None or meta is None:
-            raise NotADatabase("it has no buckets key and meta: it is not etcd's")
-        # What was compacted away counts: the newest key may have been among it.
+            raise NotADatabase("it has no buckets key and meta, so it is not a database of etcd")
+        # Compacted revisions count, too: the newest key may have been among them.
         revisions = [await keys.last(), await meta.get(b"scheduledCompactRev"), await meta.get(b"finishedCompactRev")]
         versions = [await meta.get(b"storageVersion"), await cluster.get(b"clusterVersion") if cluster else None]
         return Contents(
@@ -68,14 +68,14 @@ async def contents(read: Read) -> Contents:
             version=max((found.decode() for found in versions if found), key=_by_number, default=""),
         )
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise NotADatabase(f"it is cut off or damaged: {error}") from None
+        raise NotADatabase(f"it is truncated or damaged: {error}") from None
 
 
 class _Tree:
-    """A bucket: a tree of pages, whose keys are in order.
+    """A bucket: a tree of pages with ordered keys.
 
     Args:
-        root: its first page.
+        root: content of the root page.
     """
 
     def __init__(self, read: Read, page_size: int, root: bytes) -> None:
@@ -84,7 +84,7 @@ class _Tree:
         self._root = root
 
     async def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None if there is none."""
+        """Return the value of a key; None if the key does not exist."""
         page = self._root
         for _ in range(_MAX_DEPTH):
             if _is_leaf(page):
@@ -93,19 +93,19 @@ class _Tree:
             if not below:
                 return None
             page = await _page(self._read, self._page_size, below[-1])
-        raise NotADatabase("its tree has no end")
+        raise NotADatabase(f"its tree has more than {_MAX_DEPTH} levels")
 
     async def last(self) -> bytes | None:
-        """The greatest key; None if there is none at all."""
+        """Return the greatest key; None if there is none."""
         page = self._root
         for _ in range(_MAX_DEPTH):
             if _is_leaf(page):
                 return max((found for found, _ in _leaves(page)), default=None)
             page = await _page(self._read, self._page_size, [number for _, number in _branches(page)][-1])
-        raise NotADatabase("its tree has no end")
+        raise NotADatabase(f"its tree has more than {_MAX_DEPTH} levels")
 
     async def bucket(self, name: bytes) -> _Tree | None:
-        """A bucket in this one."""
+        """Return a bucket inside this one; None if it does not exist."""
         value = await self.get(name)
         if value is None:
             return None
@@ -116,23 +116,23 @@ class _Tree:
 
 
 async def _root(read: Read) -> _Tree:
-    """The tree of the newer of both meta pages that are whole: a commit writes them in turn."""
+    """Return the tree of the newer valid meta page: commits write the two pages alternately."""
     first = await read(0, _PAGE.size + _META.size)
     if len(first) < _PAGE.size + _META.size:
-        raise NotADatabase("it is empty, or cut off at once")
+        raise NotADatabase("it is empty or truncated")
     page_size = _META.unpack_from(first, _PAGE.size)[2]
     found = [first]
     if 1024 <= page_size <= 65536:
         found.append(await read(page_size, _PAGE.size + _META.size))
     whole = [meta for meta in map(_meta, found) if meta is not None]
     if not whole:
-        raise NotADatabase("it does not begin as a file of bbolt does")
+        raise NotADatabase("it does not start with the header of a bbolt file")
     _, page_size, root = max(whole)
     return _Tree(read, page_size, await _page(read, page_size, root))
 
 
 def _meta(page: bytes) -> tuple[int, int, int] | None:
-    """Transaction, page size and root of a meta page; None if it is not whole."""
+    """Return transaction, page size and root of a meta page; None if the page is invalid."""
     if len(page) < _PAGE.size + _META.size:
         return None
     magic, version, page_size, _, root, _, _, _, transaction, checksum = _META.unpack_from(page, _PAGE.size)
@@ -142,7 +142,7 @@ def _meta(page: bytes) -> tuple[int, int, int] | None:
 
 
 def _fnv(text: bytes) -> int:
-    """FNV-1a of 64 bits."""
+    """Return the 64-bit FNV-1a hash."""
     found = 0xCBF29CE484222325
     for byte in text:
         found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -154,11 +154,11 @@ async def _page(read: Read, page_size: int, number: int) -> bytes:
     its_number, _, _, further = _PAGE.unpack_from(page)
     size = (further + 1) * page_size
     if its_number != number or size > _MAX_PAGE_BYTES:
-        raise NotADatabase(f"page {number} is not where it should be")
+        raise NotADatabase(f"page {number} is not at its position")
     if further:
         page = await read(number * page_size, size)
     if len(page) < size:
-        raise NotADatabase(f"page {number} lies beyond its end")
+        raise NotADatabase(f"page {number} is beyond the end of the file")
     return page
 
 
@@ -170,7 +170,7 @@ def _is_leaf(page: bytes) -> bool:
 
 
 def _branches(page: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each key with the page of what is not below it."""
+    """Yield each key with the number of the page that starts at it."""
     for number in range(_PAGE.unpack_from(page)[2]):
         at = _PAGE.size + number * _BRANCH_ELEMENT.size
         start, length, below = _BRANCH_ELEMENT.unpack_from(page, at)
@@ -178,7 +178,7 @@ def _branches(page: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _leaves(page: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Each key and its value."""
+    """Yield each key and its value."""
     for number in range(_PAGE.unpack_from(page)[2]):
         at = _PAGE.size + number * _LEAF_ELEMENT.size
         _, start, length, size = _LEAF_ELEMENT.unpack_from(page, at)

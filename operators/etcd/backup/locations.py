@@ -1,4 +1,4 @@
-"""Where snapshots are, as specs name it: for people, for pods, and whether it is there."""
+"""Locations of snapshots that specs name: as text, as arguments and volumes of pods, and whether they exist."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ STORE, CREDENTIALS = "store", "store-credentials"
 STORE_AT, CREDENTIALS_AT = "/var/lib/store", "/etc/store"
 
 KEYS = ("accessKeyID", "secretAccessKey")
-"""Keys of the Secret that lets into an object store; ca.crt may be a third."""
+"""Keys of the Secret with the credentials of an object store; ca.crt is optional."""
 
 
 def store_of(given: Destination | RestoreSource) -> VolumeStore | S3 | None:
-    """The one of the two that is given; None where neither is."""
+    """Return the store that is set; None if there is none."""
     return given.volume or given.s3
 
 
 def location(store: VolumeStore | S3, file: str) -> str:
-    """Where a file is, for people."""
+    """Return the location of a file as text."""
     if isinstance(store, VolumeStore):
         return f"volume://{PurePosixPath(store.claim_name, store.path, file)}"
     return f"s3://{store.bucket}/{_prefixed(store, file)}"
@@ -39,10 +39,10 @@ def _prefixed(store: S3, file: str) -> str:
 
 
 async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) -> SecretProblem | None:
-    """What of a place is not there, and what mends it; None if all is.
+    """Return what is missing of a store, and how to fix it; None if nothing is missing.
 
     Args:
-        at: the field that names the place.
+        at: field of the spec that names the store.
     """
     if isinstance(store, VolumeStore):
         try:
@@ -50,8 +50,8 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
         except NotFound:
             return SecretProblem(
                 VOLUME_MISSING,
-                f"{at}.volume: there is no PersistentVolumeClaim {store.claim_name} in this namespace. Make it, or "
-                "name another.",
+                f"{at}.volume: PersistentVolumeClaim {store.claim_name} does not exist in this namespace. Create "
+                "it, or name another one.",
             )
         return None
     name = store.credentials_secret
@@ -63,7 +63,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
 
 
 def arguments(store: VolumeStore | S3) -> list[str]:
-    """What program.py is told about a place."""
+    """Return the arguments of program.py for a store."""
     if isinstance(store, VolumeStore):
         return [f"--volume={STORE_AT}", *([f"--path={store.path}"] if store.path else ())]
     return [
@@ -76,14 +76,14 @@ def arguments(store: VolumeStore | S3) -> list[str]:
 
 
 def volume(store: VolumeStore | S3) -> Obj:
-    """What a pod needs for a place, as one of its volumes."""
+    """Return the pod's volume for a store."""
     if isinstance(store, VolumeStore):
         return {"name": STORE, "persistentVolumeClaim": {"claimName": store.claim_name}}
     return {"name": CREDENTIALS, "secret": {"secretName": store.credentials_secret, "defaultMode": 0o440}}
 
 
 def mount(store: VolumeStore | S3, *, writing: bool) -> Obj:
-    """The same, as a container sees it."""
+    """Return the container's mount of that volume."""
     if isinstance(store, VolumeStore):
         return {"name": STORE, "mountPath": STORE_AT} | ({} if writing else {"readOnly": True})
     return {"name": CREDENTIALS, "mountPath": CREDENTIALS_AT, "readOnly": True}

@@ -1,4 +1,4 @@
-"""Reads the world of one EtcdBackup into one frozen value. One that is over costs nothing: its pod is in the cache."""
+"""Observes one EtcdBackup. A finished one needs no requests: its pod is in the cache."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from shared.runtime.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """A member that could give a snapshot.
+    """A member that could provide a snapshot.
 
     Attributes:
-        said: what it said of itself; None where it did not answer.
-        error: why it did not.
+        status: status that the member reported; None if it did not answer.
+        error: reason why it did not answer.
     """
 
     name: str
@@ -45,13 +45,13 @@ class SnapshotSource:
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is of an EtcdBackup.
+    """Observed state of an EtcdBackup.
 
     Attributes:
-        pod: the one that takes the snapshot; None if there is none.
-        cluster: the EtcdCluster that it is of; None if that cannot be had.
-        problem: what is missing: the cluster, something of the destination, or what lets into the cluster.
-        sources: the cluster's members, each asked; empty while a pod is at work, or there is a problem.
+        pod: pod that takes the snapshot; None if there is none.
+        cluster: EtcdCluster of the backup; None if it cannot be read.
+        problem: missing prerequisite: the cluster, the destination, or credentials for the cluster.
+        sources: members of the cluster; empty while a pod runs, or if there is a problem.
     """
 
     pod: Obj | None = None
@@ -61,18 +61,18 @@ class Observed:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """How the pod ended; None if it did not."""
+        """Outcome of the pod; None while it runs."""
         return outcome(self.pod)
 
     @property
     def attempt(self) -> int:
-        """Which try the pod is; 0 if there is none."""
+        """Number of the pod's attempt; 0 without a pod."""
         text = annotation(self.pod, pods.ATTEMPT)
         return int(text) if text.isdecimal() else 0
 
     @property
     def message(self) -> str:
-        """Who gives the snapshot, and what a person should know of it."""
+        """Message about the source of the snapshot, with cautions for the user."""
         return annotation(self.pod, pods.MESSAGE)
 
     @property
@@ -85,10 +85,10 @@ Observe = Callable[[EtcdBackup, Cache, Kube], Awaitable[Observed]]
 
 
 def observer(settings: Settings, connect: Connect) -> Observe:
-    """Gathers what there is of an EtcdBackup.
+    """Return a function that observes an EtcdBackup.
 
     Args:
-        connect: to a member.
+        connect: opens a connection to a member.
     """
     return partial(_observe, settings, connect)
 
@@ -111,31 +111,34 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
 
 
 def _in_the_way(pod: Obj) -> SecretProblem:
-    """What an earlier EtcdBackup of the same name left: it tells nothing of this one, and goes by itself."""
+    """Report a pod of the same name that another object owns, such as an earlier EtcdBackup of this name."""
     name = pod["metadata"]["name"]
     return SecretProblem(
         POD_IN_THE_WAY,
-        f"Pod {name} is not this EtcdBackup's. An earlier one's of the same name goes by itself; delete any other, or "
-        "name this one otherwise.",
+        f"Pod {name} belongs to another object. The pod of an earlier EtcdBackup of this name is deleted "
+        "automatically; delete any other pod of this name, or rename this EtcdBackup.",
     )
 
 
 async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProblem:
-    """The cluster, which is never another namespace's."""
+    """Return the cluster, always from the namespace of the EtcdBackup."""
     name = backup.spec.cluster_name
     try:
         return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
-        status = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
-        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {status}")
+        message = (
+            f"EtcdCluster {name} does not exist in this namespace. Create it, or create an EtcdBackup of another "
+            "cluster."
+        )
+        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {message}")
     except InvalidSpec as wrong:
-        return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
+        return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} is invalid: {wrong}")
 
 
 async def _sources(
     settings: Settings, connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
 ) -> tuple[SnapshotSource, ...]:
-    """Every member, asked for its own view: that needs no quorum."""
+    """Query the status of every member from the member itself: that needs no quorum."""
     selector = names.owner(cluster, settings.operator).selector(names.COMPONENT)
     listed = await kube.list(POD, cluster.namespace, labels=selector_text(selector))
     found = [pod for obj in listed.get("items") or () if not (pod := Pod.of(obj)).ended and pod.address]
@@ -155,10 +158,10 @@ async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The member to take a snapshot of.
+    """Member that provides the snapshot.
 
     Attributes:
-        caution: what a person should know of it; empty if nothing.
+        caution: warning for the user; empty if there is none.
     """
 
     name: str
@@ -167,10 +170,10 @@ class Choice:
 
 
 def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice | None:
-    """Who gives the snapshot: a follower that has all, for the leader has enough to do; never a learner.
+    """Choose the member that provides the snapshot: an up-to-date follower, to spare the leader; never a learner.
 
-    A snapshot is what a member has itself: it needs no quorum. Without one, who has applied most has all that any of
-    those who answer has.
+    A snapshot is a member's own data and needs no quorum. Without a quorum, the member that has applied the most
+    entries has all data of the other members that answer.
     """
     answered = [
         (source.name, source.status)
@@ -188,8 +191,8 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     caution = ""
     if not led:
         caution = (
-            f"The cluster has no leader: {name} has applied most of the {len(answered)} that answer, and what only "
-            "others have is not in it."
+            f"The cluster has no leader: {name} has applied the most entries of the {len(answered)} members that "
+            "answer. Changes that only other members have are missing in the snapshot."
         )
     return Choice(name, status, caution)
 

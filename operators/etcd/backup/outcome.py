@@ -1,4 +1,4 @@
-"""What a pod that did a piece of work came to. Pure."""
+"""Outcome of a pod that performs a piece of work. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from operators.etcd.reasons import INTERRUPTED, PROGRAM_FAILED, REASONS
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import NO_REASON, Reason
 
-"""Reason of a program that was told to end: by whom, it does not know."""
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a pod ended.
+    """Outcome of a finished pod.
 
     Attributes:
-        succeeded: whether every container did its work and said what it came to.
-        reason: why it failed, in one word: the program's own, else Kubernetes'.
-        message: the same as a sentence.
-        said: what the last container said of its work.
-        started, finished: when; None where the kubelet did not tell.
+        succeeded: whether every container succeeded and reported a result.
+        reason: reason of the failure: of the program, or else of Kubernetes.
+        message: message of the failure, as a sentence.
+        result: result of the last container.
+        started, finished: start and end time; None if the kubelet did not report them.
     """
 
     succeeded: bool
@@ -35,7 +33,7 @@ class Outcome:
 
 
 def outcome(pod: Obj | None) -> Outcome | None:
-    """How a pod ended; None while it has not, or where there is none."""
+    """Return the outcome of a pod; None while it runs, or without a pod."""
     reported = (pod or {}).get("status") or {}
     if reported.get("phase") not in ("Succeeded", "Failed"):
         return None
@@ -52,7 +50,10 @@ def outcome(pod: Obj | None) -> Outcome | None:
 
 
 def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
-    """Why a pod failed: in the program's own words, else in the kubelet's; and always in its own if it ended it."""
+    """Return reason and message of a failure: from the program, else from the kubelet.
+
+    If the kubelet ended the pod, its reason wins over the program's `Interrupted`.
+    """
     result = _result(end)
     ended_by_kubelet = bool(reported.get("reason"))  # DeadlineExceeded, Evicted
     if result.get("reason") and not (ended_by_kubelet and result["reason"] == INTERRUPTED):
@@ -64,12 +65,12 @@ def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
         reason = PROGRAM_FAILED
     lines = str(end.get("message") or "").strip().splitlines()
     code = end.get("exitCode", 0)
-    message = lines[-1][-1000:] if lines else f"It ended with code {code}, and said nothing."
+    message = lines[-1][-1000:] if lines else f"The container exited with code {code}, without a message."
     return REASONS.named(reason), message
 
 
 def _result(end: Obj) -> Obj:
-    """What a container left as its termination message; empty if that is not of program.py."""
+    """Return the termination message of a container as JSON; empty if program.py did not write it."""
     try:
         found = json.loads(end.get("message") or "{}")
     except ValueError:
@@ -78,5 +79,5 @@ def _result(end: Obj) -> Obj:
 
 
 def time(text: Any) -> datetime | None:
-    """A time as Kubernetes writes it; None for none."""
+    """Parse a time of Kubernetes; None if it is empty."""
     return datetime.fromisoformat(text) if text else None

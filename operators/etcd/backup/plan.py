@@ -1,7 +1,7 @@
-"""What to do next about an EtcdBackup. Pure.
+"""Plan of an EtcdBackup. Pure.
 
-A snapshot belongs to one moment: it is tried a few times in a row, and then never again. The outcome is recorded in the
-status before its pod is deleted, so that nothing is forgotten or done twice.
+A snapshot belongs to one point in time: it is attempted a few times in a row, and then never again. The outcome is
+recorded in the status before the pod is deleted, so that nothing is lost or done twice.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ BACKOFF_SECONDS = (15.0, 60.0)
 """Time between the end of an attempt and the next one."""
 
 POLL_SECONDS = 60.0
-"""Interval at which a pod that takes a snapshot is looked at: no event reports one that is silent."""
+"""Interval at which a pod that takes a snapshot is checked: no event reports a pod that hangs."""
 
 RETRY_SECONDS = 10.0
-"""Time until something missing, or a member that does not answer, is looked for again: no watch reports it."""
+"""Time until a missing prerequisite or an unreachable member is checked again: no watch reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans with what the operator's options give."""
+    """Plans an EtcdBackup with the settings of the operator."""
 
     settings: Settings
 
     def _steps(self) -> tuple[StepOf[EtcdBackup, Assessment], ...]:
         return (
             partial(reject_invalid_spec, validate),  # the same rules as at admission
-            await_snapshot,  # one is being taken
+            await_snapshot,  # a snapshot in progress
             wait_after_failure,  # before the next attempt
-            partial(require_image, self.settings),  # what takes it
+            partial(require_image, self.settings),  # the image that takes the snapshot
             require_prerequisites,  # the cluster, the destination, credentials
-            partial(take_snapshot, self.settings),  # of the best member for it
+            partial(take_snapshot, self.settings),  # from the best member
         )
 
     def plan(self, backup: EtcdBackup, seen: Observed, now: datetime) -> Plan:
@@ -60,7 +60,7 @@ class Planner:
 
 
 def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
-    """While a pod takes the snapshot, nothing else happens."""
+    """Wait while a pod takes the snapshot."""
     seen = facts.observed
     if seen.pod is None or facts.outcome is not None:
         return PASS
@@ -76,14 +76,14 @@ def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> St
 
 
 def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
-    """A failed attempt is recorded, and the next waits; until then its pod stays, so that its log can be read."""
+    """Record a failed attempt, and delay the next one; until then the pod is kept, so that its log can be read."""
     outcome, pod = facts.outcome, facts.observed.pod
     if outcome is None:
         return PASS
     ended = outcome.finished or time(backup.reported.get("startedAt")) or now
     backoff = timedelta(seconds=BACKOFF_SECONDS[min(facts.attempts, len(BACKOFF_SECONDS)) - 1])
     left = (ended + backoff - now).total_seconds()
-    message = f"{outcome.message} That was attempt {facts.attempts} of {MAX_ATTEMPTS}; the next follows."
+    message = f"{outcome.message} Attempt {facts.attempts} of {MAX_ATTEMPTS} failed; the operator retries."
     if left > 0 or facts.attempts != backup.reported.get("attempts"):
         return Step.wait(outcome.reason, message, warning=True, requeue=max(0.0, left))
     if pod is None:
@@ -93,13 +93,13 @@ def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> 
 
 
 def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _now: datetime) -> Step:
-    """Require the image that takes snapshots: the operator's own."""
+    """Require the image that takes snapshots: that of the operator itself."""
     if settings.agent_image:
         return PASS
     return Step.blocked(
         NO_AGENT_IMAGE,
-        "The operator does not know its own image, which takes snapshots: start it with --agent-image, as its "
-        "chart does. Nothing was changed.",
+        "Snapshots need the image of the operator itself, which is not configured. Start the operator with "
+        "--agent-image, as its Helm chart does. Nothing was changed.",
     )
 
 
@@ -110,26 +110,28 @@ def require_prerequisites(_backup: EtcdBackup, facts: Assessment, _now: datetime
 
 
 def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
-    """Start one pod that takes the snapshot, of a member that has all data."""
+    """Start one pod that takes the snapshot, from a member that has all data."""
     seen, cluster = facts.observed, facts.observed.cluster
     assert cluster is not None, "require_everything waits for it"
     choice = choose(cluster, seen.sources)
     if choice is None:
         errors = "; ".join(f"{source.name}: {source.error}" for source in seen.sources if source.error)
-        why = errors or ("none is a sound voter of it" if seen.sources else "none has a pod")
-        message = f"No member of EtcdCluster {cluster.name} can give a snapshot: {why.rstrip('.')}."
+        why = errors or ("no healthy voter of this cluster answers" if seen.sources else "no member has a running pod")
+        message = (
+            f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. The operator retries."
+        )
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
-    message = f"Attempt {attempt} of {MAX_ATTEMPTS}: {choice.name} gives the snapshot. {choice.caution}".strip()
+    message = f"Attempt {attempt} of {MAX_ATTEMPTS}: taking the snapshot from {choice.name}. {choice.caution}".strip()
     keep = _retention_count(backup, cluster)
     pod = pods.snapshot_pod(
         settings, backup, cluster, choice.name, choice.status, attempt=attempt, message=message, keep=keep
     )
-    return Step.wait(RUNNING, message, Apply(POD, pod, unchanged=True))  # one that exists counts: it is looked at
+    return Step.wait(RUNNING, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
 
 
 def _retention_count(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:
-    """How many snapshots of the schedule this one leaves; None if no schedule asked for it, 0 for all of them."""
+    """Return how many scheduled snapshots to keep; None for a snapshot without a schedule, 0 for all of them."""
     labels = backup.obj["metadata"].get("labels") or {}
     if labels.get(SCHEDULED) != cluster.uid:
         return None

@@ -1,7 +1,7 @@
-"""The pods that take snapshots, and that make a member's data of one. Pure builders.
+"""Builders of the pods that take snapshots, and of those that create a member's data from one. Pure.
 
-They run `python -m operators.etcd …` (program.py) from the operator's own image, and etcd's restoring program from the
-members' image: who is to read the data is who makes it.
+The pods run `python -m operators.etcd …` (program.py) from the image of the operator. The program of etcd that restores
+a snapshot comes from the image of the members, so that the same version writes and reads the data.
 """
 
 from __future__ import annotations
@@ -29,26 +29,30 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_K
 from shared.runtime.settings import Settings
 
 APPLICATION = "etcd-backup"
-"""app.kubernetes.io/name of what an EtcdBackup owns: a cluster may have the same name."""
+"""Label app.kubernetes.io/name of objects that an EtcdBackup owns: a cluster may have the same name."""
 
 ATTEMPT = "etcd.ydzs.io/attempt"
-"""Annotation of a snapshot's pod: which try it is."""
+"""Annotation of a snapshot's pod: number of the attempt."""
 
 RECIPE = "etcd.ydzs.io/recipe"
-"""Annotation of a restore's pod: digest of its spec; another one is made of another pod."""
+"""Annotation of a restore's pod: digest of its spec, to detect that another pod is needed."""
 
 MESSAGE = "etcd.ydzs.io/told"
-"""Annotation of a snapshot's pod: who gives it, and what a person should know of that."""
+"""Annotation of a snapshot's pod: message about the source of the snapshot, with cautions for the user."""
 
-TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
-"""Annotation of a pod that makes data: which recovery or restore it is for."""
+TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, as is the token itself
+"""Annotation of a pod that creates data: token of the recovery or restore."""
 
 MIN_BYTES_PER_SECOND = 1 << 20
-"""Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
+"""Minimum rate of a snapshot: one that takes longer than the size at this rate, plus ten minutes, hangs."""
 
 REVISION_BUMP = 1_000_000_000
-"""Revisions by which restored data is ahead of the snapshot: more than anybody who watched the former cluster saw, so
-that all of them notice. Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump"""
+"""Number of revisions by which restored data is ahead of the snapshot.
+
+The number exceeds what any watcher of the former cluster can have received, so that every watcher detects the restore.
+
+Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump
+"""
 
 _SNAPSHOT, _RESTORE = "snapshot", "restore"
 _CLIENT_TLS, _PASSWORD = "/etc/etcd/tls/client", "/etc/etcd/auth"
@@ -83,14 +87,14 @@ def snapshot_pod(
     message: str,
     keep: int | None,
 ) -> Obj:
-    """Takes a snapshot from a member.
+    """Return a pod that takes a snapshot of a member.
 
     Args:
-        member: its name.
-        said: what it said of itself.
-        attempt: which try it is, from 1.
-        told: what is said of it while it runs.
-        keep: how many snapshots of the schedule are kept; None for a snapshot that no schedule asked for.
+        member: name of the member.
+        status: status that the member reported.
+        attempt: number of the attempt, from 1.
+        message: message to report while the pod runs.
+        keep: number of scheduled snapshots to keep; None for a snapshot without a schedule.
     """
     store = locations.store_of(backup.spec.destination)
     assert store is not None, "the spec was reviewed"
@@ -121,13 +125,13 @@ def snapshot_pod(
         {ATTEMPT: str(attempt), MESSAGE: message},
         seconds=600 + status.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
-        containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
+        containers=[_operator_container(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,
     )
 
 
 def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
-    """What a client of the cluster shows: for each Secret its flags, its volume, and its mount."""
+    """Yield the flags, the volume and the mount of each Secret with credentials for the cluster."""
     if cluster.spec.tls.mode != "none":
         keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
         flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
@@ -140,13 +144,13 @@ def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
 
 
 def restore_token(resource: EtcdCluster, store: VolumeStore | S3, file: str) -> str:
-    """Tells data apart by where it came from."""
+    """Return a token that identifies the source of restored data."""
     text = json.dumps([resource.uid, type(store).__name__, as_object(store), file], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | S3, file: str) -> Obj:
-    """Makes a snapshot the seed's data, before there is a seed; data that is there already stays as it is."""
+    """Return a pod that restores a snapshot onto the seed's volume, before the seed exists; it never replaces data."""
     token = restore_token(resource, store, file)
     major, minor = resource.version.series
     fetch = ["fetch", f"--home={HOME}", f"--file={file}", f"--newest={major}.{minor}", *locations.arguments(store)]
@@ -164,9 +168,9 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
 
 
 def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: str) -> Obj:
-    """Makes a new cluster of the database at a place, of which that member is the only one (quorum_recovery.py).
+    """Return a pod that creates a new cluster from a member's database, with that member only (quorum_recovery.py).
 
-    The former data directory stays beside the new one, as data.before-TOKEN.
+    The former data directory is kept next to the new one, as data.before-TOKEN.
     """
     return _made_of(
         settings,
@@ -191,13 +195,16 @@ def _made_of(
     volume: Obj | None = None,
     mount: Obj | None = None,
 ) -> Obj:
-    """Fetches, lets etcd's own program make data of it, and seals that. A recovery has no store, and replaces data."""
+    """Return a pod that fetches a snapshot, restores it with etcd's own program, and seals the result.
+
+    A recovery has no store, and replaces existing data.
+    """
     home: Obj = {"name": names.DATA, "mountPath": HOME}
     seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
     claim = {"claimName": names.volume_name(resource, number)}
-    # 3.4 looks its own name up before it restores, and without a member's pod nothing else resolves it.
+    # 3.4 resolves its own name before it restores; without a member's pod, DNS does not have it.
     hosts = [names.host(resource, names.member_name(resource, number))]
-    fetching = _ours(settings, "fetch", fetch, [home, *([mount] if mount else ())])
+    fetching = _operator_container(settings, "fetch", fetch, [home, *([mount] if mount else ())])
     restoring = _restoring(settings, resource, number, cluster_token, home, has_checksum=volume is not None)
     return _pod(
         names.owner(resource, settings.operator),
@@ -206,7 +213,7 @@ def _made_of(
         {TOKEN: token},
         seconds=None,
         more=resource.spec.placement() | {"hostAliases": [{"ip": "127.0.0.1", "hostnames": hosts}]},
-        containers=[_ours(settings, "seal", seal, [home])],
+        containers=[_operator_container(settings, "seal", seal, [home])],
         init=[fetching, restoring],
         volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
     )
@@ -215,7 +222,10 @@ def _made_of(
 def _restoring(
     settings: Settings, resource: EtcdCluster, number: int, cluster_token: str, home: Obj, *, has_checksum: bool
 ) -> Obj:
-    """The container in which etcd's own program makes data of a snapshot; a member's own database has no checksum."""
+    """Return the container that restores a snapshot with etcd's own program.
+
+    A member's own database has no checksum, which the program would verify.
+    """
     member, url = names.member_name(resource, number), names.peer_url(resource, number)
     able = features(resource.version)
     restore = [
@@ -243,7 +253,7 @@ def _restoring(
 
 
 def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
-    """The seed's volume claim, as the StatefulSet would make it; nobody owns it, for it outlives the resource."""
+    """Return the seed's volume claim as the StatefulSet would create it, without owner: it outlives the resource."""
     own = names.owner(resource, settings.operator)
     made = stateful_set.claim(resource, own, resource.spec.storage.size)
     metadata = made["metadata"] | {
@@ -285,12 +295,12 @@ def _pod(
     return made
 
 
-def _ours(settings: Settings, name: str, arguments: list[str], mounts: list[Obj]) -> Obj:
+def _operator_container(settings: Settings, name: str, arguments: list[str], mounts: list[Obj]) -> Obj:
     return {
         "name": name,
         "image": settings.agent_image,
         "args": arguments,
-        # It holds 90 MiB, however large the snapshot is.
+        # The program uses 90 MiB, regardless of the size of the snapshot.
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SAFE,
@@ -299,7 +309,7 @@ def _ours(settings: Settings, name: str, arguments: list[str], mounts: list[Obj]
 
 
 def _nodes(cluster: EtcdCluster) -> Obj:
-    """Nodes that the members may run on: on others the store, or the members, may be out of reach."""
+    """Return the constraints of the members' nodes: the store or the members may be unreachable from other nodes."""
     return {name: value for name, value in cluster.spec.placement().items() if name in ("nodeSelector", "tolerations")}
 
 

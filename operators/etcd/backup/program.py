@@ -1,11 +1,11 @@
-"""The work on snapshots as it runs in pods of the operator's image: `python -m operators.etcd snapshot --help`.
+"""Program that works on snapshots in pods of the operator's image: `python -m operators.etcd snapshot --help`.
 
-    snapshot   takes one from a member, keeps it, and removes those that are no longer wanted
-    fetch      brings one, verified, to where etcdutl finds it; or the member's own database
-    seal       makes what etcdutl restored the member's data
+    snapshot   takes a snapshot from a member, stores it, and prunes older scheduled ones
+    fetch      brings a verified snapshot, or the member's own database, to where etcdutl reads it
+    seal       turns the data that etcdutl restored into the member's data
 
-What it came to stands in the termination message, as JSON: {"reason": …, "message": …} where it failed. It imports
-nothing of what an operator needs: a backup's pod is small.
+The termination message has the result as JSON: {"reason": …, "message": …} after a failure. The program imports nothing
+that only the operator needs, to keep the pods of backups small.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ log = logging.getLogger(__name__)
 COMMANDS = ("snapshot", "fetch", "seal")
 
 MAX_MESSAGE_BYTES = 4096
-"""Bytes that the kubelet reads of a termination message."""
+"""Maximum size of a termination message that the kubelet reads."""
 
 Outcome = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None, connect: Connect | None = None) -> int:
-    """Do one piece of work.
+    """Perform one piece of work.
 
     Args:
-        arguments: the command line; None takes the process's.
-        connect: to a member; None for the real one.
+        arguments: command line; None for that of the process.
+        connect: opens a connection to a member; None for the real one.
 
     Returns:
-        The exit code: 0 if it was done, 1 if not.
+        Exit code: 0 on success, 1 on failure.
     """
     options = _parser().parse_args(arguments)
     logs.configure(options.log_level, options.log_format)
     if connect is None:
-        from operators.etcd.client.gateway import connect as real  # fetch and seal need none of it
+        from operators.etcd.client.gateway import connect as real  # fetch and seal do not need it
 
         connect = real
     outcome, code = asyncio.run(_run(_WORK[options.work](options, connect)))
-    with contextlib.suppress(OSError):  # outside a pod there is no such file
+    with contextlib.suppress(OSError):  # the file does not exist outside a pod
         options.termination_log.write_bytes(_short(outcome))
     return code
 
 
 async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
-    """The outcome, and the exit code; a signal to end leaves nothing half done."""
+    """Return the outcome and the exit code; a signal to terminate leaves nothing incomplete."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -75,7 +75,7 @@ async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
     except EtcdError as error:
         reason, message = f"Member{type(error).__name__}", str(error)
     except asyncio.CancelledError:
-        reason, message = INTERRUPTED, "It was told to end before it was done: nothing was kept."
+        reason, message = INTERRUPTED, "The program was terminated before it was done; nothing was kept."
     except OSError as error:
         reason, message = FILE_UNUSABLE, f"{error.filename or 'A file'}: {error.strerror or error}."
     log.error("%s: %s", reason, message)
@@ -95,9 +95,9 @@ async def _snapshot(options: argparse.Namespace, connect: Connect) -> Outcome:
             if order.scheduled and order.keep:
                 try:
                     outcome["removed"] = len(await work.prune(store, order))
-                except BackupError as error:  # what is taken is taken: the next one prunes, too
-                    log.warning("older snapshots stay: %s: %s", type(error).__name__, error)
-                    outcome["warning"] = f"Older snapshots stay: {error}"
+                except BackupError as error:  # the snapshot is complete; the next one prunes again
+                    log.warning("older snapshots are not removed: %s: %s", type(error).__name__, error)
+                    outcome["warning"] = f"Older snapshots are not removed: {error}"
     finally:
         await server.aclose()
     return outcome
@@ -125,7 +125,7 @@ _WORK: dict[str, Callable[[argparse.Namespace, Connect], Awaitable[Outcome]]] = 
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """What lets us in, as the mounted files say at this moment."""
+    """Return the credentials that the mounted files currently contain."""
     pair = Pair(options.tls_cert.read_text(), options.tls_key.read_text()) if options.tls_cert else None
     return Access(
         authority=options.tls_ca.read_text() if options.tls_ca else "",
@@ -140,7 +140,7 @@ async def _store(options: argparse.Namespace) -> AsyncIterator[SnapshotStore]:
     if options.volume:
         yield Volume(options.volume, options.path)
         return
-    from operators.etcd.backup import s3  # its library takes half a second, which a volume need not pay
+    from operators.etcd.backup import s3  # importing its library takes half a second, which a volume does not need
 
     secret = {key: _text(options.s3_credentials / key) for key in ("accessKeyID", "secretAccessKey")}
     authority = options.s3_credentials / "ca.crt"
@@ -164,13 +164,15 @@ def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise AccessDenied(f"{path}: {error.strerror}. Give the credentials' Secret the key {path.name}.") from None
+        raise AccessDenied(
+            f"{path}: {error.strerror}. Add the key {path.name} to the Secret with the credentials."
+        ) from None
 
 
 def _short(outcome: Outcome) -> bytes:
-    """As JSON that the kubelet takes whole."""
+    """Return the outcome as JSON, shortened to the size that the kubelet reads."""
     text = json.dumps(outcome).encode()
-    if len(text) > MAX_MESSAGE_BYTES:  # a character takes 12 bytes at most
+    if len(text) > MAX_MESSAGE_BYTES:  # a character has at most 12 bytes in JSON
         cut = {key: outcome[key][: MAX_MESSAGE_BYTES // 24] for key in ("message", "warning") if key in outcome}
         text = json.dumps(outcome | cut).encode()
     return text
@@ -186,50 +188,74 @@ def _parser() -> argparse.ArgumentParser:
     kept = argparse.ArgumentParser(add_help=False)
     _add_store(kept)
     _add_snapshot(commands.add_parser("snapshot", parents=[shared, kept], help="take a snapshot", allow_abbrev=False))
-    fetch = commands.add_parser("fetch", parents=[shared, kept], help="bring one to etcdutl", allow_abbrev=False)
-    fetch.add_argument("--newest", default="", metavar="MINOR", help="the version that is to read it, such as 3.6")
-    fetch.add_argument(
-        "--salvage", default="", metavar="TOKEN", help="take the member's own database, for this recovery"
+    fetch = commands.add_parser(
+        "fetch", parents=[shared, kept], help="bring a snapshot to where etcdutl reads it", allow_abbrev=False
     )
-    seal = commands.add_parser("seal", parents=[shared], help="make what was restored the data", allow_abbrev=False)
-    seal.add_argument("--token", required=True, help="of this restore or recovery")
-    seal.add_argument("--replace", action="store_true", help="put other data that is there aside")
+    fetch.add_argument(
+        "--newest", default="", metavar="MINOR", help=("newest series that can read the data, such as 3.6")
+    )
+    fetch.add_argument(
+        "--salvage",
+        default="",
+        metavar="TOKEN",
+        help=("use the member's own database, for the recovery with this token"),
+    )
+    seal = commands.add_parser(
+        "seal", parents=[shared], help="turn restored data into the data of the member", allow_abbrev=False
+    )
+    seal.add_argument("--token", required=True, help="token of the restore or recovery")
+    seal.add_argument("--replace", action="store_true", help="move existing data aside instead of failing")
     for command in (fetch, seal):
-        command.add_argument("--home", type=Path, default=Path("/var/lib/etcd"), metavar="PATH", help="the volume")
+        command.add_argument(
+            "--home",
+            type=Path,
+            default=Path("/var/lib/etcd"),
+            metavar="PATH",
+            help="directory where the volume of the member is mounted",
+        )
     return parser
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
     flag = parser.add_argument
-    flag("--volume", type=Path, metavar="PATH", help="where a volume with snapshots is mounted")
-    flag("--path", default="", metavar="PATH", help="directory in it")
-    flag("--s3-bucket", default="", metavar="NAME", help="a bucket with snapshots, instead")
-    flag("--s3-endpoint", default="", metavar="URL", help="its store's address; none means Amazon's of the region")
-    flag("--s3-region", default="us-east-1", metavar="NAME")
-    flag("--s3-prefix", default="", metavar="PATH", help="what its keys begin with")
+    flag("--volume", type=Path, metavar="PATH", help="directory where a volume with snapshots is mounted")
+    flag("--path", default="", metavar="PATH", help="directory of the snapshots in the volume")
+    flag("--s3-bucket", default="", metavar="NAME", help="bucket with snapshots, instead of a volume")
+    flag("--s3-endpoint", default="", metavar="URL", help="URL of the object store; default: Amazon S3 in the region")
+    flag("--s3-region", default="us-east-1", metavar="NAME", help="region of the bucket")
+    flag("--s3-prefix", default="", metavar="PATH", help="prefix of the object keys")
     flag(
-        "--s3-credentials", type=Path, metavar="PATH", help="directory with accessKeyID, secretAccessKey, maybe ca.crt"
+        "--s3-credentials",
+        type=Path,
+        metavar="PATH",
+        help=("directory with the files accessKeyID, secretAccessKey and optionally ca.crt"),
     )
-    flag("--file", default="", metavar="NAME", help="the snapshot's name in there")
+    flag("--file", default="", metavar="NAME", help="name of the snapshot in the store")
 
 
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     flag = parser.add_argument
     flag(
-        "--endpoint", required=True, metavar="URL", help="the member's address, such as https://demo-1.demo.ns.svc:2379"
+        "--endpoint",
+        required=True,
+        metavar="URL",
+        help=("client URL of the member, such as https://demo-1.demo.ns.svc:2379"),
     )
-    flag("--member", required=True, metavar="NAME")
-    flag("--tls-ca", type=Path, metavar="PATH", help="who vouches for the member")
-    flag("--tls-cert", type=Path, metavar="PATH", help="the certificate to show")
-    flag("--tls-key", type=Path, metavar="PATH", help="its key")
+    flag("--member", required=True, metavar="NAME", help="name of the member")
+    flag("--tls-ca", type=Path, metavar="PATH", help="certificate authorities to trust")
+    flag("--tls-cert", type=Path, metavar="PATH", help="client certificate")
+    flag("--tls-key", type=Path, metavar="PATH", help="private key of the client certificate")
     flag("--user", default="root", metavar="NAME")
-    flag("--password-file", type=Path, metavar="PATH", help="the user's password; none means that nobody is asked")
-    flag("--cluster-id", default="", metavar="HEX", help="the cluster that the member must be of")
+    flag(
+        "--password-file",
+        type=Path,
+        metavar="PATH",
+        help=("file with the password of the user; without it, no authentication"),
+    )
+    flag("--cluster-id", default="", metavar="HEX", help="id of the cluster that the member must belong to")
     flag("--namespace", required=True, metavar="NAME")
     flag("--cluster", required=True, metavar="NAME")
     flag("--cluster-uid", required=True, metavar="UID")
-    flag("--backup", required=True, metavar="NAME", help="the EtcdBackup")
-    flag("--scheduled", action="store_true", help="the cluster's schedule asked for it")
-    flag(
-        "--keep", type=int, default=0, metavar="N", help="of those that the schedule asked for, keep the newest; 0 all"
-    )
+    flag("--backup", required=True, metavar="NAME", help="name of the EtcdBackup")
+    flag("--scheduled", action="store_true", help="the snapshot belongs to the schedule of the cluster")
+    flag("--keep", type=int, default=0, metavar="N", help="number of scheduled snapshots to keep; 0 for all")

@@ -1,4 +1,4 @@
-"""What an EtcdBackup reports: while it runs, when a snapshot is complete, and when no attempt is left. Pure."""
+"""Status of an EtcdBackup: while it runs, when it is complete, and when all attempts failed. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_ATTEMPTS = 3
 
 
 def status(facts: Assessment) -> Obj:
-    """The status of an EtcdBackup that is not over."""
+    """Return the status of an EtcdBackup that is not finished."""
     backup, seen = facts.backup, facts.observed
     found: Obj = {"phase": RUNNING if seen.alive else PENDING}
     if facts.attempts:
@@ -29,7 +29,7 @@ def status(facts: Assessment) -> Obj:
 
 
 def finished(facts: Assessment) -> Plan | None:
-    """The plan of an EtcdBackup that is over, or is over now; None while an attempt runs or is left."""
+    """Return the plan of a finished EtcdBackup; None while an attempt runs or is left."""
     if facts.backup.over:
         return _at_rest(facts.backup, facts.observed)
     if facts.outcome is not None and facts.outcome.succeeded:
@@ -56,18 +56,22 @@ def _complete(facts: Assessment, outcome: Outcome) -> Plan:
         **_times(outcome, facts.now),
     }
     warning = str(result.get("warning") or "")
-    message = f"Revision {result['revision']} ({_human_readable(size)}) is kept as {location}. {warning}".strip()
-    return Plan((), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0)  # pod goes next
+    message = (
+        f"Snapshot of revision {result['revision']} ({_human_readable(size)}) stored as {location}. {warning}".strip()
+    )
+    return Plan(
+        (), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0
+    )  # the pod is deleted next
 
 
 def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
-    message = f"{outcome.message} It was tried {MAX_ATTEMPTS} times; make another EtcdBackup once that is mended."
+    message = f"{outcome.message} All {MAX_ATTEMPTS} attempts failed. Fix the cause, then create another EtcdBackup."
     found = status(facts) | {"phase": FAILED, **_times(outcome, facts.now)}
     return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0)
 
 
 def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
-    """Keep the status; delete the pod, but leave that of a failed attempt for its log, unless it could still run."""
+    """Keep the status; delete the pod, but keep that of a failed attempt for its log, unless it could still run."""
     before = accessors.condition(backup.obj, conditions.READY)
     reported = {k: v for k, v in backup.reported.items() if k not in ("conditions", "observedGeneration")}
     is_complete = backup.phase == COMPLETE

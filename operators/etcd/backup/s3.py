@@ -1,4 +1,4 @@
-"""Keeps snapshots as objects of a bucket, over S3's API."""
+"""Store of snapshots as objects of a bucket, over the S3 API."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from operators.etcd.backup.store import (
 )
 
 _MAX_ATTEMPTS = 5
-"""Times that one request is sent, with a pause between that grows."""
+"""Number of times that one request is sent, with growing pauses."""
 
 _MAX_PARTS_AT_ONCE = 3
-"""Parts on their way at once; with the one that fills, this is what memory holds."""
+"""Number of parts that are uploaded at once; together with the part being filled they determine memory use."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketLocation:
-    """A bucket, and the way in.
+    """A bucket and its credentials.
 
     Attributes:
-        endpoint: the store's address; empty for Amazon's of the region.
-        prefix: what keys begin with, as a directory.
-        authority: path of certificates that vouch for the store; empty for the system's.
+        endpoint: URL of the store; empty for Amazon S3 in the region.
+        prefix: prefix of keys, used as a directory.
+        authority: path of the certificates to trust; empty for those of the system.
     """
 
     bucket: str
@@ -58,10 +58,11 @@ class BucketLocation:
 
 
 class Bucket:
-    """A Store: a bucket of an object store, which must exist; `open` comes first.
+    """A SnapshotStore in a bucket of an object store, which must exist; `open` comes first.
 
-    Names go into the path, not the host, where the store is not Amazon's: others seldom have a host name a bucket. Sums
-    go along where every store knows them (Content-MD5) and not as Amazon's newer trailers, which others refuse.
+    Unless the store is Amazon's, bucket names are in the path instead of the host, because other stores seldom have a
+    host name per bucket. Checksums are sent as Content-MD5, which every store supports, and not as Amazon's newer
+    trailers, which others reject.
     """
 
     def __init__(self, location: BucketLocation) -> None:
@@ -73,7 +74,7 @@ class Bucket:
         return f"s3://{self._location.bucket}/{self._location.prefix}".rstrip("/")
 
     async def open(self) -> Bucket:
-        """Get ready; nothing is sent yet."""
+        """Prepare the client; no request is sent yet."""
         location = self._location
         style = "path" if location.endpoint else "auto"
         config = AioConfig(
@@ -124,7 +125,7 @@ class Bucket:
             async with answer["Body"] as body:
                 found: bytes = await body.read()
         except ClientError as error:
-            if _code(error) == "InvalidRange":  # it ends before
+            if _code(error) == "InvalidRange":  # the object ends before
                 return b""
             raise self._error(error) from None
         except _NO_ANSWER as error:
@@ -145,10 +146,10 @@ class Bucket:
         await self.request("delete_object", Key=self._key(name))
 
     async def request(self, operation: str, **given: Any) -> Any:
-        """One request about the bucket.
+        """Send one request about the bucket.
 
         Raises:
-            StoreError: it was not fulfilled.
+            StoreError: the request failed.
         """
         try:
             return await getattr(self._s3, operation)(Bucket=self._location.bucket, **given)
@@ -160,36 +161,40 @@ class Bucket:
         return f"{prefix}/{name}" if prefix else name
 
     def _error(self, error: Exception) -> StoreError:
-        """What the store says, in the words of StoreError."""
+        """Translate an error of the client to a StoreError."""
         where = self._location.endpoint or f"Amazon's S3 in {self._location.region}"
         if isinstance(error, SSLError):
             return StoreUnreachable(
-                f"{where}: TLS failed: {error}. Give the certificates that vouch for it as ca.crt in the credentials' "
-                "Secret."
+                f"{where}: TLS failed: {error}. Add the certificates of its authority as ca.crt to the Secret "
+                "with the credentials."
             )
         if isinstance(error, NotConnected | HTTPClientError | aiohttp.ClientError | OSError):
-            return StoreUnreachable(f"{where} gives no answer: {error}. Is the endpoint right, and open to this pod?")
+            return StoreUnreachable(
+                f"{where} does not answer: {error}. Check the endpoint, and whether the pod may connect to it."
+            )
         if not isinstance(error, ClientError):
             return StoreRefused(f"{where}: {error}.")
         return self._refusal(error, where)
 
     def _refusal(self, error: ClientError, where: str) -> StoreError:
-        """Return what an error code of the store means."""
+        """Translate an error code of the store to a StoreError."""
         location, code, detail = self._location, _code(error), error.response.get("Error", {}).get("Message") or ""
-        message = f"{where} says {code}: {detail.rstrip('.')}." if detail else f"{where} says {code}."
+        message = f"{where} returned {code}: {detail.rstrip('.')}." if detail else f"{where} returned {code}."
         if code == "NoSuchBucket":
-            return BucketMissing(f"There is no bucket {location.bucket} at {where}. Make it, or name another.")
+            return BucketMissing(f"Bucket {location.bucket} does not exist at {where}. Create it, or name another one.")
         if code in _OTHER_REGION:
-            return BucketMissing(f"{message} The bucket is not in region {location.region}: mend region or endpoint.")
+            return BucketMissing(
+                f"{message} The bucket is not in region {location.region}: correct region or endpoint."
+            )
         if code in ("NoSuchKey", "404"):
-            return SnapshotMissing(f"There is no such file in {self}. Name one that is there.")
+            return SnapshotMissing(f"The file does not exist in {self}. Name an existing one.")
         if code in _DENIED:
             return AccessDenied(
-                f"{message} Bucket {location.bucket} must let this key list, get, put and delete objects and abort uploads; "
-                "mend the key in the credentials' Secret, or its rights."
+                f"{message} Bucket {location.bucket} must allow this key to list, get, put and delete objects and "
+                "to abort uploads; correct the key in the Secret with the credentials, or its permissions."
             )
         if code in _FULL:
-            return StoreFull(f"{message} Make room in bucket {location.bucket}, or raise its quota.")
+            return StoreFull(f"{message} Free space in bucket {location.bucket}, or raise its quota.")
         return StoreRefused(message)
 
 
@@ -202,7 +207,7 @@ _FULL = frozenset(
 
 
 def _system_authorities() -> str | bool:
-    """Where this system keeps the certificates that it trusts; True for those that botocore brings along."""
+    """Return the path of the system's trusted certificates; True for those of botocore."""
     known = (ssl.get_default_verify_paths().cafile, "/etc/ssl/certs/ca-certificates.crt")
     return next((path for path in known if path and Path(path).is_file()), True)
 
@@ -224,10 +229,13 @@ class _Upload:
         self._slots = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
 
     async def abort_earlier(self) -> None:
-        """Parts that a process left when it was killed are paid for until somebody aborts them."""
+        """Abort the upload of a process that was killed: the store charges for its parts until it is aborted."""
         try:
             found = await self._bucket.request("list_multipart_uploads", Prefix=self._key)
-        except (AccessDenied, StoreRefused):  # a right of its own, and not every store has it: all else works without
+        except (
+            AccessDenied,
+            StoreRefused,
+        ):  # this needs a separate permission, and some stores lack it; everything else works without it
             return
         for upload in found.get("Uploads") or ():
             if upload["Key"] == self._key:
@@ -239,7 +247,9 @@ class _Upload:
             return
         if not self._id:
             self._begun = asyncio.create_task(self._bucket.request("create_multipart_upload", Key=self._key))
-            self._id = (await asyncio.shield(self._begun))["UploadId"]  # who gives up meanwhile learns it, too
+            self._id = (await asyncio.shield(self._begun))[
+                "UploadId"
+            ]  # shielded, so that `end` learns the id after a cancellation
             first, self._first = self._first or b"", None
             await self._send(first)
         await self._send(block)
@@ -256,7 +266,7 @@ class _Upload:
         self._id, self._begun = "", None
 
     async def end(self) -> None:
-        """Leave nothing of what was not kept."""
+        """Delete everything that was not kept."""
         unfinished = [part for part in self._parts if not part.done()]
         for part in unfinished:
             part.cancel()
@@ -264,15 +274,15 @@ class _Upload:
         if self._begun is not None:
             with contextlib.suppress(StoreError):
                 self._id = (await self._begun)["UploadId"]
-        if self._id:  # a part that arrives after an abort would stay: all have ended here
-            with contextlib.suppress(StoreError):  # the next try aborts it
+        if self._id:  # all parts have ended: one that arrives after an abort would be kept
+            with contextlib.suppress(StoreError):  # the next attempt aborts it
                 await self._abort(self._id)
 
     async def _send(self, block: bytes) -> None:
         await self._slots.acquire()
         for part in self._parts:
             if part.done():
-                part.result()  # a part that failed ends all
+                part.result()  # a failed part fails the upload
         self._parts.append(asyncio.create_task(self._part(len(self._parts) + 1, block)))
 
     async def _part(self, number: int, block: bytes) -> dict[str, Any]:

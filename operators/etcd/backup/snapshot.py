@@ -1,4 +1,4 @@
-"""A snapshot: etcd's whole database as it streams it, a checksum at its end, and the record that lies beside it."""
+"""A snapshot: the database as etcd streams it, with a checksum at its end, and the record stored next to it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from datetime import datetime
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 
 _SECTOR_BYTES = 512
-"""bbolt's file is whole pages; what remains of a division by this is etcd's checksum (etcdutl tells it so, too)."""
+"""A bbolt file has whole pages; the remainder of a division by this size is etcd's checksum (as in etcdutl)."""
 
 RECORD = ".json"
-"""What a record's name has more than its snapshot's."""
+"""Suffix of a record's name, after that of its snapshot."""
 
 
 class Checksum:
-    """Checks a snapshot as it passes: its last 32 bytes are the SHA-256 of all before.
+    """Verifies a snapshot while it is streamed: the last 32 bytes are the SHA-256 of everything before.
 
     Source: server/etcdserver/api/v3rpc/maintenance.go (Snapshot), etcdutl/snapshot/v3_snapshot.go (copyAndVerifyDB).
     """
@@ -31,7 +31,7 @@ class Checksum:
         self.passed = 0
 
     def add(self, block: bytes) -> None:
-        """The next bytes; the last 32 so far wait, for they may be the checksum."""
+        """Add the next bytes; the last 32 so far are kept back, because they may be the checksum."""
         self.passed += len(block)
         if len(block) < self._size:
             block = self._tail + block
@@ -42,23 +42,23 @@ class Checksum:
         self._tail = bytes(block[at:])
 
     def verify(self) -> str:
-        """Make sure that all came, as etcd gave it out.
+        """Verify that the snapshot is complete and unchanged.
 
         Returns:
-            SHA-256 of the whole file, in hexadecimal, as sha256sum tells it.
+            SHA-256 of the whole file in hexadecimal, as printed by sha256sum.
 
         Raises:
-            NotASnapshot: it has no checksum.
-            SnapshotCorrupt: the checksum is another.
+            NotASnapshot: there is no checksum.
+            SnapshotCorrupt: the checksum differs.
         """
         if self.passed % _SECTOR_BYTES != self._size:
             raise NotASnapshot(
-                f"{self.passed} bytes are no snapshot with a checksum (whole sectors and 32 bytes): it was cut off, or "
-                "copied from a data directory."
+                f"{self.passed} bytes are not a snapshot with a checksum (whole sectors and 32 bytes): the file "
+                "is truncated, or was copied from a data directory."
             )
         if self._sum.digest() != self._tail:
             raise SnapshotCorrupt(
-                f"its checksum is {self._tail.hex()}, and that of its {self.passed - self._size} bytes is "
+                f"its checksum is {self._tail.hex()}, but that of its {self.passed - self._size} bytes is "
                 f"{self._sum.hexdigest()}."
             )
         whole = self._sum.copy()
@@ -68,21 +68,21 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of a snapshot that is kept; it lies beside it as JSON.
+    """Record of a stored snapshot, kept next to it as JSON.
 
     Attributes:
-        file: its name in the store.
+        file: name in the store.
         size: bytes, checksum included.
-        sha256: of the whole file, in hexadecimal.
-        revision: of the newest change in it.
-        version: of etcd that its data is of, such as 3.6.0; empty where it does not tell, as mostly before 3.5.
-        cluster_id: in etcd, 16 hexadecimal digits.
-        member: name of the member that gave it out.
-        taken: when, in RFC 3339.
+        sha256: SHA-256 of the whole file in hexadecimal.
+        revision: revision of the newest change.
+        version: version of etcd of the data, such as 3.6.0; empty if not recorded, as mostly before 3.5.
+        cluster_id: id in etcd, 16 hexadecimal digits.
+        member: name of the member that provided it.
+        taken: time in RFC 3339.
         cluster: namespace/name of the EtcdCluster.
-        cluster_uid: its UID: retention touches no other cluster's.
+        cluster_uid: UID of the EtcdCluster: retention applies to this cluster only.
         backup: name of the EtcdBackup.
-        scheduled: whether the cluster's schedule asked for it: retention touches no others.
+        scheduled: whether it belongs to the cluster's schedule: retention applies to scheduled ones only.
     """
 
     file: str
@@ -103,18 +103,18 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Record:
-        """A record as `to_json` writes it.
+        """Parse a record that `to_json` wrote.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a record.
         """
         found = json.loads(text)
         if not isinstance(found, dict):
-            raise ValueError("it is no object")  # noqa: TRY004  # it is the text that is wrong
+            raise ValueError("the text is not a JSON object")  # noqa: TRY004
         try:
             record = cls(**{field.name: found[field.name] for field in dataclasses.fields(cls)})
         except KeyError as missing:
-            raise ValueError(f"it has no {missing}") from None
+            raise ValueError(f"{missing} is missing") from None
         for field in dataclasses.fields(cls):
             value = getattr(record, field.name)
             if type(value).__name__ != field.type:
@@ -122,8 +122,8 @@ class Record:
         return record
 
 
-# Names. A file is named by its cluster and its EtcdBackup, each with the beginning of its UID: what was kept is not
-# overwritten by a later cluster, or a later EtcdBackup, of the same name; by another try of the same one it is.
+# Names. The name of a file has its cluster and its EtcdBackup, each with the beginning of its UID. So a later cluster
+# or EtcdBackup of the same name does not overwrite it, but another attempt of the same EtcdBackup does.
 
 _STAMP = "%y%m%d%H%M"
 """Ten digits: a cluster's name has 52 characters at most, and an EtcdBackup's 63."""
@@ -132,7 +132,7 @@ _UID_LENGTH = 8
 
 
 def directory(cluster: str, uid: str) -> str:
-    """Where a cluster's snapshots are, in any store."""
+    """Return the directory of a cluster's snapshots, in any store."""
     return f"{cluster}-{uid[:_UID_LENGTH]}"
 
 
@@ -141,12 +141,12 @@ def file_name(cluster: str, cluster_uid: str, backup: str, backup_uid: str) -> s
 
 
 def scheduled_name(cluster: str, due: datetime) -> str:
-    """Name of the EtcdBackup of a moment of the schedule: the same moment twice is the same one."""
+    """Return the name of the EtcdBackup of a due time: the same time twice has the same name."""
     return f"{cluster}-{due.strftime(_STAMP)}"
 
 
 def due_of(cluster: str, backup: str) -> datetime | None:
-    """The moment that an EtcdBackup of the schedule is named by; None if it is not named so."""
+    """Return the due time in the name of a scheduled EtcdBackup; None if it has none."""
     found = re.fullmatch(rf"{re.escape(cluster)}-(\d{{10}})", backup)
     try:
         return datetime.strptime(f"{found[1]}+0000", f"{_STAMP}%z") if found else None

@@ -1,4 +1,4 @@
-"""What the plan of an EtcdCluster asks about snapshots: those of its schedule, and the one that it is to begin with."""
+"""Snapshots as the plan of an EtcdCluster needs them: those of the schedule, and the one to restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.status.reasons import INVALID_SPEC
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot that is kept somewhere."""
+    """A stored snapshot."""
 
     store: VolumeStore | S3
     file: str
@@ -32,12 +32,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class BackupView:
-    """What there is of a cluster's snapshots.
+    """Observed snapshots of a cluster.
 
     Attributes:
-        scheduled: EtcdBackups that this cluster's schedule asked for.
-        snapshot: what spec.restore names; None where it is not asked for (any more), or cannot be had.
-        problem: why it cannot.
+        scheduled: EtcdBackups of this cluster's schedule.
+        snapshot: snapshot of spec.restore; None if it is not needed (any more) or not available.
+        problem: reason why it is not available.
     """
 
     scheduled: tuple[Obj, ...] = ()
@@ -46,7 +46,7 @@ class BackupView:
 
 
 async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView:
-    """What there is; live only while a cluster waits for the data that it begins with."""
+    """Observe the snapshots; the API server is queried only while a cluster waits for its initial data."""
     key = Key(resource.namespace, resource.name)
     scheduled = tuple(
         obj
@@ -64,25 +64,28 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
 
 
 async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | SecretProblem:
-    """The snapshot that spec.restore names."""
-    assert resource.spec.restore is not None, "asked for only where one is"
+    """Return the snapshot of spec.restore."""
+    assert resource.spec.restore is not None, "called only with spec.restore"
     source = resource.spec.restore.from_
     if source.backup is None:
         store = locations.store_of(source)
         if store is None or source.file is None:
-            return SecretProblem(INVALID_SPEC, "spec.restore.from: names no snapshot; give backup, volume or s3.")
+            return SecretProblem(INVALID_SPEC, "spec.restore.from: no snapshot is set. Set backup, volume or s3.")
         return Snapshot(store, source.file)
     at, name = "spec.restore.from.backup", source.backup
     try:
         backup = EtcdBackup.parse(await kube.get(API.kind, resource.namespace, name))
     except NotFound:
-        message = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
+        message = (
+            f"EtcdBackup {name} does not exist in this namespace. Name an existing one, or set the volume or s3 "
+            "with the file."
+        )
         return SecretProblem(BACKUP_MISSING, f"{at}: {message}")
     except InvalidSpec as wrong:
-        return SecretProblem(BACKUP_INVALID, f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
+        return SecretProblem(BACKUP_INVALID, f"{at}: EtcdBackup {name} is invalid: {wrong}")
     store = locations.store_of(backup.spec.destination)
     if backup.over and backup.phase == COMPLETE and store is not None and backup.reported.get("file"):
         return Snapshot(store, str(backup.reported["file"]))
     if backup.over:
-        return SecretProblem(BACKUP_FAILED, f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
-    return SecretProblem(BACKUP_UNFINISHED, f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")
+        return SecretProblem(BACKUP_FAILED, f"{at}: EtcdBackup {name} failed and has no snapshot. Name another one.")
+    return SecretProblem(BACKUP_UNFINISHED, f"{at}: waiting until EtcdBackup {name} is complete.")

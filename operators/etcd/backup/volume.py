@@ -1,4 +1,4 @@
-"""Keeps snapshots as files of a mounted volume."""
+"""Store of snapshots as files of a mounted volume."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from operators.etcd.backup.store import (
 
 
 class Volume:
-    """A Store: a directory of a mounted volume.
+    """A SnapshotStore in a directory of a mounted volume.
 
     Args:
-        root: where the volume is mounted.
-        path: directory in it; it is made where missing.
+        root: directory where the volume is mounted.
+        path: directory in the volume; created if missing.
     """
 
     def __init__(self, root: Path, path: str = "") -> None:
@@ -77,16 +77,16 @@ class Volume:
         return
 
     def _inside(self, name: str) -> Path:
-        """The path of a name; one that leads out of the volume, by dots or by links, is none."""
+        """Return the path of a name; reject one that leads out of the volume by dots or links."""
         path = self._directory / name
         with _translated_errors(path):
             if not path.resolve().is_relative_to(self._root.resolve()):
-                raise AccessDenied(f"{name!r} leads out of the volume. Name a file inside.")
+                raise AccessDenied(f"{name!r} leads out of the volume. Name a file inside it.")
         return path
 
 
 class _File:
-    """A draft beside the file that it becomes: a rename within a directory is atomic."""
+    """A draft next to its final path: a rename within a directory is atomic."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -105,7 +105,7 @@ class _File:
         await asyncio.to_thread(self._keep)
 
     def end(self) -> None:
-        """Leave nothing of what was not kept."""
+        """Delete everything that was not kept."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -126,10 +126,10 @@ class _File:
 
 
 def read_piece(path: Path, offset: int, size: int) -> bytes:
-    """A piece of a file.
+    """Return a piece of a file.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the file cannot be read.
     """
     with _translated_errors(path), path.open("rb", buffering=0) as file:
         file.seek(offset)
@@ -137,7 +137,7 @@ def read_piece(path: Path, offset: int, size: int) -> bytes:
 
 
 def sync_directory(path: Path) -> None:
-    """Let what was renamed in a directory outlast a crash of the machine."""
+    """Make renames in a directory survive a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -147,21 +147,21 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def _translated_errors(path: Path) -> Iterator[None]:
-    """What the system says, in the words of StoreError."""
+    """Translate errors of the operating system to StoreError."""
     try:
         yield
     except FileNotFoundError:
-        raise SnapshotMissing(f"There is no file {path}. Name one that is there.") from None
+        raise SnapshotMissing(f"File {path} does not exist. Name an existing one.") from None
     except OSError as error:
         match error.errno:
             case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
                 raise StoreFull(
-                    f"{path}: the volume has no space left for it. Enlarge it, or remove what is not needed."
+                    f"{path}: the volume has no space left. Enlarge the volume, or delete files that are not needed."
                 ) from None
             case errno.EACCES | errno.EPERM | errno.EROFS:
                 raise AccessDenied(
-                    f"{path}: {error.strerror}. Let group {os.getgid()} write to the volume (fsGroup), and mount it "
-                    "for writing."
+                    f"{path}: {error.strerror}. Allow group {os.getgid()} to write to the volume (fsGroup), and "
+                    "mount it writable."
                 ) from None
             case _:
                 raise StoreRefused(f"{path}: {error.strerror or error}.") from None

@@ -1,6 +1,6 @@
-"""The work on snapshots: take one, fetch one, seal what was made of it, and keep no more than are wanted.
+"""Work on snapshots: take one, fetch one, seal restored data, and prune old ones.
 
-Nothing is final before the whole snapshot was verified, and each piece of work may be begun again after it was cut off.
+Nothing is final before the whole snapshot is verified, and each piece of work can be repeated after an interruption.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from operators.etcd.client.server import Server
 log = logging.getLogger(__name__)
 
 LOG_INTERVAL_SECONDS = 10.0
-"""Seconds between two lines that tell how far it is."""
+"""Interval of log lines about the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrder:
-    """What snapshot is wanted.
+    """Parameters of a snapshot.
 
     Attributes:
-        file: its name in the store.
-        member: name of the member that is asked.
-        cluster_id: the cluster that it must be of, 16 hexadecimal digits; empty for any.
-        namespace, cluster, cluster_uid: the EtcdCluster.
+        file: name in the store.
+        member: name of the member that provides it.
+        cluster_id: id of the cluster that the member must belong to, 16 hexadecimal digits; empty for any.
+        namespace, cluster, cluster_uid: namespace, name and UID of the EtcdCluster.
         backup: name of the EtcdBackup.
-        scheduled: whether the cluster's schedule asked for it.
-        keep: how many of those are kept; 0 for all.
+        scheduled: whether it belongs to the cluster's schedule.
+        keep: number of scheduled snapshots to keep; 0 for all.
     """
 
     file: str
@@ -65,20 +65,20 @@ class SnapshotOrder:
 
 
 async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Record:
-    """Take a snapshot of a member's database, and keep it with its record.
+    """Take a snapshot of a member's database, and store it with its record.
 
     Raises:
-        BackupError: nothing was kept; the text says why.
-        EtcdError: the member did not answer, or no more.
+        BackupError: nothing was kept; the message has the reason.
+        EtcdError: the member did not answer, or stopped answering.
     """
     status = await server.status()
     if status.leader:
-        await server.members()  # it first hears of all that was agreed on: what was acknowledged before is in there
+        await server.members()  # a linearizable read first, so that the member has all writes acknowledged before
     cluster_id = f"{status.cluster_id:016x}"
     if order.cluster_id and status.cluster_id and cluster_id != order.cluster_id:
         raise ForeignCluster(
-            f"{order.member} is of cluster {cluster_id}, not of {order.cluster_id}: nothing was kept. Is its address "
-            "another cluster's?"
+            f"{order.member} belongs to cluster {cluster_id}, not to {order.cluster_id}; nothing was kept. Check "
+            "whether the address belongs to another cluster."
         )
     taken, checksum = datetime.now(UTC), Checksum()
     async with store.draft(order.file) as draft:
@@ -105,18 +105,18 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
     async with store.draft(order.file + RECORD) as draft:
         await draft.write(record.to_json().encode())
         await draft.keep()
-    log.info("%s: kept in %s: revision %d, %d bytes.", order.file, store, record.revision, record.size)
+    log.info("%s: stored in %s: revision %d, %d bytes.", order.file, store, record.revision, record.size)
     return record
 
 
 async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
-    """Keep the newest of the snapshots that the cluster's schedule asked for, and remove the others.
+    """Keep the newest scheduled snapshots of the cluster, and delete the others.
 
-    A file is touched only if its record says that it is of this very cluster's schedule. The record goes last, so that
-    what a crash leaves is found the next time.
+    A file is deleted only if its record belongs to this cluster's schedule. The record is deleted last, so that the
+    next run finds what a crash left behind.
 
     Returns:
-        What was removed.
+        Names of the deleted files.
     """
     found = []
     for name in await store.names(directory(order.cluster, order.cluster_uid)):
@@ -129,39 +129,41 @@ async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
                 and _is_named(record, name, order)
             ):
                 found.append(record)
-    found.sort(key=lambda record: (record.backup, record.taken), reverse=True)  # names of one length, by their time
+    found.sort(
+        key=lambda record: (record.backup, record.taken), reverse=True
+    )  # the names have the same length and end with the time
     removed = []
     for record in found[order.keep :]:
         await store.remove(record.file)
         await store.remove(record.file + RECORD)
         removed.append(record.file)
-        log.info("%s: removed from %s, for newer ones are as many as are kept.", record.file, store)
+        log.info("%s: deleted from %s: beyond the retention of scheduled snapshots.", record.file, store)
     return removed
 
 
 def _is_named(record: Record, name: str, order: SnapshotOrder) -> bool:
-    """Whether a record is of the file beside which it lies: what was copied elsewhere is somebody else's."""
+    """Whether a record belongs to the file next to it: copies of records in other directories are ignored."""
     return record.file + RECORD == name and due_of(order.cluster, record.backup) is not None
 
 
 SCRATCH, DATA = "scratch", "data"
 SNAPSHOT = "snapshot.db"
 MARK = Path("member/restored.json")
-"""In etcd's data directory, where etcd looks past it: what it was restored from. It appears together with the data."""
+"""File with the source of restored data, in etcd's data directory. etcd ignores it, and it appears with the data."""
 
 
 async def fetch(store: SnapshotStore, name: str, home: Path, newest: str) -> Record | None:
-    """Fetch a snapshot, verified, to where etcdutl finds it: `scratch/snapshot.db`.
+    """Fetch and verify a snapshot into `scratch/snapshot.db`, where etcdutl reads it.
 
     Args:
-        home: where the member's volume is mounted.
-        newest: the minor version that is to read it, such as 3.6; empty for any.
+        home: directory where the member's volume is mounted.
+        newest: newest series that can read the data, such as 3.6; empty for any.
 
     Returns:
-        Its record, if it has one.
+        Record of the snapshot; None without one.
 
     Raises:
-        BackupError: it cannot be had, or must not be used.
+        BackupError: the snapshot is not available, or must not be used.
     """
     scratch = await asyncio.to_thread(_empty_scratch, home)
     record = await _record(store, name + RECORD)
@@ -173,65 +175,65 @@ async def fetch(store: SnapshotStore, name: str, home: Path, newest: str) -> Rec
         try:
             digest = checksum.verify()
         except (NotASnapshot, SnapshotCorrupt) as error:
-            raise type(error)(f"{name} in {store}: {error} Nothing was restored. Name a sound one.") from None
+            raise type(error)(f"{name} in {store}: {error} Nothing was restored. Name another snapshot.") from None
         if record and record.sha256 != digest:
             raise SnapshotCorrupt(
-                f"{name} in {store} has SHA-256 {digest}, and its record says {record.sha256}: it was replaced. "
-                "Nothing was restored. Name a sound one."
+                f"{name} in {store} has SHA-256 {digest}, but its record has {record.sha256}: the file was "
+                "replaced. Nothing was restored. Name another snapshot."
             )
         await draft.keep()
     found = await _contents(Volume(scratch), SNAPSHOT)
     if newest and _minor(found.version) > _minor(newest):
         raise SnapshotTooNew(
-            f"{name} in {store} is of etcd {found.version}, and {newest} is to read it, which cannot. Nothing was "
-            "restored. Give the cluster that version, or name an older snapshot."
+            f"{name} in {store} was written by etcd {found.version}, which {newest} cannot read. Nothing was "
+            f"restored. Set the version of the cluster to {found.version} or later, or name an older snapshot."
         )
     log.info("%s: fetched from %s: revision %d, %d bytes.", name, store, found.revision, checksum.passed)
     return record
 
 
 async def salvage(home: Path, token: str) -> None:
-    """Let etcdutl find the database that the volume itself holds, as `scratch/snapshot.db`: nothing is copied.
+    """Link the database of the volume itself as `scratch/snapshot.db`, where etcdutl reads it: nothing is copied.
 
     Args:
-        token: of the recovery: what it left, if it was cut off, is found by it.
+        token: token of the recovery, by which the remains of an interrupted attempt are found.
 
     Raises:
-        SnapshotMissing: the volume has none.
-        NotASnapshot: it is none.
+        SnapshotMissing: the volume has no database.
+        NotASnapshot: the file is not a database of etcd.
     """
     scratch = await asyncio.to_thread(_empty_scratch, home)
     former = _former(home, token)
     database = (former if former.is_dir() else home / DATA) / "member/snap/db"
     if not database.is_file():
-        raise SnapshotMissing(f"The volume has no {database.relative_to(home)}: there is nothing to recover.")
+        raise SnapshotMissing(f"The volume has no {database.relative_to(home)}: there is no data to recover.")
     (scratch / SNAPSHOT).hardlink_to(database)
     found = await _contents(Volume(scratch), SNAPSHOT)
     log.info("%s: revision %d.", database, found.revision)
 
 
 async def seal(home: Path, token: str, *, replace: bool) -> bolt.Contents:
-    """Make what etcdutl restored into `scratch/data` the member's data: one rename, after which all is done.
+    """Turn the data that etcdutl restored into `scratch/data` into the member's data, by one rename.
 
     Args:
-        token: of this restore or recovery; the data bears it from then on.
-        replace: whether data that is there already stays as `data.before-TOKEN`, or refuses all.
+        token: token of this restore or recovery, which is recorded in the data.
+        replace: whether existing data is kept as `data.before-TOKEN`; otherwise existing data is an error.
 
     Returns:
-        What the data holds.
+        Contents of the data.
 
     Raises:
-        DataInTheWay: there is other data, and `replace` does not hold.
+        DataInTheWay: there is other data, and `replace` is false.
     """
     data, made = home / DATA, home / SCRATCH / DATA
     if _mark(data) != token:
         if not (made / MARK.parent).is_dir():
-            raise SnapshotMissing(f"There is no {made}: etcdutl restored nothing.")
+            raise SnapshotMissing(f"{made} does not exist: etcdutl restored nothing.")
         if data.is_dir() and any(data.iterdir()):
             if not replace:
                 raise DataInTheWay(
-                    "The volume holds data already: nothing was restored. It was left as it is; to restore "
-                    "all the same, delete the volume claim (and with it that data), or give the cluster another name."
+                    "The volume already has data. Nothing was restored, and the data was not changed. To restore "
+                    "nevertheless, delete the volume claim (and that data), or give the cluster another name."
                 )
             data.rename(_former(home, token))
         await asyncio.to_thread(_finish, made, token)
@@ -243,7 +245,7 @@ async def seal(home: Path, token: str, *, replace: bool) -> bolt.Contents:
 
 
 def _finish(made: Path, token: str) -> None:
-    """Mark data, and let it outlast a crash of the machine."""
+    """Mark the data, and make it survive a crash of the machine."""
     (made / MARK).write_text(json.dumps({"token": token}))
     for path in (made, *made.rglob("*")):
         if path.is_dir():
@@ -254,7 +256,7 @@ def _finish(made: Path, token: str) -> None:
 
 
 def _mark(data: Path) -> str:
-    """The token of the restore that data is from; empty if it is from none."""
+    """Return the token of the restore that created the data; empty if there is none."""
     try:
         return str(json.loads((data / MARK).read_text())["token"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -266,7 +268,7 @@ def _former(home: Path, token: str) -> Path:
 
 
 def _empty_scratch(home: Path) -> Path:
-    """A directory of its own on the member's volume, without what an earlier try left."""
+    """Return an empty directory on the member's volume, without remains of an earlier attempt."""
     scratch = home / SCRATCH
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(scratch)
@@ -275,7 +277,7 @@ def _empty_scratch(home: Path) -> Path:
 
 
 async def _record(store: SnapshotStore, name: str) -> Record | None:
-    """A record; None if there is none, or it cannot be read."""
+    """Return a record; None if it does not exist or cannot be read."""
     try:
         return Record.from_json(await store.read(name, 0, BLOCK_BYTES))
     except (SnapshotMissing, ValueError):
@@ -283,15 +285,15 @@ async def _record(store: SnapshotStore, name: str) -> Record | None:
 
 
 async def _contents(store: SnapshotStore, name: str) -> bolt.Contents:
-    """What a snapshot holds, read back from where it is kept."""
+    """Return the contents of a stored snapshot, read from the store."""
     try:
         return await bolt.contents(partial(store.read, name))
     except bolt.NotADatabase as wrong:
-        raise NotASnapshot(f"{name} in {store} is no database of etcd: {wrong}.") from None
+        raise NotASnapshot(f"{name} in {store} is not a database of etcd: {wrong}.") from None
 
 
 async def _joined(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in blocks of BLOCK, but for the last."""
+    """Yield the same bytes in blocks of BLOCK_BYTES, except for the last."""
     block = bytearray()
     async for chunk in chunks:
         block += chunk
@@ -303,7 +305,7 @@ async def _joined(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _ahead(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The same blocks, of which the next comes while one is written."""
+    """Yield the same blocks, and read the next one while one is written."""
 
     async def following() -> bytes | None:
         return await anext(blocks, None)
@@ -319,17 +321,17 @@ async def _ahead(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 async def _checked(blocks: AsyncIterator[bytes], checksum: Checksum) -> AsyncIterator[bytes]:
-    """The same blocks, each added to the checksum."""
+    """Yield the same blocks, and add each to the checksum."""
     async for block in blocks:
         await asyncio.to_thread(checksum.add, block)
         yield block
 
 
 async def _logged(blocks: AsyncIterator[bytes], total: int) -> AsyncIterator[bytes]:
-    """The same blocks, with a line in the log now and then.
+    """Yield the same blocks, and log the progress at intervals.
 
     Args:
-        total: bytes that are expected, about; 0 if nobody knows.
+        total: expected number of bytes; 0 if unknown.
     """
     begun = logged_at = time.monotonic()
     passed = 0

@@ -1,8 +1,8 @@
-"""Steps on a running cluster: values that plans ask for, and how each is carried out.
+"""Changes of a running cluster: values in plans, and their execution.
 
-A call may be old when it is carried out, and it may have been carried out already: by us before a crash, or by a
-request whose answer never came. So each looks first, by a list that a quorum agrees on, at what it rests on, and does
-nothing where what it wants is so. That makes each harmless to repeat, at another member, too.
+A call may be stale when it is executed, or may have been executed already: before a crash of the operator, or by a
+request whose response was lost. So each call first checks its preconditions against a list that a quorum agrees on, and
+does nothing if its goal is already reached. That makes each call safe to repeat, also at another member.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from shared.runtime.plan import Call
 
 @dataclass(frozen=True, slots=True)
 class EtcdCall(Call):
-    """One step on a running cluster.
+    """A change of a running cluster.
 
     Attributes:
-        endpoints: who may be asked for it, in this order: voters that are healthy, the leader first.
+        endpoints: endpoints to try in this order: healthy voters, the leader first.
     """
 
     endpoints: tuple[Endpoint, ...]
     access: Access
 
     async def carry_out(self, server: Server, found: Members, /) -> None:
-        """Do it, unless it is done.
+        """Execute the change, unless it is already done.
 
         Args:
-            found: the members, as a quorum has just said.
+            found: members as a quorum has just reported them.
 
         Raises:
-            EtcdError: it was not done; after Unreachable and NoLeader, perhaps it was.
+            EtcdError: the change was not executed; after Unreachable and NoLeader, it may have been.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner(EtcdCall):
-    """Add a member without a vote."""
+    """Add a member as a learner."""
 
     peer_url: str
 
@@ -48,7 +48,10 @@ class AddLearner(EtcdCall):
         if any(self.peer_url in member.peer_urls for member in found.members):
             return
         if learners := [member for member in found.members if member.learner]:
-            raise Refused(f"{_name(learners[0])} is still a learner, and there may be one at a time: {self} must wait.")
+            raise Refused(
+                f"{_name(learners[0])} is still a learner, and etcd allows one at a time: the operator retries "
+                f"{self} later."
+            )
         await server.add_learner(self.peer_url)
 
     def __str__(self) -> str:
@@ -57,14 +60,14 @@ class AddLearner(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class Promote(EtcdCall):
-    """Give a learner its vote."""
+    """Promote a learner to a voter."""
 
     member: Member
 
     async def carry_out(self, server: Server, found: Members, /) -> None:
         now = _found(self.member, found)
         if now is None:
-            raise NoSuchMember(f"{_name(self.member)} is no member any more, and cannot be given a vote.")
+            raise NoSuchMember(f"{_name(self.member)} is no longer a member, and cannot be promoted.")
         if now.learner:
             await server.promote(self.member.id)
 
@@ -74,7 +77,7 @@ class Promote(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class Remove(EtcdCall):
-    """Remove a member for good."""
+    """Remove a member permanently."""
 
     member: Member
 
@@ -84,9 +87,11 @@ class Remove(EtcdCall):
             return
         if not now.learner:
             if self.member.learner:
-                raise Refused(f"{_name(self.member)} has been given a vote meanwhile: {self} must be judged anew.")
+                raise Refused(
+                    f"{_name(self.member)} was promoted in the meantime: the operator checks again whether to {self}."
+                )
             if sum(not member.learner for member in found.members) == 1:
-                raise Refused(f"{_name(self.member)} is the only voter: without it there is no cluster.")
+                raise Refused(f"{_name(self.member)} is the only voter and cannot be removed.")
         await server.remove(self.member.id)
 
     def __str__(self) -> str:
@@ -95,28 +100,30 @@ class Remove(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class MoveLeader(EtcdCall):
-    """Give the lead to another; the endpoint is the leader's, for nobody else takes this."""
+    """Move the leadership to another voter; the endpoint is that of the leader, which alone accepts this."""
 
     to: Member
 
     async def carry_out(self, server: Server, found: Members, /) -> None:
         now = _found(self.to, found)
         if now is None or now.learner:
-            raise NoSuchMember(f"{_name(self.to)} is no voter any more, and cannot lead.")
+            raise NoSuchMember(f"{_name(self.to)} is no longer a voter, and cannot lead.")
         status = await server.status()
         if status.leader == self.to.id:
             return
         if status.leader != status.member_id:
-            raise Refused(f"{self.endpoints[0].name} does not lead any more: {self} must be judged anew.")
+            raise Refused(
+                f"{self.endpoints[0].name} is no longer the leader: the operator checks again whether to {self}."
+            )
         await server.move_leader(self.to.id)
 
     def __str__(self) -> str:
-        return f"move the lead to {_name(self.to)}"
+        return f"move the leadership to {_name(self.to)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Disarm(EtcdCall):
-    """End an alarm."""
+    """Disarm an alarm."""
 
     alarm: Alarm
 
@@ -129,7 +136,7 @@ class Disarm(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class Compact(EtcdCall):
-    """Forget the history below a revision."""
+    """Delete the history below a revision."""
 
     revision: int
 
@@ -142,7 +149,7 @@ class Compact(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class Defragment(EtcdCall):
-    """Give back what is free in one member's file; its endpoint alone is given."""
+    """Defragment the file of one member, the only endpoint."""
 
     async def carry_out(self, server: Server, _: Members, /) -> None:
         await server.defragment()
@@ -153,7 +160,7 @@ class Defragment(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class EnableAuth(EtcdCall):
-    """Make a user who may do everything, and ask everybody for a user from now on."""
+    """Create a user with all permissions, and enable authentication."""
 
     user: str
     password: str = field(repr=False)
@@ -168,7 +175,7 @@ class EnableAuth(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class DisableAuth(EtcdCall):
-    """Ask nobody for a user from now on."""
+    """Disable authentication."""
 
     async def carry_out(self, server: Server, _: Members, /) -> None:
         if await server.auth_enabled():
@@ -180,7 +187,7 @@ class DisableAuth(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class ChangePassword(EtcdCall):
-    """Change a user's password; `access` bears the former one."""
+    """Change the password of a user; `access` has the former one."""
 
     user: str
     password: str = field(repr=False)
@@ -193,18 +200,21 @@ class ChangePassword(EtcdCall):
 
 
 async def execute(connect: Connect, call: Call) -> None:
-    """Carry out a call: at the first endpoint that answers.
+    """Execute a call at the first endpoint that answers.
 
     Raises:
-        EtcdError: as the call, or the last endpoint, says.
+        EtcdError: error of the call, or of the last endpoint.
     """
     if not isinstance(call, EtcdCall):
-        raise TypeError(f"{call} is no call on etcd")
-    failure: EtcdError = Unreachable("Nobody can be asked to change anything: no voter is healthy.")
+        raise TypeError(f"{call} is not a call on etcd")
+    failure: EtcdError = Unreachable("No change is possible: no voter is healthy.")
     for endpoint in call.endpoints:
         try:
             return await _carry_out(connect, endpoint, call)
-        except (Unreachable, NoLeader) as error:  # it may have come about nevertheless: the next one looks first
+        except (
+            Unreachable,
+            NoLeader,
+        ) as error:  # the change may have happened nevertheless; the next endpoint checks that first
             failure = error
     raise failure
 
@@ -224,7 +234,7 @@ async def _carry_out(connect: Connect, endpoint: Endpoint, call: EtcdCall) -> No
 
 
 async def _require_password(connect: Connect, endpoint: Endpoint, call: ChangePassword) -> None:
-    """Who is denied with the former password may have changed it before."""
+    """Accept a rejected former password if the new one is already set."""
     server = connect(endpoint, replace(call.access, user=call.user, password=call.password))
     try:
         await server.authenticate()
@@ -233,9 +243,9 @@ async def _require_password(connect: Connect, endpoint: Endpoint, call: ChangePa
 
 
 def _require_own(endpoint: Endpoint, found: Members) -> None:
-    """That the server at an address, which may be another's by now, is of the cluster that we mean.
+    """Require that the server at an address belongs to the expected cluster: the address may have been reused.
 
-    Without TLS nothing else tells, and a foreign cluster would take a learner, or forget its history, all the same.
+    Without TLS nothing else detects that, and a foreign cluster would add a learner or delete its history.
     """
     hosts = {urlsplit(url).hostname for member in found.members for url in member.peer_urls}
     if endpoint.host.lower() not in hosts:

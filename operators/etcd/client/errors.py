@@ -1,4 +1,4 @@
-"""How a request to etcd fails."""
+"""Errors of requests to etcd."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from shared.runtime.errors import DatabaseError
 class EtcdError(DatabaseError):
     """A request that etcd did not fulfil.
 
-    EtcdError
-    ├── Unreachable          no answer: no connection, TLS refused, not in time, cut off, or not etcd's
-    └── Refused              etcd's answer says why
-        ├── Unhealthy        the cluster is not healthy enough for a change of members
-        ├── NotInSync        the learner has not caught up with the leader
-        ├── NoLeader         there is no leader, or no quorum answers
-        ├── NoSuchMember     the member is not of the cluster (any more)
-        ├── NoSpace          the quota is used up
-        ├── Unsupported      this version of etcd does not know the request
-        └── Denied           user, password or certificate are not accepted
-            └── Unauthenticated  a user and a password are asked for
+        EtcdError
+        ├── Unreachable          no response: no connection, TLS failure, timeout, interrupted, or not from etcd
+        └── Refused              etcd's response has the reason
+            ├── Unhealthy        the cluster is not healthy enough for a change of members
+            ├── NotInSync        the learner has not caught up with the leader
+            ├── NoLeader         there is no leader, or no quorum answers
+            ├── NoSuchMember     the member is not part of the cluster (any more)
+            ├── NoSpace          the quota is used up
+            ├── Unsupported      this version of etcd does not support the request
+            └── Denied           user, password or certificate are rejected
+                └── Unauthenticated  a user and a password are required
 
-    After Unreachable and NoLeader, a change may have come about nevertheless, now or in a moment: who repeats it looks
-    first. After every other one it has not.
+    After Unreachable and NoLeader, a change may have been executed nevertheless, or may be shortly. A caller that
+    repeats it must check first. After every other error it has not been executed.
     """
 
 
 class Unreachable(EtcdError):
-    """No answer came, or none that can be read."""
+    """No response, or an unreadable one."""
 
 
 class Refused(EtcdError):
-    """etcd says no."""
+    """etcd rejected the request."""
 
 
 class Unhealthy(Refused):
@@ -58,8 +58,8 @@ class Unsupported(Refused):
 
 
 class Denied(Refused):
-    """`authentication failed`, `permission denied`; or the certificate bears a common name, see `gateway`."""
+    """`authentication failed`, `permission denied`; or the certificate has a common name, see `gateway`."""
 
 
 class Unauthenticated(Denied):
-    """`user name is empty`, `invalid auth token`: nobody was named, and this server names users."""
+    """`user name is empty`, `invalid auth token`: the request named no user, and the server requires one."""

@@ -1,17 +1,18 @@
-"""Speaks with a member of etcd through its JSON gateway.
+"""Client of one etcd member through its JSON gateway.
 
-python-etcd3 knows no learners, and its generated code does not import beside today's protobuf; the gateway that every
-server has brings everything over plain HTTP. What one should know of it:
+python-etcd3 does not support learners, and its generated code does not import with current protobuf versions. The
+gateway, which every server has, offers all calls over plain HTTP. Its properties:
 
-- It shows the server's own certificate to the server behind it, which must therefore be good for client auth, too.
-- With users, it takes no client certificate that bears a common name (400), lest somebody thinks that this is the user:
-  the operator's must bear none.
-- With users, a token is needed for nearly everything. Only a quorum gives one, and it goes through Raft's log: so it
-  holds at every member, until 5 minutes have passed without its use, or the member has restarted. A learner gives none,
-  but takes those that were given since it is there.
-- A member is added only when all voters have been connected for 5 seconds.
+- The gateway presents the server's own certificate to the server behind it. The certificate must therefore be valid for
+  client auth, too.
+- With authentication, it rejects client certificates that have a common name (400), because etcd would take it for the
+  user. The operator's certificate must have none.
+- With authentication, nearly every request needs a token. Only a quorum issues one, and it goes through Raft's log. So
+  it is valid at every member until it is unused for 5 minutes, or the member restarts. A learner issues none, but
+  accepts those issued since it joined.
+- A member is added only after all voters have been connected for 5 seconds.
 
-Credentials appear in no error, and are sent to none but a server that asks for them.
+Credentials appear in no error, and are sent only to servers that require them.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from operators.etcd.client.server import (
 )
 
 CHANGE_TIMEOUT_SECONDS = 10.0
-"""Seconds for a change; etcd itself gives up after 7 (with the default election timeout), but not one of members."""
+"""Timeout of a change; etcd itself times out after 7 s (with the default election timeout), except for members."""
 
 LONG_TIMEOUT_SECONDS = 300.0
-"""Seconds for what grows with the database, such as a defragmentation; it goes on though nobody waits any longer."""
+"""Timeout of requests whose duration grows with the database, such as a defragmentation; etcd continues after it."""
 
 _NOTHING = "AA=="
-"""The lowest key that there can be, in base64."""
+"""Lowest possible key, in base64."""
 
 _ROOT = "root"
 _HASH_BYTES = 32
@@ -53,20 +54,20 @@ Key = tuple[str, int, str, str]
 
 
 class Tokens:
-    """What members gave for a user and a password; those that were not used for longest are forgotten."""
+    """Tokens of members for a user and a password; the least recently used ones are dropped."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
         self._known: OrderedDict[Key, str] = OrderedDict()
 
     def get(self, key: Key) -> str:
-        """The token; empty if there is none."""
+        """Return the token; empty if there is none."""
         if key in self._known:
             self._known.move_to_end(key)
         return self._known.get(key, "")
 
     def put(self, key: Key, token: str) -> None:
-        """Know a token; an empty one is none."""
+        """Store a token; an empty one deletes it."""
         self._known.pop(key, None)
         if token:
             self._known[key] = token
@@ -78,10 +79,10 @@ _tokens = Tokens()
 
 
 class Gateway:
-    """One member's server; see `Server`."""
+    """Client of one member's server; see `Server`."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
-        cluster = endpoint.host.partition(".")[2]  # its members' tokens are the same
+        cluster = endpoint.host.partition(".")[2]  # tokens are valid at all members of a cluster
         self._key = (cluster, endpoint.port, access.user, access.password)
         self._access = access
         self._wire = Wire(endpoint, access)
@@ -94,7 +95,7 @@ class Gateway:
 
     async def members(self) -> Members:
         version = self._version or (await self._versions())["etcdserver"]
-        if version.startswith("3.4."):  # it lists what it knows itself: so let it first hear what the others know
+        if version.startswith("3.4."):  # 3.4 lists its local members: a linearizable read first, to catch up
             await self._request("kv/range", dict, key=_NOTHING, limit="1", keys_only=True)
         return await self._request("cluster/member/list", responses.members, linearizable=True)
 
@@ -105,7 +106,7 @@ class Gateway:
         return await self._wire.metrics(responses.progress)
 
     async def is_compacted(self, revision: int) -> bool:
-        if revision < 2:  # nothing was before the first
+        if revision < 2:  # there is nothing before the first revision
             return True
         try:
             await self._request(
@@ -160,7 +161,7 @@ class Gateway:
         try:
             async for piece in self._pieces(token):
                 yield piece
-        except Unauthenticated:  # it is said before the first piece
+        except Unauthenticated:  # raised before the first piece
             token = await self._new_token(token)
             async for piece in self._pieces(token):
                 yield piece
@@ -169,9 +170,9 @@ class Gateway:
         try:
             try:
                 return await self._request("auth/status", lambda answer: bool(answer.get("enabled", False)))
-            except Unsupported:  # 3.4: what it answers to nobody tells it
+            except Unsupported:  # 3.4: the response to an empty user shows it
                 return bool(await self._token("", ""))
-        except Denied:  # only who asks for users turns anybody away
+        except Denied:  # only a server with authentication rejects a request
             return True
 
     async def authenticate(self) -> None:
@@ -210,14 +211,12 @@ class Gateway:
             sent, last = sent + len(piece), len(piece)
             yield piece
         if left or last != _HASH_BYTES:
-            raise Unreachable(
-                f"{self._wire.label} ended its snapshot after {sent} bytes, before its end: take it again."
-            )
+            raise Unreachable(f"{self._wire.label} ended its snapshot early, after {sent} bytes: take it again.")
 
     async def _request(
         self, path: str, read: Callable[[Any], Answer], within: float = REQUEST_TIMEOUT_SECONDS, **body: Any
     ) -> Answer:
-        """Put a question or a change. What is refused for want of a token was not done: it is put again, with one."""
+        """Send a request; if it is rejected for its token, and so not executed, send it again with a new one."""
         token = _tokens.get(self._key)
         try:
             return await self._wire.post(path, body, read, token=token, within=within)
@@ -226,22 +225,26 @@ class Gateway:
         return await self._wire.post(path, body, read, token=token, within=within)
 
     async def _new_token(self, refused: str) -> str:
-        """A token in place of one that was refused."""
+        """Return a token that replaces a rejected one."""
         if not self._access.user:
-            raise Unauthenticated(f"{self._wire.label} asks for a user and a password, and none are given.") from None
+            raise Unauthenticated(
+                f"{self._wire.label} requires a user and a password, and none are configured."
+            ) from None
         known = _tokens.get(self._key)
-        if known and known != refused:  # another question brought it meanwhile
+        if known and known != refused:  # another request has stored it in the meantime
             return known
         _tokens.put(self._key, "")
         try:
             token = await self._token(self._access.user, self._access.password)
-        except Unreachable:  # a moment ago it did answer
-            raise NoLeader(f"{self._wire.label} gives no token to {self._access.user}: it has no quorum.") from None
+        except Unreachable:  # the server answered just before
+            raise NoLeader(
+                f"{self._wire.label} cannot issue a token for {self._access.user}: it has no quorum."
+            ) from None
         _tokens.put(self._key, token)
         return token
 
     async def _token(self, user: str, password: str) -> str:
-        """A new token; empty where nobody is asked for one."""
+        """Request a token; empty if authentication is disabled."""
         body = {"name": user, "password": password}
         with _tolerate("authentication is not enabled"):
             return await self._wire.post("auth/authenticate", body, lambda answer: str(answer["token"]))
@@ -253,7 +256,7 @@ _COMPACTED = "revision has been compacted"
 
 @contextmanager
 def _tolerate(words: str) -> Iterator[None]:
-    """Pass over a refusal that says these words."""
+    """Ignore a rejection whose message contains `words`."""
     try:
         yield
     except Refused as error:

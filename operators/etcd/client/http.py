@@ -1,4 +1,4 @@
-"""Requests to one member of etcd, over aiohttp; whatever happens to them is told as EtcdError."""
+"""HTTP requests to one etcd member; every failure is raised as EtcdError."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from shared.observability import tracing
 from shared.pki import verify
 
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Seconds until a question counts as not answered."""
+"""Timeout of a read request."""
 
 STREAM_PAUSE_SECONDS = 60.0
-"""Seconds between two lines of a stream."""
+"""Longest pause between two lines of a stream, in seconds."""
 
 MAX_LINE_BYTES = 2**20
-"""Bytes of a line of a stream; etcd's have 44 KiB."""
+"""Maximum length of a line of a stream; etcd's have 44 KiB."""
 
 Answer = TypeVar("Answer")
 
 
 class Wire:
-    """Connections to one member.
+    """Connections to one member, for one reconcile.
 
-    They end with it: to keep them from one look at a cluster to the next would cost some hundred kilobytes a member
-    with TLS, and to make them anew costs a few milliseconds.
+    Keeping connections between reconciles would cost some hundred kilobytes per member with TLS; opening them again
+    takes a few milliseconds.
 
     Attributes:
-        who: names the member in errors.
+        label: name and address of the member, for errors.
     """
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
@@ -57,11 +57,11 @@ class Wire:
         token: str = "",
         within: float = REQUEST_TIMEOUT_SECONDS,
     ) -> Answer:
-        """Ask, and read the answer.
+        """Send a request and parse the response.
 
         Args:
-            path: under /v3/.
-            within: seconds for all of it.
+            path: path below /v3/.
+            within: timeout of the whole request, in seconds.
         """
         whole = aiohttp.ClientTimeout(total=within)
         with self._traced(path):
@@ -69,32 +69,32 @@ class Wire:
                 return self._parsed(path, _json(read), await answer.read())
 
     async def get(self, path: str, read: Callable[[Any], Answer]) -> Answer:
-        """What everybody is told."""
+        """Return the response to a request that needs no authentication."""
         whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced(path):
             async with self._response(f"{self._url}/{path}", path, whole) as answer:
                 return self._parsed(path, _json(read), await answer.read())
 
     async def metrics(self, read: Callable[[str], Answer]) -> Answer:
-        """What Prometheus is told."""
+        """Return the metrics for Prometheus."""
         whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced("metrics"):
             async with self._response(self._metrics, "metrics", whole) as answer:
                 return self._parsed("metrics", lambda text: read(text.decode()), await answer.read())
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
-        """A stream's answers, one a line."""
+        """Yield the lines of a stream."""
         pauses = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=STREAM_PAUSE_SECONDS)
         async with self._response(f"{self._url}/v3/{path}", path, pauses, {}, token) as answer:
             async for line in answer.content:
                 yield line
 
     def refused(self, path: str, body: bytes) -> EtcdError:
-        """What an answer says that is no success."""
+        """Return the error for an unsuccessful response."""
         kind, text = responses.refusal(body)
         if kind is Unreachable:
-            return kind(f"{self.label} gives no answer of etcd's to {path}: {text}.")
-        return kind(f"{self.label} refuses {path}: {text}.")
+            return kind(f"{self.label} returned no response of etcd to {path}: {text}.")
+        return kind(f"{self.label} rejected {path}: {text}.")
 
     async def aclose(self) -> None:
         session, self._session = self._session, None
@@ -113,7 +113,7 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         token: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer that is a success, to be read."""
+        """Yield a successful response."""
         with self._translated_errors(path, timeout):
             async with self._open().request(
                 "GET" if body is None else "POST",
@@ -123,7 +123,7 @@ class Wire:
                 timeout=timeout,
                 server_hostname=self._host if url.startswith("https:") else None,
                 allow_redirects=False,
-                read_bufsize=MAX_LINE_BYTES // 2,  # as aiohttp counts
+                read_bufsize=MAX_LINE_BYTES // 2,  # aiohttp allows twice this
             ) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise self.refused(path, await answer.read())
@@ -142,7 +142,7 @@ class Wire:
             return read(text)
         except responses.MALFORMED:
             shown = text[:200].decode(errors="replace")
-            raise Unreachable(f"{self.label} answers {path} with what is not etcd's: {shown!r}.") from None
+            raise Unreachable(f"{self.label} answered {path} with a response that is not of etcd: {shown!r}.") from None
 
     @contextmanager
     def _translated_errors(self, path: str, timeout: aiohttp.ClientTimeout) -> Iterator[None]:
@@ -150,13 +150,13 @@ class Wire:
             yield
         except TimeoutError:
             within = timeout.total or STREAM_PAUSE_SECONDS
-            why = f" gave no answer to {path} within {within:g} s: it is busy, out of reach, or without a quorum."
+            why = f" did not answer {path} within {within:g} s: it is busy, unreachable, or has no quorum."
         except (aiohttp.ClientError, OSError) as error:
             why = _cause(path, error, uses_tls=bool(self._access.authority))
         except LineTooLong:
-            why = f" answers {path} with what is not etcd's: a line of over {MAX_LINE_BYTES} bytes."
-        except ValueError as error:  # of tls.trust
-            why = f" cannot be asked for {path}: {error}."
+            why = f" answered {path} with a response that is not of etcd: a line of over {MAX_LINE_BYTES} bytes."
+        except ValueError as error:  # raised by verify.trust
+            why = f" cannot be queried for {path}: {error}."
         else:
             return
         raise Unreachable(self.label + why) from None
@@ -167,15 +167,15 @@ def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:
 
 
 def _cause(path: str, error: BaseException, *, uses_tls: bool) -> str:
-    """What happened to a connection, to follow the member's name."""
+    """Describe a failed connection, as a suffix of the member's label."""
     if (failed := verify.failure(error)) is not None:
         return f": {verify.cause(failed)}"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return f" broke off its answer to {path}."
+        return f" interrupted its response to {path}."
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, ConnectionRefusedError):
-            return " refuses connections: nothing listens there."
+            return " refuses connections: no process listens there."
         if not isinstance(error.os_error, ConnectionError):
             return f" cannot be reached: {error.os_error.strerror or error.os_error}."
-    perhaps = "it wants a client certificate, or speaks no TLS" if uses_tls else "it stopped, or expects TLS"
-    return f" ended the connection without an answer to {path}: {perhaps}."
+    perhaps = "it requires a client certificate, or does not use TLS" if uses_tls else "it stopped, or requires TLS"
+    return f" closed the connection without a response to {path}: {perhaps}."

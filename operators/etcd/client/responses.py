@@ -1,10 +1,10 @@
-"""Reads the answers of etcd's JSON gateway; pure.
+"""Parses responses of etcd's JSON gateway; pure.
 
-In it, numbers of 64 bits are strings, bytes are base64, and what is zero or empty is left out.
+In these responses, 64-bit numbers are strings, bytes are base64, and zero or empty values are omitted.
 
 Source: https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/, https://etcd.io/docs/v3.6/dev-guide/apispec/
 
-Every reader raises one of `ODD` where the answer is not etcd's.
+Every parser raises one of `MALFORMED` if the response is not of etcd.
 """
 
 from __future__ import annotations
@@ -51,33 +51,38 @@ _MEANINGS: tuple[tuple[str, type[EtcdError]], ...] = (
     ("permission denied", Denied),
     ("CommonName", Denied),
 )
-"""What etcd's sentences mean. They are the same from 3.4 to 3.7; codes are not: 3.6 gives some others than 3.5, and
-what no code is declared for comes as Unknown. Source: go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go."""
+"""Meanings of etcd's error messages.
+
+The messages are the same from 3.4 to 3.7. The codes are not: 3.6 returns others than 3.5 for some, and errors without a
+declared code have Unknown.
+
+Source: go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go.
+"""
 
 _UNAVAILABLE = 14
-"""gRPC's code; with it, etcd's own sentences are among `_MEANINGS`."""
+"""gRPC code of the gateway itself; etcd's own messages with this code are in `_MEANINGS`."""
 
 _UNKNOWN_HERE = ("Not Found", "Not Implemented", "404 page not found", "unknown method", "unknown service")
 
 _HINTS = (
-    ("404 page not found", "its JSON gateway is off: leave --enable-grpc-gateway on"),
+    ("404 page not found", "its JSON gateway is disabled: do not set --enable-grpc-gateway=false"),
     (
         "CommonName",
-        "with users, its gateway takes no client certificate that bears a common name: issue it without one",
+        "with authentication, its gateway rejects client certificates with a common name: issue one without it",
     ),
-    ("HTTP request to an HTTPS server", "it expects TLS"),
+    ("HTTP request to an HTTPS server", "it requires TLS"),
     (
         "tls: bad certificate",
-        "it must be able to show its certificate to itself: issue it for client auth, too (extended key usage)",
+        "its gateway presents the certificate to itself: issue it for client auth as well (extended key usage)",
     ),
-    ("user name is empty", "it asks for a user and a password"),
-    ("supported for learner", "it is a learner, which is asked for nothing but its status"),
+    ("user name is empty", "it requires a user and a password"),
+    ("supported for learner", "it is a learner, which answers only requests for its status"),
 )
-"""What mends some refusals, by what they say."""
+"""Advice for some errors, by a part of the message."""
 
 
 def refusal(body: bytes) -> tuple[type[EtcdError], str]:
-    """What an answer means whose HTTP status is not 200, and a clause that tells it."""
+    """Return the error class and a description for a response whose HTTP status is not 200."""
     text = _error_text(body)
     hint = next((hint for words, hint in _HINTS if words in text), "")
     shown = f"{text} ({hint})" if hint else text
@@ -89,7 +94,7 @@ def refusal(body: bytes) -> tuple[type[EtcdError], str]:
 
 
 def _is_from_etcd(body: bytes) -> bool:
-    """Whether etcd said it, and not its gateway, which did not reach the server behind it; nor somebody else."""
+    """Whether etcd sent the error; otherwise its gateway, which did not reach the server, or another server did."""
     try:
         return bool(json.loads(body).get("code") != _UNAVAILABLE)
     except (ValueError, AttributeError):
@@ -97,7 +102,7 @@ def _is_from_etcd(body: bytes) -> bool:
 
 
 def _error_text(body: bytes) -> str:
-    """The sentence in an error: `message` from 3.6 on, before `error`, too; in a stream it is one deeper."""
+    """Return the message of an error: `message` from 3.6 on, `error` before; one level deeper in a stream."""
     text = body.decode(errors="replace").strip()
     try:
         found = json.loads(text)
@@ -110,7 +115,7 @@ def _error_text(body: bytes) -> str:
 
 
 def status(answer: Any) -> EndpointStatus:
-    """Of /v3/maintenance/status."""
+    """Parse /v3/maintenance/status."""
     header = answer["header"]
     return EndpointStatus(
         cluster_id=int(header["cluster_id"]),
@@ -136,13 +141,13 @@ _METRIC = re.compile(
 
 
 def progress(text: str) -> RaftProgress:
-    """Of /metrics, the same from 3.4 to 3.7; large numbers are in floating point."""
+    """Parse /metrics, the same from 3.4 to 3.7; large numbers are floating-point."""
     found = {match.lastgroup: match[match.lastgroup] for match in _METRIC.finditer(text) if match.lastgroup}
     return RaftProgress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
 
 
 def members(answer: Any) -> Members:
-    """Of /v3/cluster/member/list."""
+    """Parse /v3/cluster/member/list."""
     found = tuple(map(_member, answer["members"]))
     if not found:
         raise ValueError("a list without members")
@@ -150,7 +155,7 @@ def members(answer: Any) -> Members:
 
 
 def added(answer: Any) -> Member:
-    """Of /v3/cluster/member/add."""
+    """Parse /v3/cluster/member/add."""
     return _member(answer["member"])
 
 
@@ -164,23 +169,23 @@ def _member(found: Any) -> Member:
 
 
 def versions(answer: Any) -> dict[str, str]:
-    """Of /version: `etcdserver`, the server's, and `etcdcluster`, which all members run as, or `not_decided`."""
+    """Parse /version: `etcdserver` of the server, and `etcdcluster` of all members together, or `not_decided`."""
     return {name: str(answer[name]) for name in ("etcdserver", "etcdcluster")}
 
 
 def alarms(answer: Any) -> tuple[Alarm, ...]:
-    """Of /v3/maintenance/alarm."""
+    """Parse /v3/maintenance/alarm."""
     return tuple(Alarm(_number(alarm, "memberID"), str(alarm["alarm"])) for alarm in answer.get("alarms", ()))
 
 
 def hash_kv(answer: Any, requested: int) -> HashKV:
-    """Of /v3/maintenance/hashkv; only 3.6 says itself up to which revision it hashed."""
+    """Parse /v3/maintenance/hashkv; only 3.6 reports the hashed revision."""
     upto = _number(answer, "hash_revision") or requested or _number(answer["header"], "revision")
     return HashKV(_number(answer, "hash"), upto, _number(answer, "compact_revision"))
 
 
 def piece(line: bytes) -> tuple[bytes, int]:
-    """A line of /v3/maintenance/snapshot: some bytes, and how many of the database are still to come."""
+    """Parse a line of /v3/maintenance/snapshot: some bytes, and the number of remaining bytes."""
     result = json.loads(line)["result"]
     return base64.b64decode(result.get("blob", ""), validate=True), _number(result, "remaining_bytes")
 

@@ -1,4 +1,4 @@
-"""What a member of etcd is asked, what it answers, and how it refuses; `gateway` speaks with real ones."""
+"""Interface of a member's server: requests, responses and errors; `gateway` implements it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shared.pki.certs import Pair
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one member is asked.
+    """Endpoint of one member.
 
     Attributes:
-        name: the pod's, for people.
+        name: name of the pod.
         address: IP address of the pod.
-        host: DNS name of the pod, which its certificate bears.
-        port: for clients.
-        metrics: port of its metrics, over plain HTTP.
+        host: DNS name of the pod, which is in its certificate.
+        port: port for clients.
+        metrics: port of the metrics, over plain HTTP.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What lets the operator in.
+    """Credentials of the operator.
 
     Attributes:
-        authority: PEM certificates that vouch for servers; empty for plain HTTP.
-        pair: the certificate that the operator shows; None where none is asked for.
-        user: user name; empty where nobody authenticates.
+        authority: PEM certificates of the trusted authorities; empty for plain HTTP.
+        pair: client certificate of the operator; None if none is required.
+        user: user name; empty without authentication.
     """
 
     authority: str = field(default="", repr=False)
@@ -47,13 +47,13 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as etcd's list has it.
+    """A member in etcd's list.
 
     Attributes:
-        id: 64 bits; `f"{id:016x}"` is how people write it.
-        name: empty until it has started for the first time.
-        peer_urls: where others reach it; at least one.
-        learner: whether it has no vote.
+        id: 64 bits, written as `f"{id:016x}"`.
+        name: empty until the first start.
+        peer_urls: URLs for the other members; at least one.
+        learner: whether it does not vote.
     """
 
     id: int
@@ -64,7 +64,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The list of members, as a quorum agrees on it."""
+    """List of members that a quorum agrees on."""
 
     cluster_id: int
     members: tuple[Member, ...]
@@ -75,26 +75,27 @@ NOSPACE, CORRUPT = "NOSPACE", "CORRUPT"
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """An alarm that some member raised; it holds until it is disarmed."""
+    """An alarm that a member raised; active until it is disarmed."""
 
     member_id: int
     kind: str
 
 
 _ALARM = re.compile(r"memberID:(\d+)\s+alarm:(\w+)")
-"""How a server writes an alarm among its errors."""
+"""Form of an alarm in the errors of a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """What a server says of itself, without asking others.
+    """Status of a server as it knows it, without other members.
 
     Attributes:
-        leader: id of the leader that it knows; 0 if none.
-        version: the server's, such as 3.6.8.
-        revision: of its newest change of a key.
-        db_size: bytes of its file; db_in_use: of these in use, the rest is free for reuse after a defragmentation.
-        errors: what it complains of, such as alarms.
+        leader: id of the leader; 0 if unknown.
+        version: version of the server, such as 3.6.8.
+        revision: revision of the newest change of a key.
+        db_size: size of the file in bytes.
+        db_in_use: bytes in use; a defragmentation frees the rest.
+        errors: reported problems, such as alarms.
     """
 
     cluster_id: int
@@ -112,18 +113,18 @@ class EndpointStatus:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """Those raised by any member, as this one knows them."""
+        """Alarms of all members, as this server knows them."""
         found = (_ALARM.search(error) for error in self.errors)
         return tuple(Alarm(int(match[1]), match[2]) for match in found if match)
 
 
 @dataclass(frozen=True, slots=True)
 class HashKV:
-    """Hash over all keys at a revision; members differ only if one is corrupt.
+    """Hash of all keys at a revision; it differs between members only if one is corrupt.
 
     Attributes:
-        revision: up to which keys were hashed.
-        compacted: revision below which history is gone; hashes of different ones cannot be compared.
+        revision: revision up to which keys were hashed.
+        compacted: revision below which history is deleted; hashes with different values are not comparable.
     """
 
     hash: int
@@ -133,11 +134,11 @@ class HashKV:
 
 @dataclass(frozen=True, slots=True)
 class RaftProgress:
-    """How far a member's data goes, as its metrics tell.
+    """Progress of a member's data, from its metrics.
 
     Attributes:
-        applied: index of Raft's log up to which it has applied changes.
-        revision: of its newest change of a key.
+        applied: index of Raft's log up to which changes are applied.
+        revision: revision of the newest change of a key.
     """
 
     member_id: int
@@ -146,114 +147,121 @@ class RaftProgress:
 
 
 class Server(Protocol):
-    """One member's server. Every method raises EtcdError; those about the cluster go through its leader."""
+    """Server of one member. Every method raises EtcdError; those about the cluster go through the leader."""
 
     async def status(self) -> EndpointStatus:
-        """Of this server alone; a learner answers it, too, and so does one without a quorum.
+        """Return the status of this server alone; learners and members without a quorum answer as well.
 
         Raises:
-            NoLeader: users are asked for, and without a quorum, nobody is let in.
+            NoLeader: authentication is enabled, and there is no quorum to log in.
         """
 
     async def members(self) -> Members:
-        """The list, linearizable: it needs a quorum."""
+        """Return the linearizable list of members, which needs a quorum."""
 
     async def remembered_members(self) -> Members:
-        """The list as this very member has it: it may be old, and needs no quorum (`linearizable: false`)."""
+        """Return the local list of members: possibly outdated, without a quorum (`linearizable: false`)."""
 
     async def progress(self) -> RaftProgress:
-        """How far its data goes, from the metrics on port 2381.
+        """Return the progress of the member's data, from the metrics on port 2381.
 
-        A server that began again while there is no quorum serves no clients until there is one; these it serves.
+        A server that restarted without a quorum serves no clients until there is one, but it serves metrics.
+
         Source: `serve` waits for ReadyNotify in server/embed/serve.go.
         """
 
     async def is_compacted(self, revision: int) -> bool:
-        """Whether history before a revision is gone: a serializable read at `revision - 1` says so."""
+        """Whether history before a revision is deleted, by a serializable read at `revision - 1`."""
 
     async def alarms(self) -> tuple[Alarm, ...]:
-        """Those raised, by any member. It needs a quorum and costs an entry of Raft's log; `Status.alarms` does not."""
+        """Return the alarms of all members.
+
+        Unlike `EndpointStatus.alarms`, this needs a quorum and an entry of Raft's log.
+        """
 
     async def cluster_version(self) -> str:
-        """What all members together run as, such as 3.5.0: raised by etcd once the last one is newer; empty before."""
+        """Return the version that all members run together as, such as 3.5.0; empty until it is decided.
+
+        etcd raises it once the last member runs a newer version.
+        """
 
     async def add_learner(self, peer_url: str) -> Member:
-        """Add a member without a vote.
+        """Add a member as a learner.
 
         Raises:
-            Unhealthy: a voter is not connected, or was not all the last five seconds.
+            Unhealthy: a voter is not connected, or was not for the whole of the last five seconds.
         """
 
     async def promote(self, member_id: int) -> None:
-        """Give a learner its vote.
+        """Promote a learner to a voter.
 
         Raises:
-            NotInSync: its log is not at nine tenths of the leader's yet.
+            NotInSync: the learner's log is below nine tenths of the leader's.
         """
 
     async def remove(self, member_id: int) -> None:
         """Remove a member.
 
         Raises:
-            Unhealthy: too few of the others are connected; for a moment after a member has died, this is said, too.
+            Unhealthy: too few other members are connected; also for a moment after a member has died.
         """
 
     async def move_leader(self, to: int) -> None:
-        """Give the lead to another voter, which has it when this returns. Only the leader itself takes this."""
+        """Move the leadership to another voter, which has it on return. Only the leader accepts this."""
 
     async def disarm(self, alarm: Alarm) -> None:
-        """End an alarm; one that is not raised is no error."""
+        """Disarm an alarm; one that is not raised is not an error."""
 
     async def compact(self, revision: int) -> None:
-        """Forget history below a revision, and free its room in the file; one that is gone already is no error.
+        """Delete history below a revision, and free its space in the file; already compacted is not an error.
 
-        `Status.db_in_use` tells of it a moment later, with the next commit; in 3.4 not before a key is written.
+        `EndpointStatus.db_in_use` reflects it with the next commit; in 3.4 not before a key is written.
         """
 
     async def defragment(self) -> None:
-        """Give back what is free. The server answers nobody meanwhile."""
+        """Return free space to the file system. The server does not answer during that time."""
 
     async def hash_kv(self, revision: int = 0) -> HashKV:
-        """Hash up to a revision; 0 for the newest.
+        """Return the hash up to a revision; 0 for the newest.
 
         Raises:
             Unsupported: before 3.5.10.
         """
 
     def snapshot(self) -> AsyncGenerator[bytes, None]:
-        """The whole database in pieces; the last 32 bytes are the SHA-256 of what comes before.
+        """Yield the whole database in pieces; the last 32 bytes are the SHA-256 of everything before.
 
-        Who stops early closes it (`contextlib.aclosing`).
+        A caller that stops early closes the generator (`contextlib.aclosing`).
 
         Raises:
-            Unreachable: it was cut off.
+            Unreachable: the stream was interrupted.
         """
 
     async def auth_enabled(self) -> bool:
-        """Whether users are asked for."""
+        """Whether authentication is enabled."""
 
     async def authenticate(self) -> None:
-        """Prove who we are, now; no error where nobody is asked. Without it, a password is used where it is asked for.
+        """Log in now; not an error without authentication. Otherwise the password is used when a request needs it.
 
         Raises:
             Denied: user or password is wrong.
         """
 
     async def enable_auth(self, user: str, password: str) -> None:
-        """Make the user, with this password and role root, and ask everybody for a user from now on.
+        """Create the user with this password and role root, and enable authentication.
 
-        One of the same name is replaced: as long as nobody is asked, anybody may have made it, and with a password that
-        we do not know, nobody would ever let us in again.
+        An existing user of this name is replaced. Without authentication, any client may have created it with an
+        unknown password, which would lock the operator out.
         """
 
     async def disable_auth(self) -> None:
-        """Ask nobody for a user from now on; users stay."""
+        """Disable authentication; users are kept."""
 
     async def change_password(self, user: str, password: str) -> None: ...
 
     async def aclose(self) -> None:
-        """End its connections."""
+        """Close the connections."""
 
 
 Connect = Callable[[Endpoint, Access], Server]
-"""`gateway.connect`, or what stands in for it in a test. Nothing is sent before a method is called."""
+"""`gateway.connect`, or a replacement in a test. Nothing is sent before a method is called."""

@@ -1,1 +1,1 @@
-"""What follows from etcd's list of members: layout, quorum, and Raft's log. Pure; no step of the plan."""
+"""Derived from etcd's list of members: layout, quorum, corruption and Raft's log. Pure; not steps of the plan."""

@@ -1,20 +1,20 @@
-"""Whether the data of a member differs from the others', and which one is wrong. Pure.
+"""Whether the data of a member differs from the others', and which member is corrupt. Pure.
 
-Members apply the same log, so what they hold is the same to the bit; where it is not, a disk, a crash or a defect
-changed it. etcd notices in three ways, of which none can be taken at its word:
+Members apply the same log, so their data is identical to the bit; a difference comes from a disk, a crash or a defect.
+etcd detects it in three ways, none of which identifies the corrupt member reliably:
 
-- at start, a member compares itself with its peers, and ends if one differs ("found data inconsistency with peers"): it
-  is the wrong one, or the one that is right among the wrong;
-- after compactions, the leader compares hashes (from 3.5 on), and raises CORRUPT for the minority, or for member 0 if
-  there is no majority;
-- by the clock (--corrupt-check-time), the leader raises CORRUPT for the first follower that differs from itself, even
-  if it is the leader that is wrong.
+- At its start, a member compares itself with its peers, and exits if one differs ("found data inconsistency with
+  peers"). It may be the corrupt one, or the correct one among corrupt ones.
+- After compactions, the leader compares hashes (from 3.5 on), and raises CORRUPT for the minority, or for member 0 if
+  there is no majority.
+- Periodically (--corrupt-check-time), the leader raises CORRUPT for the first follower that differs from itself, even
+  if the leader is corrupt.
 
-So whenever etcd complains, all voters are asked for a hash of their keys at one revision, and the majority decides.
-Tried with 3.6: a voter with one bit of one value changed offline differs in its hash, and in it alone; if it leads, the
-check by the clock names another. With the alarm raised, reads and changes of members go on, while puts, deletions,
-leases and compaction are refused. After a compaction, only what was there up to that revision is compared: without
-any, nothing is.
+So if etcd reports a difference, the operator requests a hash of all keys at one revision from every voter, and the
+majority decides. Measured with 3.6: a voter with one bit of one value changed offline differs in its hash, and no other
+voter does; if it leads, the periodic check names another member. With the alarm raised, reads and changes of members
+continue, while puts, deletions, leases and compaction are rejected. A check compares only data up to the last
+compaction; without compaction, nothing is compared.
 
 Source: server/etcdserver/corrupt.go of 3.4 to 3.7.
 """
@@ -28,11 +28,11 @@ from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
 INCONSISTENT = "found data inconsistency with peers"
-"""What etcd ends with where its data differs from a peer's, as it starts."""
+"""Last message of etcd if its data differs from a peer's at the start."""
 
 
 def suspected(seen: Observed) -> bool:
-    """Whether etcd complains of differing data: only then are members asked for hashes, which reads all their keys."""
+    """Whether etcd reports differing data: only then are hashes requested, which read all keys."""
     if seen.is_corrupt:
         return True
     errors = (error for instance in seen.answering if instance.status for error in instance.status.errors)
@@ -40,17 +40,18 @@ def suspected(seen: Observed) -> bool:
 
 
 def agreed_hash(seen: Observed) -> HashKV | None:
-    """What a majority of all voters, whether they answered or not, has."""
+    """Return the hash that a majority of all voters has, whether all answered or not; None without a majority."""
     found = Counter(seen.hashes[member.id] for member in seen.voters if member.id in seen.hashes)
     most = found.most_common(1)
     return most[0][0] if most and most[0][1] >= seen.quorum else None
 
 
 def differs(seen: Observed, member: Member, agreed: HashKV) -> bool:
-    """Whether a member's data is not what the majority has.
+    """Whether a member's data differs from that of the majority.
 
-    Hashes tell so only at one revision with one compaction behind it. A voter that ended over its peers' data cannot be
-    asked: that they agree tells. A learner cannot be asked either: the alarm that names it tells.
+    Hashes are comparable only at the same revision and compaction. A voter that exited because of its peers' data
+    cannot be queried: the agreement of the others decides. A learner cannot be queried either: the alarm that names it
+    decides.
     """
     if member.learner:
         return any(alarm.kind == CORRUPT and alarm.member_id == member.id for alarm in seen.alarms)
@@ -62,13 +63,13 @@ def differs(seen: Observed, member: Member, agreed: HashKV) -> bool:
 
 
 def contradictory(seen: Observed) -> bool:
-    """Whether two members have another hash of the same."""
+    """Whether two members have different hashes for the same revision and compaction."""
     found = set(seen.hashes.values())
     return len({(hash_kv.revision, hash_kv.compacted) for hash_kv in found}) < len(found)
 
 
 def ended_over_peers(instance: Instance) -> bool:
-    """Whether the member there does not start, for its data differs from its peers'."""
+    """Whether the member does not start because its data differs from its peers'."""
     if instance.member is None or instance.pod_obj is None or instance.ready:
         return False
     return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))

@@ -1,4 +1,4 @@
-"""What the StatefulSet is to be, and which disk is recorded: both follow from etcd's list of members. Pure."""
+"""Desired layout of the StatefulSet, and the volumes to record: both follow from etcd's list of members. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from operators.etcd.observe import Instance, Observed
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the StatefulSet is to be.
+    """Desired layout of the StatefulSet.
 
     Attributes:
-        replicas: how many places there are, from 0 on.
-        start: what a pod with an empty disk may do.
+        replicas: number of pods, numbered from 0.
+        start: permission of a pod with an empty volume.
     """
 
     replicas: int
@@ -24,10 +24,10 @@ class Layout:
 
 
 def layout(resource: EtcdCluster, seen: Observed) -> Layout:
-    """The StatefulSet that follows from the list of members.
+    """Return the layout that follows from the list of members.
 
-    Every member has its place, and so has a learner that has yet to start. Where nobody tells the list, nothing that
-    exists is taken away, and nobody may begin or join.
+    Every member has a pod, and so has a learner that has not started yet. Without a list, nothing that exists is
+    deleted, and no pod may bootstrap or join.
     """
     if seen.members is not None:
         numbers = [instance.number for instance in seen.instances if instance.member]
@@ -48,9 +48,9 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
 
 
 def begun(resource: EtcdCluster, seen: Observed) -> bool:
-    """Whether there ever was a cluster: if so, none must ever begin in its place.
+    """Whether the cluster ever existed: if so, no other may be bootstrapped instead.
 
-    The recorded id tells it. Should the status be lost, a StatefulSet that lets nobody begin tells it, or the volume of
+    The recorded id shows it. If the status is lost, a StatefulSet that forbids bootstrapping shows it, or the volume of
     a second member.
     """
     if resource.recorded_cluster_id or seen.cluster_id:
@@ -61,7 +61,7 @@ def begun(resource: EtcdCluster, seen: Observed) -> bool:
 
 
 def _beginning(resource: EtcdCluster) -> Start:
-    """A cluster that begins with a snapshot finds its data; without them it must not begin, for it would be empty."""
+    """Return the permission of the seed: one with a restored snapshot must find its data, and never bootstrap empty."""
     return New() if resource.spec.restore is None and not resource.is_restored else Closed()
 
 
@@ -70,10 +70,10 @@ def _replicas(seen: Observed) -> int:
 
 
 def recorded_disk(seen: Observed, instance: Instance) -> str:
-    """UID of the disk to write down for a place: on it, and on no other, its member's data is.
+    """Return the UID of the volume to record for an instance: the only one that has its member's data.
 
-    It is what a member was last seen healthy on; of a learner that has yet to start, what it will start on. So a disk
-    that may hold data is always written down, and that of a former member stays so until it is gone.
+    For a member, it is the volume on which it was last healthy; for a learner that has not started, the one on which it
+    will start. So a volume that may have data is always recorded, and that of a former member until it is deleted.
     """
     if instance.member is None:
         return instance.recorded if instance.vacated else ""

@@ -1,9 +1,9 @@
-"""Whether a step on the members keeps a quorum: the arithmetic of every dangerous step, in one place. Pure.
+"""Whether a change of members keeps a quorum: the arithmetic of every dangerous step, in one module. Pure.
 
-Raft commits what a majority of voters has (Ongaro's thesis, §3.6), and changes of membership one at a time keep any two
-majorities overlapping (§4.1). So a cluster of n voters needs n // 2 + 1 of them, and a step is judged by what would be
-left while it lasts and after it. etcd has checks of its own (`--strict-reconfig-check`), which are weaker: they know
-nothing of a pod that is about to be restarted, and count a member that lags as one that is there.
+Raft commits what a majority of voters has (Ongaro's thesis, §3.6), and single changes of membership keep any two
+majorities overlapping (§4.1). So a cluster of n voters needs n // 2 + 1 of them, and a step is judged by what remains
+during and after it. etcd has its own checks (`--strict-reconfig-check`), which are weaker: they ignore pods that are
+about to restart, and count a lagging member as healthy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operators.etcd.observe import Instance, Observed
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Voters, and how many of them take part."""
+    """Number of voters, and how many of them are healthy."""
 
     voters: int
     healthy: int
@@ -31,23 +31,23 @@ class Quorum:
 
     @property
     def spare(self) -> int:
-        """How many more may fail; negative if nothing can be agreed on."""
+        """Number of voters that may still fail; negative without a quorum."""
         return self.healthy - self.needed
 
     def without(self, *, healthy: bool) -> Quorum:
-        """After a voter, healthy or not, was removed."""
+        """Return the quorum after the removal of a voter, healthy or not."""
         return Quorum(self.voters - 1, self.healthy - healthy)
 
     def while_restarting(self, *, healthy: bool) -> Quorum:
-        """While a voter, healthy or not, restarts."""
+        """Return the quorum while a voter, healthy or not, restarts."""
         return Quorum(self.voters, self.healthy - healthy)
 
     def __str__(self) -> str:
-        return f"{self.healthy} of {self.voters} voters are healthy, and {self.needed} must agree"
+        return f"{self.healthy} of {self.voters} voters would be healthy, and {self.needed} must agree"
 
 
 def member_names(seen: Observed, members: tuple[Member, ...]) -> str:
-    """Members as people know them."""
+    """Return the names of members, separated by commas."""
     found = []
     for member in members:
         instance = seen.instance_of(member)
@@ -56,13 +56,13 @@ def member_names(seen: Observed, members: tuple[Member, ...]) -> str:
 
 
 def removal_refusal(seen: Observed, member: Member) -> str:
-    """Why a member must not be removed now; empty if it may.
+    """Return why a member must not be removed now; empty if it may.
 
-    A learner may always go, for it counts for nothing. A voter that is down may go while the others are a quorum: that
-    can only lower what is needed. A healthy voter may go only if all others are healthy: with one of them down, each
-    removal eats up what the cluster could still bear, and the one that is down may be the next that is needed. One
-    that does not answer us and yet is ready, says the kubelet, counts as healthy here: it is we who are cut off. And a
-    leader must be reached to hand over before.
+    A learner may always be removed, because it does not vote. A voter that is down may be removed while the others are
+    a quorum, because that can only lower the required number. A healthy voter may be removed only if all others are
+    healthy. Otherwise each removal reduces the tolerance of the cluster, and the voter that is down may be needed next.
+    A voter that does not answer the operator but is ready counts as healthy here, because the operator may be cut off.
+    A leader must be reachable to hand over before.
     """
     if seen.members is None:
         return "no quorum of members answers"
@@ -70,23 +70,23 @@ def removal_refusal(seen: Observed, member: Member) -> str:
         return ""
     instance = seen.instance_of(member)
     if seen.leader_id == member.id and instance is not seen.leader:
-        return "it leads, and cannot be reached to hand over"
+        return "it is the leader, and is unreachable for a handover"
     healthy = member not in seen.down or (instance is not None and instance.ready)
     left = Quorum.of(seen).without(healthy=member not in seen.down)
     if left.voters == 0:
         return "it is the only voter"
     others = tuple(other for other in seen.down if other.id != member.id)
     if others and (healthy or left.spare < 0):
-        return f"{member_names(seen, others)} is down: afterwards only {left}"
+        return f"{member_names(seen, others)} is down, so that afterwards only {left}"
     return f"afterwards {left}" if left.spare < 0 else ""
 
 
 def restart_refusal(seen: Observed, instance: Instance) -> str:
-    """Why a pod must not be restarted now; empty if it may.
+    """Return why a pod must not be restarted now; empty if it may.
 
-    One in which etcd does not even run can only win. Any other goes only while every other voter is healthy, even one
-    that does not answer the operator, for it may still answer the others. Then a quorum remains while it is away, but
-    of one or two voters, which nobody can restart without a pause.
+    A pod in which etcd does not run may always be restarted. Any other one may only while every other voter is healthy;
+    a voter that the operator cannot reach counts as down although it may still answer its peers. Then a quorum remains
+    during the restart. With one or two voters, a restart always interrupts service.
     """
     if not instance.runs:
         return ""
@@ -97,20 +97,20 @@ def restart_refusal(seen: Observed, instance: Instance) -> str:
     others = tuple(other for other in seen.down if other.id != instance.member.id)
     if others:
         left = Quorum.of(seen).while_restarting(healthy=instance.member not in seen.down)
-        return f"{member_names(seen, others)} is down: meanwhile only {left}"
+        return f"{member_names(seen, others)} is down, so that only {left} during the restart"
     return ""
 
 
 def addition_refusal(seen: Observed) -> str:
-    """Why no learner must be added now; empty if one may.
+    """Return why no learner must be added now; empty if one may.
 
-    A learner changes no majority. But it is to become a voter, and etcd itself (from 3.5.21 and 3.6.0 on) takes none
+    A learner changes no majority. But it becomes a voter later, and etcd itself (from 3.5.21 and 3.6.0 on) accepts none
     while a voter is not connected.
     """
     if seen.members is None:
         return "no quorum of members answers"
     if seen.learner is not None:
-        return f"{member_names(seen, (seen.learner,))} is still a learner, and etcd takes one at a time"
+        return f"{member_names(seen, (seen.learner,))} is still a learner, and etcd allows one at a time"
     if seen.down:
         return f"{member_names(seen, seen.down)} is down"
     if seen.is_full:

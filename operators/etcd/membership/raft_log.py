@@ -1,8 +1,8 @@
-"""What stands in Raft's log of a cluster, and whether the next version can read it. Pure.
+"""Contents of a cluster's Raft log, and whether the next version can read it. Pure.
 
-A member that starts reads its log from its last Raft snapshot on. 3.7 does not know what 3.5 and earlier wrote there of
-versions and members, and ends at it: seen with 3.5.35 → 3.6.16 → 3.7.3. A member makes a snapshot whenever so many
-entries have followed the last one. So where as many have followed since all run 3.6, each has one of its own.
+A member that starts reads its log from its last Raft snapshot on. 3.7 does not know the entries about versions and
+members that 3.5 and earlier wrote, and exits: observed with 3.5.35 → 3.6.16 → 3.7.3. A member writes a snapshot after a
+number of entries. So when that many entries have followed since all members run 3.6, each member has a snapshot of 3.6.
 
 Source: shouldSnapshotToDisk in server/etcdserver/server.go, and server/etcdserver/bootstrap.go.
 """
@@ -16,17 +16,17 @@ from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
 READS_NOTHING_BEFORE = {(3, 7): (3, 6)}
-"""Which series must have made a member's last snapshot before another may read the log that follows."""
+"""Series that must have written a member's last snapshot before another series can read the log that follows."""
 
 ENTRIES_PER_SNAPSHOT = 10_000
-"""Entries after which 3.6 makes a snapshot if nothing else is said (DefaultSnapshotCount in embed/config.go)."""
+"""Default number of entries after which 3.6 writes a snapshot (DefaultSnapshotCount in embed/config.go)."""
 
 
 def runs_as(resource: EtcdCluster, seen: Observed, cluster_id: str | None) -> Obj | None:
-    """What status.runsAs tells: as which series the cluster runs, since which entry, and as which it ran before.
+    """Return status.runsAs: the series that the cluster runs as, since which entry, and the one before.
 
     Args:
-        cluster_id: as the status is to have it; another one than before has a log of its own.
+        cluster_id: cluster id of the new status; another one than before has a log of its own.
     """
     before: Obj = resource.reported.get("runsAs") or {}
     if before.get("clusterID") != cluster_id:
@@ -35,7 +35,7 @@ def runs_as(resource: EtcdCluster, seen: Observed, cluster_id: str | None) -> Ob
     if leader is None or cluster_id is None or not seen.cluster_version:
         return before or None
     version = Version.parse(seen.cluster_version)
-    if version.series not in SUPPORTED:  # it has just begun, and agrees on its version in a moment
+    if version.series not in SUPPORTED:  # a new cluster agrees on its version shortly
         return before or None
     series = f"{version.major}.{version.minor}"
     if before.get("series") == series:
@@ -45,7 +45,7 @@ def runs_as(resource: EtcdCluster, seen: Observed, cluster_id: str | None) -> Ob
 
 
 def unreadable(resource: EtcdCluster, seen: Observed) -> str:
-    """Why members cannot yet become what the spec says, for the sake of their log; empty if they can."""
+    """Return why members cannot be changed to the version of the spec yet, because of their log; empty if they can."""
     known: Obj = resource.reported.get("runsAs") or {}
     needed = READS_NOTHING_BEFORE.get(resource.version.series)
     if needed is None or "after" not in known or known["series"] != f"{needed[0]}.{needed[1]}":
@@ -57,14 +57,15 @@ def unreadable(resource: EtcdCluster, seen: Observed) -> str:
         return ""
     instance, left = max(waiting, key=lambda found: found[1])
     return (
-        f"{resource.version} cannot read what {known['after']} wrote into Raft's log, and a member reads that from its "
-        f"last Raft snapshot on: {instance.name} makes its next one after {left} more changes. The upgrade goes on by "
-        "itself then; for it to be sooner, give spec.snapshotCount, such as 100, for the meantime."
+        f"{resource.version} cannot read log entries that {known['after']} wrote, and a member reads Raft's log "
+        f"from its last snapshot on. {instance.name} writes its next snapshot after {left} more changes; the "
+        "upgrade continues automatically then. To speed this up, set spec.snapshotCount temporarily, for example "
+        "to 100."
     )
 
 
 def _left(instance: Instance, since: int, series: tuple[int, int]) -> int:
-    """Entries until a member has made a snapshot since then; not above 0 where it has, or runs another series."""
+    """Return the entries until a member has written a snapshot; 0 or less if it has, or runs another series."""
     status = instance.status
     if status is None or instance.member is None or Version.parse(status.version).series != series:
         return 0

@@ -1,18 +1,20 @@
-"""How a member that finds an empty disk may begin. Pure, and the guard of everybody's data.
+"""Bootstrap permissions of members: what a pod with an empty volume may do. Pure, and essential for data safety.
 
-etcd reads its bootstrap flags only where its data directory is empty. All pods have one template; so what it says
-decides what becomes of *any* pod that has lost its disk. If such a pod began anew, it would be a cluster of its own
-with the ids of the old one, or a voter that has forgotten what it voted for: acknowledged writes would be lost. So:
+etcd reads its bootstrap flags only if its data directory is empty. All pods have the same template, so the template
+decides what becomes of *any* pod that lost its volume. If such a pod bootstrapped again, it would be a cluster of its
+own with the ids of the old one, or a voter without its votes: acknowledged writes would be lost. So:
 
-- only the seed of a cluster that never was may begin one (`New`);
-- only the one member that was just added may join (`Joining`): all others stand in the list under names that no pod
-  bears, for etcd tells members apart by URL, and only itself by name;
-- otherwise nobody may (`Closed`): etcd ends with "couldn't find local name", which the operator reads.
+- Only the seed of a cluster that never existed may bootstrap it (`New`).
+- Only the one member that was just added may join (`Joining`). All other members are listed under names that no pod
+  has: etcd identifies other members by URL, and only itself by name.
+- Otherwise no pod may start with an empty volume (`Closed`): etcd exits with "couldn't find local name", which the
+  operator reads.
 
-What a pod may do stands in its annotations, and comes into its arguments through variables that the kubelet reads each
-time it starts the container (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go). So a pod that was made as `New`
-or `Joining` can be closed once its member has begun (`close_begun`), and a node that restarts with its
-memory, or its disk, gone finds it closed: the same pod, with the same flags, would begin or join a second time.
+The permission of a pod is in its annotations. Its arguments read them through variables, which the kubelet resolves at
+each start of the container (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go). So a pod that was created as
+`New` or `Joining` can be closed once its member has started (`close_bootstrap`). A node that restarts without its
+memory or its disk then finds it closed. Otherwise the same pod, with the same flags, would bootstrap or join a second
+time.
 
 Source: https://github.com/etcd-io/etcd server/config (hasLocalMember, VerifyBootstrap, VerifyJoinExisting) and
 server/etcdserver/api/membership (ValidateClusterAndAssignIDs), the same from 3.4 to 3.7.
@@ -30,27 +32,27 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
 SEED = 0
-"""The place of the member that begins a cluster."""
+"""Number of the member that bootstraps a cluster."""
 
 PLACEHOLDER_NAME = "_nobody"
-"""A member's name that no pod can have: '_' is in no name of Kubernetes."""
+"""Member name that no pod can have: names in Kubernetes have no '_'."""
 
 REFUSED = "couldn't find local name"
-"""What etcd ends with where its disk is empty and the list does not name it."""
+"""Last message of etcd if its data directory is empty and the list does not contain its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """The seed begins the cluster; it alone."""
+    """The seed, and no other pod, may bootstrap the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """One member, and no other, may join with an empty disk.
+    """One member, and no other, may join with an empty volume.
 
     Attributes:
-        number: its place; a member of this place is among `members`.
-        members: the list as etcd has it: etcd refuses one that lacks somebody.
+        number: number of the member, which is among `members`.
+        members: complete list of members; etcd rejects an incomplete one.
     """
 
     number: int
@@ -59,19 +61,19 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nobody may start with an empty disk."""
+    """No pod may start with an empty volume."""
 
 
 Start = New | Joining | Closed
 
 INITIAL_CLUSTER, INITIAL_STATE = "etcd.ydzs.io/initial-cluster", "etcd.ydzs.io/initial-cluster-state"
-"""Annotations of pods: etcd's --initial-cluster, and its --initial-cluster-state."""
+"""Annotations of pods: the values of --initial-cluster and --initial-cluster-state."""
 
 _VARIABLES = {"INITIAL_CLUSTER": INITIAL_CLUSTER, "INITIAL_CLUSTER_STATE": INITIAL_STATE}
 
 
 def flags(resource: EtcdCluster) -> list[str]:
-    """Arguments that are the same whoever may begin; the token holds the resource's UID: no other cluster has it."""
+    """Return the arguments, which are the same for every permission; the token has the resource's UID and is unique."""
     return [
         "--initial-cluster-state=$(INITIAL_CLUSTER_STATE)",
         "--initial-cluster=$(INITIAL_CLUSTER)",
@@ -80,7 +82,7 @@ def flags(resource: EtcdCluster) -> list[str]:
 
 
 def environment() -> list[Obj]:
-    """What the kubelet puts in their place."""
+    """Return the variables that the kubelet resolves in these arguments."""
     return [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}}
         for name, annotation in _VARIABLES.items()
@@ -88,7 +90,7 @@ def environment() -> list[Obj]:
 
 
 def annotated(resource: EtcdCluster, start: Start) -> dict[str, str]:
-    """What a pod may do with an empty disk."""
+    """Return the annotations of a permission."""
     state, listed = "existing", [(PLACEHOLDER_NAME, names.peer_url(resource, SEED))]
     match start:
         case New():
@@ -99,7 +101,7 @@ def annotated(resource: EtcdCluster, start: Start) -> dict[str, str]:
 
 
 def _listed(resource: EtcdCluster, start: Joining) -> list[tuple[str, str]]:
-    """Each URL of each member, in the order of their ids."""
+    """Return each URL of each member with its name, ordered by member id."""
     found = []
     for member in sorted(start.members, key=lambda member: member.id):
         own = any(names.number_of(resource, url) == start.number for url in member.peer_urls)
@@ -109,19 +111,20 @@ def _listed(resource: EtcdCluster, start: Joining) -> list[tuple[str, str]]:
 
 
 def of(made: Obj) -> tuple[str, str]:
-    """What a pod, or a template, says of an empty disk: state and list; empty where it says nothing."""
+    """Return the permission of a pod or template: state and list; empty if there is none."""
     return annotation(made, INITIAL_STATE), annotation(made, INITIAL_CLUSTER)
 
 
 def recovery_cluster_token(resource: EtcdCluster, token: str) -> str:
-    """What the recovery's pod gives to `etcdutl snapshot restore --initial-cluster-token`."""
+    """Return the --initial-cluster-token of the recovery's `etcdutl snapshot restore`."""
     return f"{resource.uid}-{token}"
 
 
 def ids(peer_url: str, token: str) -> tuple[int, int]:
-    """Ids of the member and of the cluster that etcd makes of a new one with a single member.
+    """Return the ids of the member and of the cluster that etcd assigns to a new cluster with a single member.
 
-    They follow from nothing else, so that they are known beforehand.
+    They depend only on the arguments, so that they are known in advance.
+
     Source: computeMemberID and genID in server/etcdserver/api/membership of 3.4 to 3.7.
     """
     member = hashlib.sha1((peer_url + token).encode(), usedforsecurity=False).digest()[:8]
@@ -130,7 +133,7 @@ def ids(peer_url: str, token: str) -> tuple[int, int]:
 
 
 def successor(resource: EtcdCluster) -> int:
-    """Id of the cluster that the recovery in the status makes; 0 if there is none."""
+    """Return the id of the cluster that the recovery in the status creates; 0 if there is none."""
     recorded: Obj = resource.reported.get("recovery") or {}
     number = names.number_of(resource, recorded["survivor"]) if recorded else None
     if number is None:

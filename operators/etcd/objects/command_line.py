@@ -1,7 +1,7 @@
-"""etcd's command line, and what of its environment follows from the spec. Pure.
+"""Command line of etcd, and the environment that the spec determines. Pure.
 
-Every flag stands in one place of a fixed order, for a template that changes without a change of the spec restarts
-everybody's members. What a version lacks is not given (versions.py).
+Flags have a fixed order, because a template that changes without a change of the spec restarts all members. Flags that
+a version lacks are omitted (versions.py).
 
 Source: etcdmain/config.go and embed/config.go of 3.4 to 3.7; https://etcd.io/docs/v3.6/op-guide/configuration/
 """
@@ -19,20 +19,20 @@ from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 HOME = "/var/lib/etcd"
-"""Where the volume is mounted; the data directory is one below it, which etcd makes for itself alone (0700)."""
+"""Mount path of the volume; the data directory below it is created by etcd for itself alone (0700)."""
 
 DATA_DIRECTORY = f"{HOME}/{DATA}"
 
 CLIENT_TLS, PEER_TLS = "/etc/etcd/tls/client", "/etc/etcd/tls/peer"
-"""Where the Secrets' files are: tls.crt, tls.key, and in ca.crt what vouches for the other side."""
+"""Directories with the files of the Secrets: tls.crt, tls.key, and ca.crt with the authorities to trust."""
 
 POD_NAME = "POD_NAME"
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod has its addresses for this
-"""What members listen on: Go takes it for IPv6, too, where there is any; "[::]" would fail where there is none."""
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod must listen on its own addresses
+"""Listen address. Go includes IPv6 if available; "[::]" would fail without it."""
 
 GO_HEAP_SHARE = 0.9
-"""Part of a memory limit that Go's heap may take before it collects harder: the rest is for what is not heap."""
+"""Share of the memory limit for Go's heap, before it collects more often: the rest is for other memory."""
 
 
 QUOTA = "--quota-backend-bytes="
@@ -40,10 +40,10 @@ SNAPSHOT_COUNT = "--snapshot-count="
 
 
 def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
-    """Arguments of etcd, as the pod template has them: $(POD_NAME) is replaced by Kubernetes in each pod.
+    """Return the arguments of etcd in the pod template: Kubernetes replaces $(POD_NAME) in each pod.
 
     Args:
-        quota: bytes of the database; None for what the spec says.
+        quota: size of the database in bytes; None for that of the spec.
     """
     member = f"$({POD_NAME})"
     scheme, spec = names.scheme(resource), resource.spec
@@ -52,14 +52,14 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
         f"--data-dir={DATA_DIRECTORY}",
         f"--listen-peer-urls={scheme}://{EVERYWHERE}:{PEER_PORT}",
         f"--listen-client-urls={scheme}://{EVERYWHERE}:{CLIENT_PORT}",
-        # Plain, and on a port of its own: probes and Prometheus have no certificate, and see no keys there.
+        # Plain HTTP on a separate port: probes and Prometheus have no certificate, and the port serves no keys.
         f"--listen-metrics-urls=http://{EVERYWHERE}:{METRICS_PORT}",
-        # By names, for addresses change with each pod.
+        # Names, because addresses change with each pod.
         f"--initial-advertise-peer-urls={names.peer_url_of(resource, member)}",
         f"--advertise-client-urls={names.client_url_of(resource, member)}",
         *bootstrap.flags(resource),
-        "--strict-reconfig-check=true",  # etcd itself refuses a change of members that would cost the quorum
-        "--pre-vote=true",  # a member that comes back disturbs nobody's leader; the default since 3.5 alone
+        "--strict-reconfig-check=true",  # etcd rejects a change of members that would lose the quorum
+        "--pre-vote=true",  # a returning member does not trigger an election; the default since 3.5 only
         f"--heartbeat-interval={spec.heartbeat_interval}",
         f"--election-timeout={spec.election_timeout}",
         f"{QUOTA}{spec.quota if quota is None else quota}",
@@ -73,7 +73,7 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
         ]
     found += features(resource.version).corruption_checks
     found += _encryption(resource)
-    found += ["--logger=zap", "--log-outputs=stderr"]  # JSON; the default since 3.5 alone
+    found += ["--logger=zap", "--log-outputs=stderr"]  # JSON; the default since 3.5 only
     return found + spec.extra_args
 
 
@@ -91,15 +91,15 @@ def _encryption(resource: EtcdCluster) -> list[str]:
         f"--peer-key-file={PEER_TLS}/{PRIVATE_KEY}",
         f"--peer-trusted-ca-file={PEER_TLS}/{AUTHORITY_KEY}",
         "--peer-client-cert-auth=true",
-        # A member is known by a certificate for this cluster's names, whoever else the authority signs for. etcd would
-        # look up, too, which name the caller's address has: that is DNS's word, which fails or is late when pods move.
+        # A member is identified by a certificate for this cluster's names, even if the authority signs others. Without
+        # the flag below, etcd also resolves the name of the caller's address, which fails or is late when pods move.
         f"--peer-cert-allowed-hostname={names.host(resource, names.member_name(resource, bootstrap.SEED))}",
         f"--{skip}-skip-client-san-verification=true",
     ]
 
 
 def number_given(pod: Obj | None, flag: str) -> int | None:
-    """Return the number that a pod gives etcd with a flag; None if it gives none."""
+    """Return the number that a pod passes to etcd with a flag; None if it does not pass the flag."""
     containers = ((pod or {}).get("spec") or {}).get("containers") or ()
     arguments = next((each.get("args") or () for each in containers if each["name"] == CONTAINER), ())
     given = [argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)]
@@ -107,18 +107,18 @@ def number_given(pod: Obj | None, flag: str) -> int | None:
 
 
 def environment(resource: EtcdCluster) -> list[Obj]:
-    """Variables of etcd's container: those of the spec last, so that they win over Go's bounds here."""
+    """Return the variables of etcd's container: those of the spec last, so that they override the defaults for Go."""
     given = {variable.name for variable in resource.spec.env}
     limits = resource.spec.resources.limits
     found: list[Obj] = [{"name": POD_NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     found += bootstrap.environment()
-    ours = {variable["name"] for variable in found}
-    # Before 1.25 Go knows neither limit: it would be throttled for its many threads, and killed before it collected.
+    reserved = {variable["name"] for variable in found}
+    # Before 1.25, Go ignores both limits: it would be throttled for too many threads, and killed before it collects.
     if "cpu" in limits and "GOMAXPROCS" not in given:
         cores = max(1, math.ceil(parse_quantity(limits["cpu"])))
         found.append({"name": "GOMAXPROCS", "value": str(cores)})
     if "memory" in limits and "GOMEMLIMIT" not in given:
         heap = int(float(parse_quantity(limits["memory"])) * GO_HEAP_SHARE)
         found.append({"name": "GOMEMLIMIT", "value": f"{heap}B"})
-    # One of ours that is given can hardly be meant to be another.
-    return found + [variable for variable in resource.spec.environment() if variable["name"] not in ours]
+    # Variables of the operator cannot be overridden.
+    return found + [variable for variable in resource.spec.environment() if variable["name"] not in reserved]

@@ -9,19 +9,19 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, Obj
 from shared.kubernetes.ownership import Owner
 
 MIN_MEMBERS_WITH_BUDGET = 3
-"""Members from which on one may be missing without a person having allowed it: two of three still agree."""
+"""Members from which on a budget is set by default: two of three are still a quorum."""
 
 
 def disruption_budget(resource: EtcdCluster, own: Owner) -> Obj | None:
-    """How many members a drain may take at once: one, unless the spec says otherwise; None where nobody must be kept.
+    """Return the PodDisruptionBudget: one eviction at a time unless the spec sets another; None without a budget.
 
-    Of one or two members none may be missing, and a node must be drainable all the same.
+    With one or two members every eviction interrupts service, and a node must still be drainable.
     """
     given = resource.spec.pod_disruption_budget
     if given is None and resource.spec.size < MIN_MEMBERS_WITH_BUDGET:
         return None
     spec = (given or PodDisruptionBudget()).disruption_budget(own.selector(COMPONENT))
-    # A pod that is not ready may always be evicted, for it serves nobody; but not where it takes its data along.
+    # A pod that is not ready serves no clients and may be evicted, unless its data is deleted with it.
     in_memory = resource.spec.storage.medium == "Memory"
     spec["unhealthyPodEvictionPolicy"] = "IfHealthyBudget" if in_memory else "AlwaysAllow"
     return own.object(DISRUPTION_BUDGET, resource.name, component=COMPONENT, spec=spec)

@@ -14,17 +14,17 @@ CLIENT, PEER, METRICS = "client", "peer", "metrics"
 CLIENT_PORT, PEER_PORT, METRICS_PORT = 2379, 2380, 2381
 
 DATA = "data"
-"""Name of the volume, and of the directory in it, that holds what a member has stored."""
+"""Name of the volume, and of the data directory in it."""
 
 SECRETS = "etcd.ydzs.io/secrets"
-"""Annotation of pods: a digest of what etcd reads from Secrets at its start alone; another one restarts members."""
+"""Annotation of pods: digest of the Secrets' content that etcd reads only at its start; a change restarts members."""
 
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
-"""Label and its value of pods that clients may be sent to: etcd refuses clients of a member that has no vote yet."""
+"""Label and value of pods that receive clients: etcd rejects clients of a learner."""
 
 CLUSTER_UID = "etcd.ydzs.io/cluster-uid"
-"""Label of volume claims: the UID of the resource whose data they hold. One of the same name is another's."""
+"""Label of volume claims: UID of the resource that owns the data. A later resource may have the same name."""
 
 
 def owner(resource: EtcdCluster, operator: str) -> Owner:
@@ -32,22 +32,22 @@ def owner(resource: EtcdCluster, operator: str) -> Owner:
 
 
 def member_name(resource: EtcdCluster, number: int) -> str:
-    """Name of the pod and of the member at a place."""
+    """Return the name of a member and of its pod."""
     return f"{resource.name}-{number}"
 
 
 def volume_name(resource: EtcdCluster, number: int) -> str:
-    """Name of the volume claim at a place, as a StatefulSet makes it of its template."""
+    """Return the name of a member's volume claim, as a StatefulSet creates it from its template."""
     return f"{DATA}-{member_name(resource, number)}"
 
 
 def host(resource: EtcdCluster, member: str) -> str:
-    """DNS name of a member's pod, in any cluster domain: it is completed by the pod's search list."""
+    """Return the DNS name of a member's pod, without the cluster domain: the search list of the pod completes it."""
     return f"{member}.{resource.name}.{resource.namespace}.svc"
 
 
 def peer_url(resource: EtcdCluster, number: int) -> str:
-    """Where the other members reach the one at a place; by it a member is told from others."""
+    """Return the URL of a member for other members, which identifies the member."""
     return peer_url_of(resource, member_name(resource, number))
 
 
@@ -60,7 +60,7 @@ def client_url_of(resource: EtcdCluster, member: str) -> str:
 
 
 def scheme(resource: EtcdCluster) -> str:
-    """Members and clients are encrypted together, or not at all."""
+    """Return the URL scheme, which is the same for members and clients."""
     return "http" if resource.spec.tls.mode == "none" else "https"
 
 
@@ -69,29 +69,29 @@ def client_service_name(resource: EtcdCluster) -> str:
 
 
 def authority_secret(resource: EtcdCluster) -> str:
-    """Where tls.mode is self: the Secret with what signs the cluster's certificates; nobody mounts it."""
+    """Return the Secret with the authority that signs the certificates with tls.mode self; no pod mounts it."""
     return f"{resource.name}-ca"
 
 
 def peer_secret(resource: EtcdCluster) -> str:
-    """The Secret with the certificate that members show each other."""
+    """Return the Secret with the certificate between members."""
     tls = resource.spec.tls
     return (tls.peer.secret_name or "") if tls.mode == "secret" else f"{resource.name}-peer-tls"
 
 
 def server_secret(resource: EtcdCluster) -> str:
-    """The Secret with the certificate that members show clients."""
+    """Return the Secret with the certificate that members present to clients."""
     tls = resource.spec.tls
     return (tls.client.secret_name or "") if tls.mode == "secret" else f"{resource.name}-server-tls"
 
 
 def client_secret(resource: EtcdCluster) -> str:
-    """The Secret with the certificate that the operator, and whoever may read it, shows members."""
+    """Return the Secret with the certificate that the operator and other clients present to members."""
     return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
 
 
 def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
-    """The place of a member, by its name or one of its peer URLs; None if it is of no place of this cluster."""
+    """Return the number of a member, from its name or a peer URL; None if it is not in this cluster."""
     name, separator, rest = name_or_url.removeprefix("http://").removeprefix("https://").partition(".")
     if separator and rest != f"{resource.name}.{resource.namespace}.svc:{PEER_PORT}":
         return None

@@ -1,4 +1,4 @@
-"""The members' pod. Pure."""
+"""The pod of a member. Pure."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 RUN_AS_USER = 65532
-"""The user and group that members run as: no user of a node, and known to images that run as nobody."""
+"""User and group of the members: no user of a node, and known to images that run as nonroot."""
 
 TEMPLATE = "etcd.ydzs.io/template"
-"""Annotation of pods: the digest of the template that they were made from."""
+"""Annotation of pods: digest of the template from which the pod was created."""
 
 HAND_OVER_SECONDS = 30
-"""Seconds in which etcd, told to end, answers what it has begun; the leader hands over before."""
+"""Seconds in which a terminating etcd finishes running requests; the leader hands over before."""
 
 STARTUP_SECONDS = 900
-"""Seconds until a member must serve: it reads its database, and compares it with others', before it does."""
+"""Seconds until a member must serve: before that, it reads its database and compares it with its peers."""
 
 
 class MountedSecrets(Protocol):
-    """What the members' Secrets hold, as far as the template depends on it."""
+    """Content of the members' Secrets, as far as the template depends on it."""
 
     @property
     def digest(self) -> str:
-        """Digest of what etcd reads at its start alone; empty if that is nothing."""
+        """Digest of the content that etcd reads only at its start; empty if there is none."""
 
     @property
     def authority_key(self) -> str:
-        """Key under which the Secrets hold the certificates that members trust."""
+        """Key in the Secrets with the certificates that members trust."""
 
 
 def pod(
     resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: MountedSecrets, quota: int | None = None
 ) -> Obj:
-    """The template of the members' pods.
+    """Return the template of the members' pods.
 
     Args:
-        image: etcd's.
-        begins: what a pod with an empty disk may do.
-        secrets: what the members' Secrets hold.
-        quota: bytes that the database may take; None for what the spec says.
+        image: image of etcd.
+        begins: permission of a pod with an empty volume.
+        secrets: content of the members' Secrets.
+        quota: size of the database in bytes; None for that of the spec.
     """
     spec = resource.spec
     labels = own.labels(COMPONENT)
-    if isinstance(begins, Closed):  # a member that has no vote yet takes no clients, and what is not recorded must not
+    if isinstance(begins, Closed):  # learners receive no clients, and neither does a member that is not recorded yet
         labels[SERVES] = CLIENTS
     annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
     annotations |= bootstrap.annotated(resource, begins)
@@ -63,9 +63,9 @@ def pod(
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # etcd gives the leadership two elections' time to move, and then closes what clients have open.
+            # etcd allows two election timeouts for the handover, and then closes the connections of clients.
             "terminationGracePeriodSeconds": HAND_OVER_SECONDS + 2 * spec.election_timeout // 1000,
-            # OnRootMismatch, for else the directory that etcd keeps to itself would open to the group at each start.
+            # OnRootMismatch: otherwise each start would open etcd's private directory to the group.
             "securityContext": restricted(RUN_AS_USER)
             | {"fsGroup": RUN_AS_USER, "fsGroupChangePolicy": "OnRootMismatch"},
             "containers": [_etcd(resource, image, command_line.arguments(resource, quota))],
@@ -80,13 +80,12 @@ def pod(
 
 
 def digest(template: Obj) -> str:
-    """Tells templates apart by what a running member would have to be restarted for.
+    """Return a digest of the parts of a template for which a running member must be restarted.
 
-    That is everything but what etcd reads with an empty disk alone, and the label that changes when a member gets its
-    vote.
+    Excluded are the bootstrap annotations, and the label that changes when a learner is promoted.
     """
-    untold = (TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
-    return template_digest(template, labels=(SERVES,), annotations=untold)
+    excluded = (TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
+    return template_digest(template, labels=(SERVES,), annotations=excluded)
 
 
 def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
@@ -106,7 +105,7 @@ def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
         ],
         "resources": resource.spec.container_resources(),
         **_probes(resource),
-        # What etcd said last, where it left no message of its own: "couldn't find local name" is read from there.
+        # The last log lines of etcd, which writes no message: the operator reads "couldn't find local name" there.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SAFE,
         "volumeMounts": _mounts(resource),
@@ -114,11 +113,12 @@ def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
 
 
 def _probes(resource: EtcdCluster) -> Obj:
-    """When a member starts, serves, and hangs.
+    """Return the probes of a member.
 
-    Ready is who can read what a quorum agreed on. A full database makes nobody unready: reads and deletions go on.
-    Alive is who can read its own keys: no quorum is asked for, nor an alarm, for no restart mends these; and a
-    defragmentation, which lets nobody read, has its minutes.
+    A member is ready if it can read what a quorum agreed on. A full database does not make it unready, because reads
+    and deletions continue. A member is alive if it can read its own keys. That requires neither a quorum nor the
+    absence of alarms, because a restart resolves neither. The threshold allows for a defragmentation, during which a
+    member does not answer.
     """
     able = features(resource.version)
     full = "?exclude=NOSPACE" if able.exclude_alarms else ""

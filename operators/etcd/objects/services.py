@@ -21,7 +21,7 @@ from shared.kubernetes.ownership import Owner
 
 
 def headless_service(resource: EtcdCluster, own: Owner) -> Obj:
-    """A name for each member's pod from its first second: members find each other by it before they are ready."""
+    """Return the Service that gives each pod a name from its start: members find each other before they are ready."""
     ports = [service_port(CLIENT, CLIENT_PORT), service_port(PEER, PEER_PORT)]
     if resource.spec.metrics.enabled:
         ports.append(service_port(METRICS, METRICS_PORT))
@@ -29,7 +29,7 @@ def headless_service(resource: EtcdCluster, own: Owner) -> Obj:
 
 
 def client_service(resource: EtcdCluster, own: Owner) -> Obj:
-    """One address for clients, behind which are all members that take them."""
+    """Return the Service for clients, with all members that accept them."""
     selector = own.selector(COMPONENT) | {SERVES: CLIENTS}
     spec: Obj = {"selector": selector, "ports": [service_port(CLIENT, CLIENT_PORT)]}
     return own.object(SERVICE, client_service_name(resource), component=COMPONENT, spec=spec)

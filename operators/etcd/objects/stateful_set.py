@@ -11,13 +11,13 @@ from shared.steps import provisioning
 
 
 def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, existing: Obj | None = None) -> Obj:
-    """The members' pods and volumes. It starts pods together, and ends none but those above `replicas`.
+    """Return the StatefulSet of the members. It starts pods in parallel, and deletes only those beyond `replicas`.
 
     Args:
-        pod: as pod.py makes it.
-        replicas: places, from 0 on.
-        existing: the StatefulSet as it is: the size in its template for volumes cannot be changed, and stays
-            (`grow_volumes` makes another); None where there is none.
+        pod: template of the pods.
+        replicas: number of pods.
+        existing: current StatefulSet, or None. The size in its volume template is kept, because it cannot be changed
+            (`grow_volumes` recreates the StatefulSet).
     """
     storage = resource.spec.storage
     spec: Obj = {
@@ -40,6 +40,6 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
 
 
 def claim(resource: EtcdCluster, own: Owner, size: int | str) -> Obj:
-    """The template of members' volume claims."""
+    """Return the template of the members' volume claims."""
     labels = own.labels(COMPONENT) | {CLUSTER_UID: resource.uid}
     return claim_template(DATA, labels, size, resource.spec.storage.storage_class_name)

@@ -1,8 +1,8 @@
-"""The certificates that an EtcdCluster needs. Pure.
+"""Certificates of an EtcdCluster. Pure.
 
-Where tls.mode is self, Secret NAME-ca has the authority that signs them, with its key; nobody mounts it. NAME-peer-tls,
-NAME-server-tls and NAME-client-tls have a certificate each, and the authorities to trust (shared/steps/certificates.py
-fills them). Where it is certManager, these three are cert-manager's.
+With tls.mode self, the Secret NAME-ca has the signing authority with its key; no pod mounts it. NAME-peer-tls,
+NAME-server-tls and NAME-client-tls have a certificate each, and the authorities to trust (filled by
+shared/steps/certificates.py). With tls.mode certManager, cert-manager creates these three.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from shared.pki.rotation import CertificateRequest, in_domains, server_hosts
 
 
 def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
-    """What members show each other, what they show clients (and etcd's gateway shows them), and what clients show.
+    """Return the requests for the certificates of peers, of servers and of clients.
 
-    The last bears no name: with users, etcd's gateway takes none that does, lest somebody thinks that this is the user
+    The certificate of servers is also presented by etcd's gateway. That of clients has no common name: with
+    authentication, etcd's gateway rejects client certificates that have one, because it would be taken for the user
     (`CommonName of client …` in server/embed/serve.go).
     """
     name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)

@@ -1,4 +1,4 @@
-"""What the Secrets of an EtcdCluster hold, and whether its members can run with it."""
+"""Content of an EtcdCluster's Secrets, and whether members can run with it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from shared.pki.stores import authorities_of, authority_key, certificate_secrets
 from shared.status.reasons import SECRET_INVALID
 
 USER = "root"
-"""etcd's user that may do everything: without it, passwords cannot be asked for."""
+"""User of etcd with all permissions: authentication cannot be enabled without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What a cluster's Secrets hold.
+    """Content of a cluster's Secrets.
 
     Attributes:
-        problem: what is wrong with those that somebody else makes, if anything.
-        access: what lets the operator in; as far as it is known.
-        previous_password: root's former one; empty if none is given.
-        digest: of what etcd reads at its start alone; it changes only if that does, and tells nothing of it.
-        authority_key: the key under which members' Secrets hold whom they trust.
-        expires: when each certificate ends, by its Secret's name.
-        found: the Secrets as they are, by name; None for one that does not exist.
+        problem: problem of Secrets that the operator does not create; None if there is none.
+        access: credentials of the operator, as far as known.
+        previous_password: former password of root; empty if not given.
+        digest: digest of what etcd reads only at its start; it reveals nothing of the content.
+        authority_key: key in the members' Secrets with the authorities to trust.
+        expires: expiry of each certificate, by the name of its Secret.
+        found: Secrets by name; None for one that does not exist.
     """
 
     problem: SecretProblem | None = None
@@ -54,12 +54,12 @@ class Secrets:
 
 
 async def read(resource: EtcdCluster, kube: Kube) -> Secrets:
-    """The Secrets as they are now: by name, and only where the spec asks for any."""
+    """Read the Secrets that the spec names from the API server."""
     return judge(resource, await find(kube, resource.namespace, names(resource)))
 
 
 def names(resource: EtcdCluster) -> set[str]:
-    """Names of the Secrets that count."""
+    """Return the names of the Secrets that the cluster uses."""
     auth = resource.spec.auth
     return {*_certificates(resource), *(() if auth is None else (auth.root_secret_name,))}
 
@@ -69,10 +69,10 @@ def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
 
 
 def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
-    """What the Secrets hold, or what is wrong with them; pure, and without regard to the time.
+    """Return the content of the Secrets, and any problem; pure, and independent of the time.
 
     Args:
-        found: the Secrets that count, by name; None for one that does not exist.
+        found: Secrets by name; None for one that does not exist.
     """
     problem = None
     try:
@@ -89,7 +89,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
 
 
 def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
-    """Root has a password, if anybody is asked for one."""
+    """Require a password of root if authentication is enabled."""
     auth = resource.spec.auth
     if auth is None or not auth.enabled:
         return
@@ -97,7 +97,7 @@ def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) ->
 
 
 def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
-    """Those that the operator does not make itself can be served with, and everybody whom it concerns takes them."""
+    """Require valid certificates in the Secrets that the operator does not create."""
     tls = resource.spec.tls
     if tls.mode in ("none", "self"):
         return
@@ -112,41 +112,43 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
     for at, name, hosts, is_client in desired:
         is_ordered = tls.mode == "certManager"
         pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
-        is_shown = name == resources.client_secret(resource) and is_client  # by the operator
+        is_shown = name == resources.client_secret(resource) and is_client  # the operator presents it
         if is_shown and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
             raise UnusableSecret(
                 SECRET_INVALID,
-                f"{at}: Secret {name}: {CERTIFICATE_KEY} bears a common name, and with users (spec.auth), etcd's "
-                "gateway takes no client certificate that does. Issue it without one, or set spec.tls.client.auth to "
-                "none.",
+                f"{at}: Secret {name}: {CERTIFICATE_KEY} has a common name, and with spec.auth, etcd's gateway "
+                "rejects client certificates that have one. Issue it without a common name, or set "
+                "spec.tls.client.auth to none.",
             )
 
 
 def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
-    """What lets the operator in, as far as it is there."""
+    """Return the credentials of the operator, as far as they exist."""
     auth, tls = resource.spec.auth, resource.spec.tls
-    authority, held, user, password = "", None, "", ""
+    authority, issued, user, password = "", None, "", ""
     if tls.mode != "none":
         secret = found[resources.client_secret(resource)]
         authority = content_of(secret).get(AUTHORITY_KEY, "")
-        held = issued_in(secret) if tls.client.auth == "required" else None
-    if auth is not None and (authority or tls.mode == "none"):  # a password never crosses the network for want of TLS
+        issued = issued_in(secret) if tls.client.auth == "required" else None
+    if auth is not None and (
+        authority or tls.mode == "none"
+    ):  # never send a password without TLS if the spec requires TLS
         user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
-    return Access(authority, held.pair if held else None, user if password else "", password)
+    return Access(authority, issued.pair if issued else None, user if password else "", password)
 
 
 def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, str]:
-    """Whom members trust, which they read at their start alone: a digest, and the key that holds it."""
+    """Return a digest of the trusted authorities, which members read only at their start, and the key that has them."""
     tls = resource.spec.tls
     if tls.mode == "none":
         return "", AUTHORITY_KEY
     if tls.mode == "self":
         trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
-        # Only a new one is a reason to restart: one that is trusted no more has ended, and vouches for nobody.
+        # Only a new authority requires a restart: a removed one has expired.
         return (fingerprint(trusted[0]), authority_key(trusted[0])) if trusted else ("", AUTHORITY_KEY)
     read = [resources.peer_secret(resource)]
     if tls.client.auth == "required":
         read.append(resources.server_secret(resource))
-    # Authorities are no secret: no key of the Secret's is needed, and one that is made again is the same.
+    # Authorities are public: the digest needs no secret key, and is the same for a recreated Secret.
     known = [(b"", content_of(found[name]).get(AUTHORITY_KEY, "").encode()) for name in read]
     return digest(known), AUTHORITY_KEY

@@ -1,4 +1,4 @@
-"""Steps that wait until every member serves, and what a cluster that is not there yet is doing. Pure."""
+"""Steps that wait until every member serves, and the phase of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
-"""Interval at which a cluster that is as wanted is observed: no watch reports its leader, sizes and alarms."""
+"""Interval at which a complete cluster is observed: no watch reports its leader, sizes and alarms."""
 
 BUSY_SECONDS = 5.0
-"""The same for a cluster that is not, where no step names a time."""
+"""Interval at which an incomplete cluster is observed, if no step sets a time."""
 
 
 def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Change nothing while no member answers although the kubelet reports some as ready.
 
-    The readiness probe needs a quorum, so these members are healthy: it is the operator that is cut off.
+    The readiness probe needs a quorum, so these members are healthy: only the operator is cut off.
     """
     ready = [instance for instance in seen.instances if instance.ready]
     if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
@@ -38,14 +38,15 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     error = next((instance.error for instance in ready if instance.error), "")
     why = f": {error.rstrip('.')}" if error else ""
     message = (
-        f"{ready_names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
-        "Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods reach port 2379 of theirs."
+        f"{ready_names}: ready according to the kubelet, but no member answers the operator{why}. The operator "
+        "changes nothing until a member answers. Check whether a NetworkPolicy blocks connections from the "
+        "operator's pods to port 2379 of the members."
     )
     return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
 
 
 def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Wait until every member is a healthy, current voter, and none is left over."""
+    """Wait until every member is a healthy, current voter, and no surplus member is left."""
     if complete(resource, seen):
         return PASS
     parts = [f"{_count(resource, seen)}.", _members_down(seen)]
@@ -54,18 +55,18 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
         parts += [f"{instance.name} does not start: {instance.pod.trouble}" for instance in failing if instance.pod]
     unready = [instance.name for instance in seen.healthy_voters if not instance.ready]
     if unready:
-        parts.append(f"{', '.join(unready)}: a member, and not yet ready for clients.")
+        parts.append(f"{', '.join(unready)}: not ready for clients yet.")
     current = _movement(resource, seen)
-    troubled = bool(failing) or current == DEGRADED
+    degraded = bool(failing) or current == DEGRADED
     reason = MEMBER_FAILING if failing else current
     message = " ".join(part for part in parts if part)
     return Step.progressing(
-        reason, message, warning=troubled, requeue=BUSY_SECONDS if troubled else MEMBERSHIP_POLL_SECONDS
+        reason, message, warning=degraded, requeue=BUSY_SECONDS if degraded else MEMBERSHIP_POLL_SECONDS
     )
 
 
 def complete(resource: EtcdCluster, seen: Observed) -> bool:
-    """Whether the cluster is what the spec asks for."""
+    """Whether the cluster is what the spec requests."""
     members = [instance for instance in seen.instances if instance.member]
     return (
         seen.members is not None
@@ -80,20 +81,20 @@ def _count(resource: EtcdCluster, seen: Observed) -> str:
 
 
 def summary(resource: EtcdCluster, seen: Observed) -> str:
-    """The message of a cluster that is complete."""
+    """Return the message of a complete cluster."""
     return f"{_count(resource, seen)}. {failing(seen)}".strip()
 
 
 def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
-    """What the cluster is doing, in one word."""
+    """Return the phase of the cluster."""
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or _movement(resource, seen)
 
 
 def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
-    """What a cluster that is not as wanted is doing.
+    """Return the phase of a cluster that is not complete.
 
-    A movement keeps its name until it is over; members missing without one are a loss.
+    The phase of a running change is kept until the change is over; members that are missing without one are a loss.
     """
     before = resource.phase
     if executing(resource, seen) or before == RECOVERING:
@@ -109,7 +110,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
 
 
 def _members_down(seen: Observed) -> str:
-    """The members that are down, each with what is known of why."""
+    """Describe the members that are down, each with the known cause."""
     down = ((member, seen.instance_of(member)) for member in seen.down)
     return " ".join(_why_down(instance) if instance else member_names(seen, (member,)) for member, instance in down)
 
@@ -118,9 +119,14 @@ def _why_down(instance: Instance) -> str:
     if instance.pod is None:
         return f"{instance.name} has no pod."
     if instance.pod.leaving:
-        return f"{instance.name} is on the way out. {STUCK}"
+        return f"{instance.name} is terminating. {STUCK}"
     if instance.pod.trouble:
         return f"{instance.name} does not start: {instance.pod.trouble}"
     if instance.status is None:
-        return f"{instance.name} does not answer: {instance.error}" if instance.error else f"{instance.name} starts."
-    return f"{instance.name} knows no leader." if instance.status.leader == 0 else f"{instance.name} is catching up."
+        error = instance.error
+        return f"{instance.name} does not answer: {error}" if error else f"{instance.name} is starting."
+    return (
+        f"{instance.name} has no leader."
+        if instance.status.leader == 0
+        else f"{instance.name} is catching up with the leader."
+    )

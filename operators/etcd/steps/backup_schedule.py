@@ -1,9 +1,9 @@
-"""A cluster's snapshots by the clock: an EtcdBackup for each moment that is due, and only so many as are kept. Pure.
+"""Scheduled snapshots: creates an EtcdBackup for each due time, and keeps as many as spec.backup.retention. Pure.
 
-An EtcdBackup is named by its moment, so that the same moment twice is one. The status says which moment is the next: if
-it passed while nobody worked, the last of those that were missed is made up for. The EtcdBackups outlive the cluster,
-as their files do, for a new cluster may be restored from them; what is no longer kept of the files, the pod that takes
-the next one removes (work.prune).
+The name of an EtcdBackup contains its due time, so that each due time gets exactly one. The status records the next due
+time. If the operator was down at that time, it catches up on the latest missed one. The EtcdBackups outlive the
+cluster, as their files do, because a new cluster may be restored from them. Files beyond the retention are removed by
+the pod that takes the next snapshot (work.prune).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from shared.runtime.settings import Settings
 from shared.status import conditions
 
 MAX_FAILED_KEPT = 3
-"""EtcdBackups of the schedule that failed, and are kept for somebody to look at."""
+"""Failed EtcdBackups of the schedule that are kept for inspection."""
 
 _COMPONENT = "backup"
 _SECOND = timedelta(seconds=1)
 
 
 def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """The EtcdBackup that is due is made, unless one is under way; those that are no longer kept go."""
+    """Create the EtcdBackup that is due, unless another is in progress; delete those beyond the retention."""
     desired = resource.spec.backup
     if desired is None or not resource.recorded_cluster_id:
         return PASS
@@ -43,7 +43,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
     due, following = _timetable(resource, desired.schedule, now)
     if due is not None and not _is_made(resource, seen, due):
         if any(not _is_over(obj) for obj in seen.backup.scheduled):
-            return Step(tuple(actions))  # its end is an event; then the last one due is made up for
+            return Step(tuple(actions))  # its end is an event; then the latest due time is handled
         own = names.owner(resource, settings.operator)
         made: Obj = own.object(
             API.kind,
@@ -53,13 +53,13 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
         )
         del made["metadata"]["ownerReferences"]
         made["metadata"]["labels"][SCHEDULED] = resource.uid
-        actions.append(Apply(API.kind, made, unchanged=True))  # by an old status, one that is over would come back
+        actions.append(Apply(API.kind, made, unchanged=True))  # a stale status must not recreate a finished one
     left = None if following is None else (following - now).total_seconds()
     return Step(tuple(actions), requeue=left)
 
 
 def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
-    """status.backup: the last one that is complete, and the moment that counts next."""
+    """Return status.backup: the last complete snapshot and the next due time."""
     desired = resource.spec.backup
     if desired is None:
         return None
@@ -78,21 +78,21 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
 
 
 def failing(seen: Observed) -> str:
-    """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
+    """Describe the last scheduled snapshot if it failed or cannot be taken; empty otherwise."""
     last = max(seen.backup.scheduled, key=_name, default=None)
     message = accessors.condition(last, conditions.READY).get("message") if last else None
     if last is None or not message:
         return ""
     if _is_over(last):
         return f"Backup {_name(last)} failed: {message}" if _phase(last) == FAILED else ""
-    return f"Backup {_name(last)} waits: {message}" if _phase(last) == PENDING else ""
+    return f"Backup {_name(last)} is waiting: {message}" if _phase(last) == PENDING else ""
 
 
 def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The moment that is due, if one is, and the next one after now.
+    """Return the due time that is pending, if any, and the next one after `now`.
 
-    Due is nothing before a moment has been announced in the status: a schedule begins when it is heard of. And what was
-    announced by another schedule does not count.
+    Nothing is due before a time was announced in the status: a schedule begins when the operator first observes it. A
+    time that another schedule announced does not count.
     """
     following = next_due(schedule, now)
     announced = time((resource.reported.get("backup") or {}).get("nextTime"))
@@ -111,7 +111,7 @@ def _surplus(scheduled: tuple[Obj, ...], retention: int) -> list[Obj]:
 
 
 def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:
-    """Those that are over and came to this, the oldest first: names of one length, by their time."""
+    """Return the finished EtcdBackups in a phase, oldest first: their names end with the time."""
     return sorted((obj for obj in scheduled if _is_over(obj) and _phase(obj) == phase), key=_name)
 
 

@@ -1,15 +1,15 @@
-"""What is left of a cluster in which no quorum answers: whose data is gone, and who has most. Pure.
+"""Evidence of what remains of a cluster without a quorum: which members lost their data, and which has the most. Pure.
 
-Only evidence counts. A member's data is gone if its place has another disk than the one that it was last seen healthy
-on, or if etcd itself found its disk empty. A member that merely says nothing may come back with all it had.
+Only evidence counts. A member's data is lost if its pod has another volume than the one on which it was last healthy,
+or if etcd itself found its data directory empty. A member that is merely unreachable may return with all its data.
 
-Who has most is who has applied most of the log: what any member has applied, a majority had agreed on, and whoever
-applied more has all that the others have. The term counts for nothing, for members that stand for election in vain may
-raise it.
+The member with the most data is the one that has applied the most entries of the log. A majority had agreed on every
+entry that any member has applied, so a member that applied more has everything that the others have. The term does not
+count: members that run for election without success may raise it.
 
-What was tried with 3.6.8: without a quorum, a member that runs on answers for its status, its list of members
-(linearizable false), its hash and a snapshot; one that was started again serves no client, but its metrics tell how far
-its data goes. So it is where users are asked for: without a quorum nobody is let in.
+Measured with 3.6.8: without a quorum, a running member still answers requests for its status, its list of members
+(linearizable false), its hash and a snapshot. A member that was restarted serves no clients, but its metrics report how
+far its data goes. The same holds with authentication, because logging in needs a quorum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shared.steps.confirmed_recovery import recovery_token
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member with a vote, as it was known before the quorum was lost."""
+    """A voting member, as known before the quorum was lost."""
 
     name: str
     id: int
@@ -33,13 +33,13 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class QuorumLoss:
-    """What is left where a quorum may be lost.
+    """State of a cluster whose quorum may be lost.
 
     Attributes:
-        voters: all there were.
-        lost: those whose data is gone, by evidence.
-        silent: those who may have theirs, and say nothing.
-        survivor: the place of who has most; None if nobody says anything.
+        voters: all voters.
+        lost: voters whose data is lost, by evidence.
+        unreachable: voters that may have their data, but do not answer.
+        survivor: the instance with the most data; None if no member answers.
     """
 
     cluster_id: int
@@ -54,12 +54,12 @@ class QuorumLoss:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether those who may still have their data are no majority."""
+        """Whether the voters that may still have their data are no majority."""
         return len(self.voters) - len(self.lost) < self.needed
 
     @property
     def token(self) -> str:
-        """What stands for going on with this survivor in spite of this loss; empty while that cannot be decided."""
+        """Token of a recovery from this loss with this survivor; empty until that can be decided."""
         if not self.is_permanent or self.unreachable or self.survivor is None:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
@@ -68,7 +68,7 @@ class QuorumLoss:
 
 
 def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
-    """What is left, where no quorum answers; None where one does, and before there was a cluster."""
+    """Return the state of a cluster without a quorum; None if a quorum answers, or before the cluster was created."""
     if seen.members is not None or not resource.recorded_cluster_id:
         return None
     voters = _voters(resource, seen)
@@ -84,13 +84,13 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
         for instance in seen.instances
         if instance.name not in lost_names and _is_reachable(resource, seen, instance.name)
     ]
-    # A learner has what it has, too: it may be all that is left.
+    # A learner counts, too: it may be all that is left.
     survivor = max(reachable, key=lambda instance: (*progress(instance), -instance.number), default=None)
     return QuorumLoss(resource.recorded_cluster_id, voters, lost, unreachable, survivor)
 
 
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
-    """Members with a vote: as a survivor remembers them, else as the status last told."""
+    """Return the voters: as a survivor remembers them, or else as the status recorded them."""
     remembered = [
         Voter(names.member_name(resource, number), member.id)
         for member in seen.remembered
@@ -114,9 +114,9 @@ def _number(resource: EtcdCluster, member: Member) -> int | None:
 
 
 def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
-    """Whether a voter's data is gone: the disk at its place is another than its own, or etcd found it empty.
+    """Whether a voter's data is lost: its pod has another volume than recorded, or etcd found the volume empty.
 
-    A pod that is ready speaks against it: its readiness probe asks for a quorum.
+    A pod that is ready is counter-evidence, because its readiness probe needs a quorum.
     """
     instance = seen.instance_named(voter.name)
     if instance is None or instance.ready or _is_reachable(resource, seen, voter.name):
@@ -126,7 +126,7 @@ def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
 
 
 def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
-    """Whether the member at a place is one of this cluster, and tells how far its data goes."""
+    """Whether the member is part of this cluster and reports how far its data goes."""
     instance = seen.instance_named(name)
     if instance is None:
         return False
@@ -137,7 +137,7 @@ def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
 
 
 def progress(instance: Instance) -> tuple[int, int]:
-    """The entry of the log up to which a member has applied changes, and its newest revision."""
+    """Return the log entry up to which a member has applied changes, and its newest revision."""
     if instance.status is not None:
         return instance.status.raft_applied, instance.status.revision
     return (instance.progress.applied, instance.progress.revision) if instance.progress else (0, 0)

@@ -1,4 +1,4 @@
-"""What is not ours is left alone: volumes of another cluster, members that somebody else added. Pure."""
+"""Guards for what the operator does not own: volumes of another cluster, members that a user added. Pure."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from shared.runtime.plan import PASS, Step
 
 
 def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """A member that is of no place is not ours to remove, and nobody can tell whether it is healthy."""
+    """Block while etcd lists members without a pod of this cluster: their health is unknown."""
     if not seen.unknown_members:
         return PASS
     names = member_names(seen, seen.unknown_members)
     return Step.blocked(
         UNKNOWN_MEMBER,
-        f"etcd's list has {names}, which is of no pod of this cluster: somebody added it, or changed its address. "
-        "Members are left as they are until it is removed (etcdctl member remove) or has its address back.",
+        f"etcd lists {names}, which belongs to no pod of this cluster: a user added it or changed its address. "
+        "The operator changes no members until it is removed (etcdctl member remove) or has its former address.",
     )
 
 
 def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """A volume that another cluster wrote on is never taken, nor deleted."""
+    """Block if a volume has the data of another cluster: such a volume is neither used nor deleted."""
     for instance in seen.instances:
         labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
         if instance.volume is None or labels.get(CLUSTER_UID) == resource.uid:
             continue
-        whose = f"another cluster's (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not this cluster's"
+        whose = f"of another cluster (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not of this cluster"
         name = instance.volume["metadata"]["name"]
         return Step.blocked(
             VOLUME_IN_THE_WAY,
-            f"PersistentVolumeClaim {name} exists, and its data is {whose}. It was left alone; nothing was changed. "
-            "Rename this resource; or, if nobody needs that data, delete the claim. To go on with the data of a "
-            "resource that was deleted, restore a backup of it (spec.restore).",
+            f"PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
+            "this resource, or delete the claim if its data is not needed. To continue with the data of a "
+            "deleted resource, restore a backup of it (spec.restore).",
         )
     return PASS

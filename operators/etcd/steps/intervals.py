@@ -1,9 +1,9 @@
-"""Seconds until a cluster is observed again where no watch reports the change that a step waits for."""
+"""Seconds until a cluster is observed again if no watch reports the change that a step waits for."""
 
 from __future__ import annotations
 
 MEMBERSHIP_POLL_SECONDS = 1.0
-"""Seconds until etcd is asked again about what moves in it alone: no watch tells of that."""
+"""Seconds until etcd is queried again about changes inside etcd: no watch reports them."""
 
-HELD_BACK_POLL_SECONDS = 10.0
-"""The same while a step is held for something that is down."""
+BLOCKED_POLL_SECONDS = 10.0
+"""Seconds until a step is retried that is blocked by something that is down."""

@@ -1,11 +1,11 @@
-"""Room on disk: what is done when the space quota is used up, and defragmentation by the clock. Pure.
+"""Disk space: relieves an exhausted space quota, and defragments on a schedule. Pure.
 
-etcd keeps every revision of every key until it is compacted away, and its file never shrinks until it is defragmented.
-Once a member's file reaches the quota, the alarm NOSPACE holds for the whole cluster, and nothing but deletions is
-taken. What to do then is etcd's own advice: compact, defragment every member, disarm.
+etcd keeps every revision of every key until it is compacted, and its file does not shrink until it is defragmented.
+Once the file of a member reaches the quota, etcd raises the alarm NOSPACE for the whole cluster and accepts only
+deletions. The remedy is the one that etcd documents: compact, defragment every member, disarm the alarm.
 
-A member that is being defragmented answers nobody. So it is one at a time, the leader last, and only while every other
-voter takes part.
+A member does not answer while it is defragmented. So members are defragmented one at a time, the leader last, and only
+while every other voter is healthy.
 
 Source: https://etcd.io/docs/v3.6/op-guide/maintenance/ (space quota, defragmentation)
 """
@@ -31,54 +31,59 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 
 MAX_FULL_SHARE = 0.9
-"""Part of the quota below which every member's file must be before writes are let in again: the alarm would be back at
-once, and each time round costs history and a pause of every member."""
+"""Share of the quota that no member's file may exceed when writes are allowed again.
+
+Above it the alarm would return at once, and each cycle costs history and a pause of every member.
+"""
 
 MIN_GAIN_SHARE = 0.05
-"""Part of a file that another member's shows not to be in use, from which on its own must be free, too."""
+"""Share of a file that must be unused, compared with the other members, for a defragmentation to be worthwhile."""
 
 COMPACT_BYTES, COMPACT_SHARE = 64 * 2**10, 0.001
-"""What is free in a file that was just defragmented: 16 KiB were, of 66 MiB."""
+"""Free space in a file that was just defragmented: 16 KiB of 66 MiB were measured."""
 
 RETRY_SECONDS = 30.0
 """Time until members are observed again while something else must happen first."""
 
 
 def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
-    """A used-up quota is relieved: forget history, give back what that frees, let writes in again.
+    """Relieve an exhausted quota: compact the history, defragment the members, allow writes again.
 
-    Compaction forgets former revisions of keys, which nobody asked to be forgotten. It is done all the same: a cluster
-    that takes no writes is down for most who use it; etcd's documentation gives no other way; and no watcher misses
-    anything that it was not behind already, for nothing is written meanwhile. It is said before it is done (an event
-    with the revision), and not done at all where a raised quota is enough.
+    Compaction deletes former revisions of keys, which no user requested. The operator does it nevertheless. A cluster
+    that accepts no writes is down for most clients, and etcd documents no other way. No watcher misses more events than
+    it already had, because nothing is written during that time. An event announces the revision first, and a raised
+    quota makes compaction unnecessary.
 
-    What no defragmentation can give back is said, and nothing is tried again and again: `QuotaExceeded`. It does not
-    block the chain, for raising the quota replaces pods; what must not happen meanwhile asks `seen.is_full`.
+    If defragmentation cannot free enough space, the operator reports `QuotaExceeded` and does not retry. The step does
+    not block the chain, because raising the quota replaces pods; steps that must not run in the meantime check
+    `seen.is_full`.
     """
-    if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster refuses compaction, too
+    if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster rejects compaction as well
         return PASS
     crowded = [
         instance for instance in _measured(seen) if instance.db_size > MAX_FULL_SHARE * quota(resource, instance)
     ]
     if not crowded:
         calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == NOSPACE]
-        return Step.wait(OUT_OF_SPACE, "There is room again in every member: writes are let in.", *calls)
+        return Step.wait(
+            OUT_OF_SPACE, "Every member has free space again: disarming the NOSPACE alarm to allow writes.", *calls
+        )
     if all(instance.db_size <= MAX_FULL_SHARE * resource.spec.quota for instance in crowded):
         names = ", ".join(instance.name for instance in crowded)
+        former, raised = _mib(quota(resource, crowded[0])), _mib(resource.spec.quota)
         message = (
-            f"{names}: still with the former quota, {_mib(quota(resource, crowded[0]))}, which is used up. The new"
+            f"{names}: the former quota of {former} is used up. The quota of {raised} takes effect when the pods are "
+            "recreated; writes are allowed afterwards."
         )
-        return _report(
-            RAISING_QUOTA, f"{message} one counts once their pods are replaced; writes are let in afterwards."
-        )
+        return _report(RAISING_QUOTA, message)
     leader = seen.leader
     if leader is None or leader.status is None:
         return PASS
     if not seen.compacted:
         revision = leader.status.revision
         message = (
-            f"{_fullest(resource, crowded)}: etcd takes no writes. To make room, history before revision {revision} is "
-            "forgotten (compaction), and members are defragmented one by one."
+            f"{_fullest(resource, crowded)}: etcd accepts no writes. Compacting the history before revision "
+            f"{revision}; then each member is defragmented in turn."
         )
         call = Compact(seen.endpoints, seen.secrets.access, revision)
         return announced(resource.obj, Step.wait(OUT_OF_SPACE, message, call))
@@ -86,41 +91,44 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
 
 
 def _free_space(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]) -> Step:
-    """Defragment the next member for which it helps; history is compacted by now.
+    """Defragment the next member for which it helps; the history is already compacted.
 
-    What members say to be in use is no less than what is, but may be more for long: pages that compaction freed count
-    as free only some commits later, and a full cluster commits next to nothing. All hold the same keys, so the least
-    that anybody says is nearest to the truth; and whoever has just been defragmented tells it.
+    The size in use that members report may be too high for a long time: pages that compaction freed count as free only
+    some commits later, and a full cluster commits almost nothing. All members have the same keys, so the lowest value
+    is closest to the truth. A member that was just defragmented reports the true value.
     """
-    fullest = f"{_fullest(resource, crowded)}: etcd takes no writes."
+    fullest = f"{_fullest(resource, crowded)}: etcd accepts no writes."
     voters = [instance for instance in crowded if instance in seen.healthy_voters]
     if not voters:
-        return _report(OUT_OF_SPACE, f"{fullest} It can be defragmented once it takes part and has a vote.")
+        return _report(OUT_OF_SPACE, f"{fullest} It can be defragmented once it is a healthy voter.")
     least = min(instance.db_size - instance.db_free for instance in seen.healthy_voters)
     known = any(map(_is_compact, seen.healthy_voters)) or condition(resource.obj, READY).get("reason") == QUOTA_EXCEEDED
     helped = [instance for instance in voters if _helps(resource, instance, least, known=known)]
     if helped:
         instance = _next(seen, helped)
         if instance.member is None or not seen.others_healthy(instance.member):
-            message = f"{fullest} Defragmentation, for which a member answers nobody, waits for"
-            return _report(OUT_OF_SPACE, f"{message} {quorum.member_names(seen, seen.down)}, which is down.")
-        message = f"{fullest} {instance.name} is being defragmented."
+            message = (
+                f"{fullest} A member does not answer while it is defragmented, so the next defragmentation waits for "
+                f"{quorum.member_names(seen, seen.down)}, which is down."
+            )
+            return _report(OUT_OF_SPACE, message)
+        message = f"{fullest} Defragmenting {instance.name}."
         return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, instance),), seen.secrets.access))
     instance = min(voters, key=lambda instance: quota(resource, instance))
     return _report(
         QUOTA_EXCEEDED,
-        f"{instance.name} has {_mib(least)} in use of its quota of {_mib(quota(resource, instance))}; history is "
-        "compacted, and defragmentation gives back no more: etcd takes nothing but deletions. Delete keys, or raise "
+        f"{instance.name} uses {_mib(least)} of its quota of {_mib(quota(resource, instance))}. The history is "
+        "compacted, and defragmentation frees no more space: etcd accepts only deletions. Delete keys, or raise "
         f"spec.quotaBackendBytes (now {resource.spec.quota}).",
     )
 
 
 def _helps(resource: EtcdCluster, instance: Instance, least: int, *, known: bool) -> bool:
-    """Whether a member may have room once it is defragmented.
+    """Whether a member may have free space once it is defragmented.
 
     Args:
-        least: bytes that anybody says to be in use.
-        known: whether these are really in use, so that nobody need be defragmented to find out.
+        least: lowest size in use that a member reports, in bytes.
+        known: whether `least` is accurate, so that no defragmentation is needed to find out.
     """
     if least > MAX_FULL_SHARE * quota(resource, instance):
         return not known
@@ -128,14 +136,14 @@ def _helps(resource: EtcdCluster, instance: Instance, least: int, *, known: bool
 
 
 def _is_compact(instance: Instance) -> bool:
-    """Whether a file holds nothing but what is in use, as after a defragmentation; tried with 3.4 to 3.7."""
+    """Whether a file has almost no free pages, as after a defragmentation; measured with 3.4 to 3.7."""
     return instance.db_free <= max(COMPACT_BYTES, COMPACT_SHARE * instance.db_size)
 
 
 def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
-    """When the schedule says so, members of whose file much is free give it back: one, then all are looked at again.
+    """Defragment, on schedule, one member whose file has much free space; the next one follows after an observation.
 
-    It waits while anything is the matter with the cluster; a moment that passes meanwhile is made up for, once.
+    The step waits while the cluster has any problem; a due time that passes in the meantime is handled once afterwards.
     """
     if _due(resource, now) is None or not _is_stable(seen):
         return PASS
@@ -146,10 +154,10 @@ def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
 
 
 def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime) -> str | None:
-    """status.lastDefragmentation: up to which moment the schedule was followed; None if there is nothing to say.
+    """Return status.lastDefragmentation: the time up to which the schedule was followed; None if there is none.
 
-    It begins with the time at which the schedule was first seen, so that a new one waits for its first moment; and
-    it moves to a moment that was due once no member is left to be defragmented for it.
+    The first value is the time at which the schedule was first observed, so that a new schedule waits for its first due
+    time. It advances to a due time once no member is left to be defragmented for it.
     """
     recorded: str | None = resource.reported.get("lastDefragmentation")
     if resource.spec.defragmentation is None:
@@ -162,7 +170,7 @@ def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime)
 
 
 def quota(resource: EtcdCluster, instance: Instance) -> int:
-    """The quota in bytes that a member runs with: its pod's, which may be older than the spec's."""
+    """Return the quota in bytes that a member runs with: that of its pod, which may be older than the spec."""
     return number_given(instance.pod_obj, QUOTA) or resource.spec.quota
 
 
@@ -174,7 +182,7 @@ def _due(resource: EtcdCluster, now: datetime) -> datetime | None:
 
 
 def _is_stable(seen: Observed) -> bool:
-    """Whether every member is a voter that takes part, and none complains."""
+    """Whether every member is a healthy voter, and no alarm is raised."""
     return bool(seen.members) and not (seen.alarms or seen.learner or seen.down)
 
 
@@ -183,17 +191,18 @@ def _next(seen: Observed, instances: Sequence[Instance]) -> Instance:
 
 
 def _measured(seen: Observed) -> list[Instance]:
-    """Places of members, voters or not, that said how large their file is."""
+    """Return the instances of members, voters or not, that reported the size of their file."""
     return [instance for instance in seen.instances if instance.member is not None and instance.status is not None]
 
 
 def _fullest(resource: EtcdCluster, instances: list[Instance]) -> str:
     instance = max(instances, key=lambda instance: instance.db_size)
-    return f"{instance.name} has used up its quota of {_mib(quota(resource, instance))} with a file of {_mib(instance.db_size)}"
+    limit, size = _mib(quota(resource, instance)), _mib(instance.db_size)
+    return f"{instance.name} has used up its quota of {limit} with a file of {size}"
 
 
 def _report(reason: Reason, message: str) -> Step:
-    """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
+    """Report why writes are blocked, without blocking the rest of the chain, which may resolve it."""
     return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=RETRY_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The dangerous changes of a member, as calls: each takes its transition from the lifecycle. Pure."""
+"""Changes of members as calls: each one is a legal transition of the lifecycle. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remo
 from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState, member_state
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed, endpoint, endpoints
-from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import Action, Step
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
@@ -36,7 +36,7 @@ def remove(resource: EtcdCluster, seen: Observed, instance: Instance) -> Remove:
 
 
 def delete_remains(resource: EtcdCluster, seen: Observed, instance: Instance) -> tuple[Action, ...]:
-    """Delete the volume of a removed member, and its pod where the StatefulSet would keep one."""
+    """Delete the volume of a removed member, and its pod if the StatefulSet would keep one."""
     MEMBER.after(member_state(resource, seen, instance), MemberEvent.DELETE)
     return volumes.replace_disk(instance, in_use=instance.member is not None)
 
@@ -45,10 +45,10 @@ def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: R
     """Move the leadership to the lowest healthy voter that stays; only the leader itself accepts that request."""
     others = [instance for instance in seen.healthy_voters if instance is not leader]
     if not others:
-        message = f"{why}, and there is nobody to lead instead."
-        return Step((), Progress.WAITING, reason, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+        message = f"{why}; no other healthy voter can take over the leadership."
+        return Step((), Progress.WAITING, reason, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     MEMBER.after(member_state(resource, seen, leader), MemberEvent.HAND_OVER)
     to = min(others, key=lambda instance: instance.number)
     assert to.member is not None
     call = MoveLeader((endpoint(resource, leader),), seen.secrets.access, to.member)
-    return Step.wait(reason, f"{why}: {to.name} takes the lead.", call, requeue=MEMBERSHIP_POLL_SECONDS)
+    return Step.wait(reason, f"{why}: moving the leadership to {to.name}.", call, requeue=MEMBERSHIP_POLL_SECONDS)

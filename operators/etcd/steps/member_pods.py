@@ -1,4 +1,4 @@
-"""What the pod of a member that has begun may do: not begin a second time, and take clients. Pure."""
+"""Labels and annotations of the pods of running members: bootstrap closed, and open for clients. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from shared.runtime.plan import Patch, Step
 
 
 def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """The pod of a member that has begun may not begin, or join, a second time, should its disk be found empty.
+    """Forbid the pod of a started member to bootstrap or join again, should its volume be found empty.
 
-    Before it has a vote, and before clients come: from then on a disk that is gone must be known to be gone.
+    The annotation is set before the member votes and before clients connect: from then on a lost volume must be
+    detected.
     """
     change: Obj = {"metadata": {"annotations": bootstrap.annotated(resource, Closed())}}
     return Step.do(
@@ -33,7 +34,7 @@ def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> St
 
 
 def admit_clients(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Clients are sent to every voter: the Service selects pods by a label that learners' pods are made without."""
+    """Route clients to every voter: the Service selects pods by a label that the pods of learners do not have."""
     change: Obj = {"metadata": {"labels": {SERVES: CLIENTS}}}
     return Step.do(
         *(

@@ -1,4 +1,4 @@
-"""Steps that keep what members need around them: names, budget, Secrets, room on their volumes. Pure."""
+"""Steps that keep the objects that members depend on: Services, budget, Secrets, StatefulSet, volume sizes. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
-"""Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
+"""Annotation of volume claims: the size, time and message of the API server's last refusal to expand the volume."""
 
 
 def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
-    """Members find each other by their names before they are ready, and clients those that take them."""
+    """Apply the headless Service, by which members find each other, and the Service for clients."""
     own = names.owner(resource, settings.operator)
     return Step.do(
         Apply(SERVICE, services.headless_service(resource, own)),
@@ -38,13 +38,13 @@ def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, 
 
 
 def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
+    """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
     desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
 
 
 def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Keep certificates: created before members need them, and renewed before they expire."""
+    """Issue certificates before members need them, and renew them before they expire."""
     issuing = Issuing(
         own=names.owner(resource, settings.operator),
         component=COMPONENT,
@@ -59,7 +59,7 @@ def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
 
 
 def _started_with(seen: Observed) -> str:
-    """The digest of Secrets that every pod was made for, and those to come will be; empty if they differ."""
+    """Return the digest of Secrets that all pods and the template were created with; empty if they differ."""
     made = [instance.pod_obj for instance in seen.instances if instance.pod_obj is not None]
     if seen.stateful_set is not None:
         made.append(seen.stateful_set["spec"]["template"])
@@ -68,12 +68,12 @@ def _started_with(seen: Observed) -> str:
 
 
 def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """What members cannot start without is there; members that run are left as they are."""
+    """Require the Secrets without which members cannot start; running members are not changed."""
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Volumes are as large as the spec asks; they never get smaller."""
+    """Expand volumes to the size of the spec; they never shrink."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
@@ -87,9 +87,9 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
 
 
 def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Keep a replica for each member, with a template that says what an empty disk may start.
+    """Apply a StatefulSet with a replica for each member, and with the bootstrap flags for an empty volume.
 
-    While an upgrade is refused the template keeps the image that members have, so that repairs go on.
+    While an upgrade is refused, the template keeps the image of the members, so that repairs continue.
     """
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
@@ -98,14 +98,14 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
-    # A stale plan could delete members' pods, or let an empty disk bootstrap.
+    # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:
-    """Bytes that a member's database may take: no more than before until every volume has the room that goes with it.
+    """Return the quota in bytes: not above the former one until every volume has the capacity for it.
 
-    A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
+    If a volume is full before the quota is used up, etcd exits, and no key can be deleted any more.
     """
     desired, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
     volumes = [instance.volume for instance in seen.instances if instance.volume and is_bound(instance.volume)]

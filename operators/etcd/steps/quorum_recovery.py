@@ -1,18 +1,18 @@
-"""After a quorum was lost for good: what is said, and how a cluster goes on with what a survivor has. Pure.
+"""Recovery from a permanently lost quorum: what is reported, and how a survivor's data becomes a new cluster. Pure.
 
-Members that are away come back by themselves, with all that they had: their pods may all be gone, and nothing is lost.
-A quorum is lost for good only where so many *volumes* are gone that the rest is no majority. Then nobody can tell
-whether something that a client was told to be written is on none of the volumes that are left. So it is never mended
-without a person who allows just this:
+Unreachable members return with all their data: even if all pods are deleted, nothing is lost. A quorum is lost
+permanently only if so many *volumes* are lost that the remaining ones are no majority. Then it is impossible to know
+whether an acknowledged write is on any remaining volume. So the operator recovers the cluster only if a user confirms
+exactly that:
 
-1. `QuorumLost` says which members are lost, and which survivor has most; status.recovery.token stands for exactly
-   that: another loss, or another survivor, has another token.
-2. spec.recovery.confirm = the token allows it. Up to here a quorum that comes back ends it all.
-3. All members stop, in good order, so that everything is in their files (the StatefulSet has 0 replicas).
-4. A pod makes a new cluster of the survivor's database on its own volume: one rename, before which nothing was changed.
-   The former data directory stays beside it, as data.before-TOKEN.
-5. The survivor starts as the only member of that cluster, whose id follows from the token, and is recorded.
-6. The others, whose volumes go, join it one by one, as ever.
+1. `QuorumLost` reports which members are lost, and which survivor has the most data. status.recovery.token identifies
+   exactly this case: another loss, or another survivor, has another token.
+2. spec.recovery.confirm = the token confirms it. Until then, a quorum that returns ends the procedure.
+3. All members stop in order, so that everything is in their files (the StatefulSet has 0 replicas).
+4. A pod creates a new cluster from the survivor's database on the survivor's own volume. One rename completes it; until
+   then nothing is changed. The former data directory is kept next to it as data.before-TOKEN.
+5. The survivor starts as the only member of that cluster. Its id follows from the token, and is recorded.
+6. The other members, whose volumes are deleted, join one by one as usual.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.steps.confirmed_recovery import Proposal, confirms, recorded
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
-"""Time until members are observed again: while they may come back, and while a person must act or a pod failed."""
+"""Time until members are observed again: while they may return, and while a user must act or a pod failed."""
 
 PodBuilder = Callable[[EtcdCluster, int, str], Obj]
-"""The pod that makes a new cluster of the database at a place (its number), for a recovery (its token)."""
+"""Builds the pod that creates a new cluster from the database of a member (its number) for a recovery (its token)."""
 
 
 def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
-    """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
+    """Return status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
 
-    What was told stays while it is carried out, and until the id of the cluster that it made is recorded.
+    The record is kept while the recovery is executed, and until the id of the new cluster is recorded.
     """
     record = recorded(resource)
     if record and seen.cluster_id and seen.cluster_id == successor(resource):
@@ -59,10 +59,11 @@ def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
 
 
 def executing(resource: EtcdCluster, seen: Observed) -> bool:
-    """Whether members must not run now: a person has allowed a recovery, and the new cluster is not made yet.
+    """Whether members must not run now: a recovery is confirmed, and the new cluster is not created yet.
 
-    It begins only while the loss is as it was told. Once members have been stopped nobody can tell that any more: what
-    the status says counts then. Taking the confirmation back ends it, until the new cluster is made.
+    The recovery starts only while the loss is the one that was reported. Once members are stopped, the loss can no
+    longer be observed, and the status counts. Until the new cluster is created, removing the confirmation cancels the
+    recovery.
     """
     record = recorded(resource)
     if not record or not confirms(resource, record["token"]) or seen.members is not None:
@@ -74,7 +75,7 @@ def executing(resource: EtcdCluster, seen: Observed) -> bool:
 
 
 def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
-    """How many replicas the StatefulSet must have for a recovery; None if that is not for it to say."""
+    """Return the replicas that the StatefulSet must have for a recovery; None if no recovery determines them."""
     if seen.members is not None:
         return None
     if executing(resource, seen):
@@ -85,25 +86,25 @@ def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
     if not _stopped(seen):
         return None
     if recovery_pod_name(resource) in seen.job_pods:
-        return 0  # it may hold the volume yet
-    # The confirmation was taken back: all that were there start again.
+        return 0  # it may still have the volume mounted
+    # The confirmation was removed: all recorded members start again.
     return 1 + max((names.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
 
 
 def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """A quorum that is away is waited for; one that is lost for good is recovered if a person allows just that.
+    """Wait for an unreachable quorum; recover a permanently lost one if a user confirms it.
 
     Args:
-        build: makes the pod that does it.
+        build: builds the pod that creates the new cluster.
     """
     if executing(resource, seen):
         return _execute(build, resource, seen, now)
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if record and _made(resource, seen):
-        message = f"The new cluster is made of the data of {record['survivor']}, which starts as its only member."
+        message = f"The new cluster is created from the data of {record['survivor']}, which starts as its only member."
         return Step.progressing(RECOVERING, message, requeue=POLL_SECONDS)
     if pod is not None:
-        message = f"The pod {recovery_pod_name(resource)} is not needed any more: it goes."
+        message = f"Deleting Pod {recovery_pod_name(resource)}, which is no longer needed."
         return Step.wait(RECOVERING, message, *_delete(pod), requeue=POLL_SECONDS)
     found = loss(resource, seen)
     if found is None:
@@ -112,64 +113,67 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
 
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Stop all, then make the new cluster of what the survivor has."""
+    """Stop all members, then create the new cluster from the survivor's data."""
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     survivor, token = record["survivor"], record["token"]
     number = names.number_of(resource, survivor)
     running = [instance.name for instance in seen.instances if instance.pod_obj is not None]
     if not _stopped(seen) or survivor in running or number is None:
-        message = f"Recovery {token} is allowed: {', '.join(running)} stop, so that all they know is on their disks."
+        message = f"Recovery {token} is confirmed: stopping {', '.join(running)}, so that all data is in their files."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
-    message = f"Recovery {token}: a new cluster is made of the data of {survivor}."
+    message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
         return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
     if token_of(pod) != token:
         return Step.wait(
-            RECOVERING, f"{message} The pod of a former one goes first.", *_delete(pod), requeue=POLL_SECONDS
+            RECOVERING, f"{message} Deleting the pod of a former recovery first.", *_delete(pod), requeue=POLL_SECONDS
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
-        message = f"{message} It failed: {_termination_message(pod)} Nothing was changed; it is tried again."
+        message = f"{message} The pod failed: {_termination_message(pod)} Nothing was changed; the operator retries."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
-    trouble = Pod.of(pod).trouble
-    message = f"{message} Its pod does not start: {trouble}" if trouble else message
-    return Step.wait(RECOVERING, message, warning=bool(trouble), requeue=POLL_SECONDS)
+    problem = Pod.of(pod).trouble
+    message = f"{message} Its pod does not start: {problem}" if problem else message
+    return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
-    """What is said of a quorum that is lost for good, until a person allows what can be done."""
-    loss_text = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
+    """Report a permanently lost quorum until a user confirms the recovery."""
+    loss_text = (
+        f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
+    )
     if found.survivor is None and not found.unreachable:
         return Step.blocked(
             DATA_LOST,
-            f"{loss_text} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
-            "resource and create it anew, with spec.restore to begin with a backup, without it to begin empty.",
+            f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. "
+            "Delete this resource and create it again: with spec.restore to start from a backup, without it to "
+            "start empty.",
         )
     if found.unreachable:
         message = (
-            f"{loss_text} {_unreachable(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
-            "back; or, if their data is gone, too, delete their volume claims, which says so. Nothing was changed."
+            f"{loss_text} {_unreachable(seen, found)}: it is unknown which member has the most data. Bring the "
+            "members back, or delete their volume claims if their data is lost as well. Nothing was changed."
         )
         return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
     assert found.survivor is not None
     if resource.spec.storage.medium == "Memory":
         return Step.blocked(
             QUORUM_LOST,
-            f"{loss_text} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
-            "of it now, and restore that into a new EtcdCluster.",
+            f"{loss_text} {found.survivor.name} has its data in memory and would lose it if it stopped: take an "
+            "EtcdBackup of it now, and restore that into a new EtcdCluster.",
         )
-    caution = "First make sure that no lost member still runs somewhere, such as on a node that is cut off."
-    recording = "What is to be done is written down first."
+    caution = "Before that, make sure that no lost member still runs, for example on a disconnected node."
+    recording = "Recording the confirmed recovery in status before it starts."
     proposal = Proposal(QUORUM_LOST, loss_text, _consequences(found), caution, recording, found.token)
     return proposal.decide(resource, requeue=RETRY_SECONDS)
 
 
 def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:
-    """A quorum that is away, and may come back by itself: who is missing."""
+    """Report the missing members of a quorum that may return without help."""
     lost = f" {_names(found.lost)} lost their data." if found.lost else ""
     message = (
-        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_unreachable(seen, found)}.{lost} Nothing is "
-        "lost for good: what is written is on the others' volumes."
+        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_unreachable(seen, found)}.{lost} "
+        "Nothing is permanently lost: the volumes of the other members have all writes."
     )
     return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
 
@@ -178,10 +182,11 @@ def _consequences(found: QuorumLoss) -> str:
     assert found.survivor is not None
     applied, revision = progress(found.survivor)
     others = len(found.voters) - len(found.lost) - 1
-    more = f", the most of the {others + 1} that are left" if others > 0 else ""
+    more = f", the most recent data of the {others + 1} remaining members" if others > 0 else ""
     return (
-        f"The cluster can go on with what {found.survivor.name} has{more}: revision {revision or 'unknown'}, entry "
-        f"{applied} of the log. What only the lost ones had is lost, and all other members begin anew from it."
+        f"The cluster can be recovered from the data of {found.survivor.name}{more}: revision "
+        f"{revision or 'unknown'}, log entry {applied}. Writes that only the lost members had are lost; all other "
+        "members start again from this data."
     )
 
 
@@ -190,7 +195,7 @@ def _stopped(seen: Observed) -> bool:
 
 
 def _made(resource: EtcdCluster, seen: Observed) -> bool:
-    """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
+    """Whether the new cluster is created: its pod has succeeded, or a member reports the id of that cluster."""
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if any(instance.status and instance.status.cluster_id == successor(resource) for instance in seen.instances):
         return True
@@ -199,7 +204,7 @@ def _made(resource: EtcdCluster, seen: Observed) -> bool:
 
 
 def token_of(pod: Obj) -> str:
-    """Which recovery a pod is for."""
+    """Return the token of the recovery that a pod is for."""
     return annotation(pod, TOKEN)
 
 
@@ -216,11 +221,11 @@ def _ends(pod: Obj) -> list[Obj]:
 
 def _termination_message(pod: Obj) -> str:
     words = [str(end.get("message") or end.get("reason") or "") for end in _ends(pod)]
-    return (words or [str((pod.get("status") or {}).get("message") or "")])[-1].strip() or "it did not say why."
+    return (words or [str((pod.get("status") or {}).get("message") or "")])[-1].strip() or "it left no message."
 
 
 def _ended_for(pod: Obj, now: datetime) -> float:
-    """Seconds since a pod failed; since it was made, where the kubelet did not say (evicted)."""
+    """Return the seconds since a pod failed, or since its creation if the kubelet did not report that (evicted)."""
     times = [end["finishedAt"] for end in _ends(pod) if end.get("finishedAt")]
     since = max(times, default=pod["metadata"].get("creationTimestamp"))
     return (now - datetime.fromisoformat(since)).total_seconds() if since else RETRY_SECONDS
@@ -231,15 +236,11 @@ def _names(voters: tuple[Voter, ...]) -> str:
 
 
 def _unreachable(seen: Observed, found: QuorumLoss) -> str:
-    """Who is away, each with the reason."""
+    """Describe the unreachable voters, each with the reason."""
     descriptions = []
     for voter in found.unreachable:
         instance = seen.instance_named(voter.name)
         pod = instance.pod if instance else None
-        why = (
-            "it has no pod"
-            if pod is None
-            else pod.trouble or (instance.error if instance else "") or "it does not answer"
-        )
-        descriptions.append(f"{voter.name} is away ({why})")
-    return ", ".join(descriptions) or "All others answer"
+        why = "no pod" if pod is None else pod.trouble or (instance.error if instance else "") or "no answer"
+        descriptions.append(f"{voter.name} is unreachable ({why})")
+    return ", ".join(descriptions) or "All other voters answer"

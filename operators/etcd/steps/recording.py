@@ -1,4 +1,4 @@
-"""What must never be forgotten is recorded in the status before anything else happens. Pure."""
+"""Records the cluster id and the volumes of members in the status before anything depends on them. Pure."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from shared.runtime.plan import PASS, Step
 
 
 def record_cluster(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
-    """Record which cluster this is, and where each member's data is.
+    """Record the id of the cluster, and the volume of each member.
 
-    With the id recorded, no seed ever begins another cluster. With the disks recorded, a member that lost its data is
-    known from one that is only away. The status itself is written from the same facts (status.py).
+    With the id recorded, no seed ever bootstraps another cluster. With the volumes recorded, a member that lost its
+    data is distinguished from one that is only unreachable. The status itself is written from the same facts
+    (status.py).
     """
     return _record_id(resource, facts) or _refuse_another_cluster(resource, facts) or _record_disks(facts) or PASS
 
 
 def _record_id(resource: EtcdCluster, facts: Assessment) -> Step | None:
-    """Is this the first answer of a new cluster, or of the one that a recovery made?"""
+    """Record the id of a new cluster, or of the one that a recovery created."""
     known, found = resource.recorded_cluster_id, facts.cluster_id
     if found and not known and any(instance.member for instance in facts.instances):
-        return Step.wait(RECORDING, f"Cluster {found:016x} has begun: its id is written down.", requeue=0)
+        return Step.wait(RECORDING, f"The cluster has started: recording its id {found:016x} in status.", requeue=0)
     if found and found not in (known, 0) and found == successor(resource):
-        return Step.wait(RECORDING, f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
+        return Step.wait(
+            RECORDING, f"The recovery created a new cluster: recording its id {found:016x} in status.", requeue=0
+        )
     return None
 
 
 def _refuse_another_cluster(resource: EtcdCluster, facts: Assessment) -> Step | None:
-    """Do the members answer as a cluster that is not ours?"""
+    """Block if the members report the id of another cluster."""
     known, found = resource.recorded_cluster_id, facts.cluster_id
     if not known or found in (0, known):
         return None
     return Step.blocked(
         ANOTHER_CLUSTER,
-        f"Members answer as cluster {found:016x}, and this is cluster {known:016x}. Nothing was changed. Somebody "
-        "began a new cluster in its place: restore a backup, or bring the volumes of the former members back.",
+        f"Members report cluster id {found:016x}, but this is cluster {known:016x}. Nothing was changed. A new "
+        "cluster was created instead of this one: restore a backup, or bring back the volumes of the former "
+        "members.",
     )
 
 
 def _record_disks(facts: Assessment) -> Step | None:
-    """Is a member's data on a disk that is not recorded yet?"""
+    """Record a member's volume that is not in the status yet."""
     moved = [
         instance
         for instance in facts.instances
@@ -54,5 +58,5 @@ def _record_disks(facts: Assessment) -> Step | None:
         return None
     names = ", ".join(instance.name for instance in moved)
     if [instance.member for instance in moved] == [facts.learner]:
-        return Step.wait(JOINING, f"{names} joins: where its data will be is written down.", requeue=0)
-    return Step.wait(RECORDING, f"Where the data of {names} is, is written down.", requeue=0)
+        return Step.wait(JOINING, f"{names} is joining: recording its volume in status.", requeue=0)
+    return Step.wait(RECORDING, f"Recording the volume of {names} in status.", requeue=0)

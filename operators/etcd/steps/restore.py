@@ -1,9 +1,9 @@
-"""A cluster that begins with the data of a snapshot. Pure.
+"""Restores a snapshot into a new cluster. Pure.
 
-Before there is a seed, a pod makes data of the snapshot on the volume that the seed will have: fetched and verified,
-read by etcd's own program, sealed by one rename (work.seal). That it is done is written into the status; then the pod
-goes, and the seed starts with the data, as one that may not begin with an empty disk (`Closed`). So at no point can
-an empty cluster come up in its place, and at each the work can be begun again.
+Before the seed exists, a pod creates a data directory from the snapshot on the seed's future volume: the snapshot is
+fetched and verified, restored by etcd's own program, and completed by one rename (work.seal). The status records the
+completion. Then the pod is deleted, and the seed starts with the data, without permission to bootstrap on an empty
+volume (`Closed`). So an empty cluster can never start instead, and every part can be repeated.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from shared.status.reasons import RESTORING
 from shared.status.verdict import Progress
 
 FINAL = frozenset({"SnapshotCorrupt", "NotASnapshot", "SnapshotTooNew", "DataInTheWay"})
-"""Reasons that no second try mends: a person must name another snapshot, or another version."""
+"""Reasons that a retry does not resolve: a user must name another snapshot or another version."""
 
 SEARCH_SECONDS, RETRY_SECONDS = 10.0, 30.0
-"""Time until something missing is looked for again, and until what failed is tried again."""
+"""Time until a missing snapshot is searched again, and until a failed restore is retried."""
 
 POD_POLL_SECONDS = 60.0
-"""Interval at which a pod at work is looked at: no event reports one that is silent."""
+"""Interval at which a running pod is checked: no event reports a pod that hangs."""
 
 _PHASES = {
     RestoreState.FOUND: "Pending",
@@ -46,37 +46,39 @@ _PHASES = {
 
 
 def restore_data(settings: Settings, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
-    """Make the data that spec.restore asks for on the seed's volume, before there is a seed."""
+    """Create the data that spec.restore requests on the seed's volume, before the seed exists."""
     pod = facts.job_pods.get(pods.restore_pod_name(resource))
     if not resource.is_to_be_restored or facts.stateful_set is not None:
         return _too_late(resource) if _may_have_begun_empty(resource, facts) else _clear(pod)
     if not settings.agent_image:
         return Step.blocked(
             NO_AGENT_IMAGE,
-            "spec.restore: the operator does not know its own image, which restores: start it with --agent-image, as "
-            "its chart does. Nothing was changed.",
+            "spec.restore: restoring needs the image of the operator itself, which is not configured. Start the "
+            "operator with --agent-image, as its Helm chart does. Nothing was changed.",
         )
     problem, snapshot = facts.backup.problem, facts.backup.snapshot
     if problem is not None or snapshot is None:
-        reason, message = (problem.reason, problem.message) if problem else (RESTORING, "The snapshot is looked for.")
+        reason, message = (problem.reason, problem.message) if problem else (RESTORING, "Searching the snapshot.")
         return Step((), Progress.WAITING, reason, message, warning=problem is not None, requeue=SEARCH_SECONDS)
     made = pods.restore_pod(settings, resource, snapshot.store, snapshot.file)
-    message = f"{snapshot.location} becomes the data that the cluster begins with."
+    message = f"Restoring {snapshot.location} as the initial data of the cluster."
     if pod is None:
         RESTORE.after(facts.restore_state, RestoreEvent.START)
-        # A stale plan would put the snapshot's data in the place of a member that has lived on since.
+        # A stale plan would put the snapshot's data on the volume of a member that has since accepted writes.
         objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(settings, resource)), (POD, made))
         return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
     if pod["metadata"].get("deletionTimestamp"):
-        return Step.wait(RESTORING, f"{message} The pod of an earlier try ends.", requeue=SEARCH_SECONDS)
-    if annotation(pod, pods.RECIPE) != annotation(made, pods.RECIPE):  # another snapshot, or another image to read it
+        return Step.wait(
+            RESTORING, f"{message} Waiting until the pod of an earlier attempt is deleted.", requeue=SEARCH_SECONDS
+        )
+    if annotation(pod, pods.RECIPE) != annotation(made, pods.RECIPE):  # another snapshot, or another image
         RESTORE.after(facts.restore_state, RestoreEvent.DISCARD)
         return Step.wait(RESTORING, message, Delete(POD, pod))
-    return _progress(pod, message, f"{snapshot.location} is restored: that is written down.", facts, now)
+    return _progress(pod, message, f"{snapshot.location} is restored: recording that in status.", facts, now)
 
 
 def restore_status(resource: EtcdCluster, facts: Assessment) -> Obj | None:
-    """Return status.restore; what is complete stays."""
+    """Return status.restore; a completed restore is kept."""
     recorded: Obj | None = resource.reported.get("restore")
     snapshot, phase = facts.backup.snapshot, _PHASES.get(facts.restore_state)
     if snapshot is None or phase is None:
@@ -90,34 +92,34 @@ def restore_status(resource: EtcdCluster, facts: Assessment) -> Obj | None:
 
 
 def _may_have_begun_empty(resource: EtcdCluster, facts: Assessment) -> bool:
-    """Whether a seed was allowed to begin a cluster, which has no id yet, although it is to be restored."""
+    """Whether a seed was allowed to bootstrap a cluster, which has no id yet, although spec.restore is set."""
     if not resource.is_to_be_restored or facts.stateful_set is None or facts.cluster_id:
         return False
     return bootstrap.of(facts.stateful_set["spec"]["template"])[0] == "new"
 
 
 def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: datetime) -> Step:
-    """Report the pod that makes the data; retry what failed."""
+    """Report the pod that creates the data; retry after a failure."""
     result = outcome(pod)
     if result is None:
-        trouble = Pod.of(pod).trouble
-        message = f"{message} {Pod.of(pod).name} does not start: {trouble}" if trouble else message
-        return Step((), Progress.WAITING, RESTORING, message, warning=bool(trouble), requeue=POD_POLL_SECONDS)
+        problem = Pod.of(pod).trouble
+        message = f"{message} {Pod.of(pod).name} does not start: {problem}" if problem else message
+        return Step((), Progress.WAITING, RESTORING, message, warning=bool(problem), requeue=POD_POLL_SECONDS)
     return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(pod, result, facts, now)
 
 
 def _too_late(resource: EtcdCluster) -> Step:
-    """The seed was let begin empty: whether its disk holds writes by now, nobody can tell."""
+    """Block: the seed was allowed to bootstrap an empty cluster, and its volume may have writes by now."""
     return Step.blocked(
         RESTORE_TOO_LATE,
-        "spec.restore was given when the cluster had been let begin empty. Nothing was changed. Remove it to go on "
-        f"without a snapshot; or delete this resource and PersistentVolumeClaim {volume_name(resource, SEED)}, and "
-        "create it anew.",
+        "spec.restore was set after the cluster was allowed to start empty. Nothing was changed. Remove "
+        "spec.restore to continue without a snapshot. Or delete this resource and PersistentVolumeClaim "
+        f"{volume_name(resource, SEED)}, and create the resource again.",
     )
 
 
 def _clear(pod: Obj | None) -> Step:
-    """Once it is over, its pod goes; one that could still write must be gone before a member starts."""
+    """Delete the pod of a finished restore; a pod that could still write must be deleted before a member starts."""
     if pod is None:
         return PASS
     deletions = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
@@ -127,7 +129,7 @@ def _clear(pod: Obj | None) -> Step:
         (*deletions,),
         Progress.WAITING,
         RESTORING,
-        "The restore's pod ends before members start.",
+        "Waiting until the restore's pod is deleted; members start afterwards.",
         requeue=SEARCH_SECONDS,
     )
 
@@ -135,10 +137,10 @@ def _clear(pod: Obj | None) -> Step:
 def _failed(pod: Obj, came_to: Outcome, facts: Assessment, now: datetime) -> Step:
     name = pod["metadata"]["name"]
     if came_to.reason in FINAL:
-        fix = f"Change spec.restore, or mend it there and delete Pod {name}."
+        fix = f"Change spec.restore, or fix the snapshot at its source and delete Pod {name}."
         return Step.blocked(came_to.reason, f"{came_to.message} {fix}")
     left = (came_to.finished + timedelta(seconds=RETRY_SECONDS) - now).total_seconds() if came_to.finished else 0.0
-    message = f"{came_to.message} It is tried again."
+    message = f"{came_to.message} The operator retries."
     if left > 0:
         return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=left)
     RESTORE.after(facts.restore_state, RestoreEvent.DISCARD)

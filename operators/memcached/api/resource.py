@@ -1,4 +1,4 @@
-"""The Memcached resource: what it is to Kubernetes, and what is said of one at the door and in the reconcile."""
+"""The Memcached resource: definition, defaults, and validation at admission and during a reconcile."""
 
 from __future__ import annotations
 
@@ -25,29 +25,33 @@ from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Kind, Obj
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _MAX_SET_NAME = 52
-"""A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""
+"""Maximum length: the label controller-revision-hash (63 characters) holds the name, a dash and a hash of 10."""
 
 
 WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
-"""The kinds that spec.workload names."""
+"""Workload kinds by the value of spec.workload."""
 
 
 class MemcachedStatus(Status):
-    """What servers there are; the phase is Creating, Running, Scaling, Updating, Degraded, Paused or Failed."""
+    """Observed state of the servers; the phase is Creating, Running, Scaling, Updating, Degraded, Paused or Failed."""
 
-    nodes: list[str] = Field(default_factory=list, description="Names of the servers' pods.")
+    nodes: list[str] = Field(default_factory=list, description="Names of the pods that run the servers.")
     servers: list[str] = Field(
         default_factory=list,
-        description="Address (host:port) of each ready server, for a client's configuration. With a StatefulSet these "
-        "are names in the order of their numbers, and one that is not ready for a while stays among them.",
+        description="Address (host:port) of each ready server, for the configuration of clients. With a StatefulSet "
+        "the addresses are DNS names in the order of the pods' numbers, and a server that was ready once stays listed.",
     )
-    replicas: int | None = Field(None, description="Servers there are, ready or not.", json_schema_extra=INT32)
-    ready_replicas: int | None = Field(None, description="Servers that clients may use.", json_schema_extra=INT32)
-    selector: str | None = Field(None, description="Selector of the servers' pods, for autoscalers.")
-    image: str | None = Field(None, description="The image that the spec asks for.")
-    version: str | None = Field(None, description="That image's tag, or its digest where it has no tag.")
+    replicas: int | None = Field(None, description="Number of servers, ready or not.", json_schema_extra=INT32)
+    ready_replicas: int | None = Field(
+        None, description="Number of servers that are ready for clients.", json_schema_extra=INT32
+    )
+    selector: str | None = Field(None, description="Label selector of the servers' pods, for autoscalers.")
+    image: str | None = Field(None, description="Image of the servers, from spec.image or spec.version.")
+    version: str | None = Field(None, description="Tag of the image, or its digest if it has no tag.")
     certificate: str | None = Field(
-        None, description="SHA-256 fingerprint of the certificate that every server was last seen to serve."
+        None,
+        description="SHA-256 fingerprint of the certificate that all servers served when they were last checked. "
+        "Absent without spec.tls.",
     )
 
 
@@ -55,17 +59,21 @@ API = Resource(
     kind=Kind("cache.example.com", "v1alpha1", "Memcached", "memcacheds"),
     spec=MemcachedSpec,
     status=MemcachedStatus,
-    description="Memcached servers for a client that spreads its keys over them.",
+    description="A set of memcached servers for clients that distribute their keys among them.",
     short_names=("mc",),
     categories=("platform",),
     columns=(
-        PrinterColumn("Desired", ".spec.size", "integer", "Servers wanted."),
-        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Servers that clients may use."),
-        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
-        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn("Image", ".status.image", "string", "The servers' image.", wide=True),
+        PrinterColumn("Desired", ".spec.size", "integer", "Desired number of servers."),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of servers that are ready for clients."),
+        PrinterColumn("Phase", ".status.phase", "string", "Current phase, such as Running or Updating."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since the resource was created."),
+        PrinterColumn("Image", ".status.image", "string", "Image of the servers.", wide=True),
         PrinterColumn(
-            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+            "Message",
+            ".status.conditions[?(@.type=='Ready')].message",
+            "string",
+            "Message of the Ready condition.",
+            wide=True,
         ),
     ),
     scale=Scale(".spec.size", ".status.replicas", ".status.selector"),
@@ -73,111 +81,117 @@ API = Resource(
         Rule(
             f"self.metadata.name.matches({json.dumps(_NAME)})",
             lambda resource: re.fullmatch(_NAME, resource.name) is not None,
-            "metadata.name names the Service too: at most 63 lower-case letters, digits and '-', starting with a "
-            "letter and ending with a letter or digit. Rename it.",
+            "metadata.name is also the name of the Service: use at most 63 lower-case letters, digits and '-', "
+            "starting with a letter and ending with a letter or a digit.",
         ),
         Rule(
             f"self.spec.workload != 'StatefulSet' || size(self.metadata.name) <= {_MAX_SET_NAME}",
             lambda resource: resource.spec.workload != "StatefulSet" or len(resource.name) <= _MAX_SET_NAME,
-            f"metadata.name names the StatefulSet too, and may then have at most {_MAX_SET_NAME} characters. "
-            "Rename it, or let spec.workload be Deployment.",
+            f"metadata.name is also the name of the StatefulSet, which may have at most {_MAX_SET_NAME} characters. "
+            "Use a shorter name, or set spec.workload to Deployment.",
         ),
     ),
 )
 
 
 class Memcached(CustomResource[MemcachedSpec]):
-    """One Memcached, parsed."""
+    """A parsed Memcached resource."""
 
     @classmethod
     def parse(cls, obj: Obj) -> Memcached:
-        """The resource as a model, with what `default` fills in.
+        """Return the resource as a model, with the defaults of `default`.
 
         Raises:
-            InvalidSpec: a field is wrong; the message says which and what to give.
+            InvalidSpec: a field is invalid; the message names the field and the values that it accepts.
         """
         obj = default(obj)
         return cls(obj, parse(MemcachedSpec, obj.get("spec") or {}, at="spec"))
 
     @property
-    def listed(self) -> tuple[str, ...]:
-        """The servers that its status last named to clients."""
+    def listed_servers(self) -> tuple[str, ...]:
+        """Addresses in `status.servers`: the servers that clients were last given."""
         return tuple(self.reported.get("servers") or ())
 
     @property
     def certificate(self) -> str:
-        """Fingerprint of the certificate that its status last said every server serves; empty if none."""
+        """Fingerprint in `status.certificate`: the certificate that all servers last served; empty if there is none."""
         return str(self.reported.get("certificate") or "")
 
 
 def default(obj: Obj) -> Obj:
-    """With autoscaling, size lies within its bounds; where it lies there, it is the autoscaler's."""
+    """Return the resource with `size` clamped to the bounds of autoscaling; within them the autoscaler sets it."""
     spec = obj.get("spec")
     bounds = spec.get("autoscaling") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(bounds, dict):
         return obj
-    size, least, most = spec.get("size"), bounds.get("minReplicas", 1), bounds.get("maxReplicas")
-    if not (type(size) is type(least) is type(most) is int and least <= most):
+    size, low, high = spec.get("size"), bounds.get("minReplicas", 1), bounds.get("maxReplicas")
+    if not (type(size) is type(low) is type(high) is int and low <= high):
         return obj
-    return {**obj, "spec": {**spec, "size": min(max(size, least), most)}}
+    return {**obj, "spec": {**spec, "size": min(max(size, low), high)}}
 
 
 def validate(resource: Memcached) -> list[str]:
-    """The CEL rules once more, for a resource that came past them (an older CRD, a restored backup)."""
+    """Apply the CEL rules again, for a resource that bypassed them (an older CRD, a restored backup)."""
     return contradictions(resource, API.rules)
 
 
 def review(new: Obj, old: Obj | None) -> Review:
-    """What makes a resource impossible, and what of it, or of the change to it, a person should know before."""
+    """Return the errors that reject a resource, or the warnings about its configuration and about the change."""
     try:
         resource = Memcached.parse(new)
-    except InvalidSpec as wrong:
-        return Review(errors=(str(wrong),))
+    except InvalidSpec as error:
+        return Review(errors=(str(error),))
     if errors := validate(resource):
         return Review(errors=tuple(errors))
     try:
         before = Memcached.parse(old) if old else None
-    except InvalidSpec:  # it came past admission; now it is mended
+    except InvalidSpec:  # the old spec bypassed admission, and this change repairs it
         before = None
-    return Review(warnings=(*_unwise(resource), *(_lost(resource, before) if before else ())))
+    return Review(
+        warnings=(*_configuration_warnings(resource), *(_data_loss_warnings(resource, before) if before else ()))
+    )
 
 
-def _unwise(resource: Memcached) -> list[str]:
-    spec, said = resource.spec, []
+def _configuration_warnings(resource: Memcached) -> list[str]:
+    spec, warnings = resource.spec, []
     budget = spec.pod_disruption_budget
     if budget is not None and budget.keeps_all(spec.size):
-        said.append(
-            f"spec.podDisruptionBudget: with {spec.size} servers it lets none be evicted, so that no node of theirs "
-            "can be drained. Raise size, or give maxUnavailable: 1."
+        warnings.append(
+            f"spec.podDisruptionBudget: with size {spec.size} the budget allows no evictions, so nodes that run these "
+            "servers cannot be drained. Raise size, or set maxUnavailable: 1."
         )
     if spec.autoscaling is not None and "cpu" not in spec.resources.requests:
-        said.append(
-            "spec.autoscaling: use of CPU is reckoned by what a server requests, which is "
-            f"{spec.container_resources()['requests']['cpu']} where resources.requests.cpu is not given. Give it."
+        warnings.append(
+            "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
+            f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
-    return said
+    return warnings
 
 
-_KEEP_SERVERS = frozenset({"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"})
-"""Fields whose change replaces no server; image and version count as one, and workload by itself."""
+_FIELDS_WITHOUT_REPLACEMENT = frozenset(
+    {"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"}
+)
+"""Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 
 
-def _lost(resource: Memcached, before: Memcached) -> list[str]:
-    spec, was = as_object(resource.spec), as_object(before.spec)
+def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
+    spec, former = as_object(resource.spec), as_object(before.spec)
     if resource.spec.workload != before.spec.workload:
         return [
-            f"spec.workload: servers of the {resource.spec.workload} start empty, and clients find all of their keys "
-            "on other servers once status.servers names the new ones."
+            f"spec.workload: the servers of the {resource.spec.workload} start empty, and every key moves to another "
+            "server when status.servers lists them."
         ]
     changed = [
-        name for name in spec.keys() | was.keys() if name not in _KEEP_SERVERS and spec.get(name) != was.get(name)
+        name
+        for name in spec.keys() | former.keys()
+        if name not in _FIELDS_WITHOUT_REPLACEMENT and spec.get(name) != former.get(name)
     ]
     if resource.spec.image_reference("") != before.spec.image_reference(""):
-        changed.append("image" if spec.get("image") != was.get("image") else "version")
+        changed.append("image" if spec.get("image") != former.get("image") else "version")
     if not changed or before.spec.size == 0:
         return []
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
-    return [f"{names}: every server is replaced, one by one, and the new ones start empty."]
+    return [f"{names}: the change replaces all servers, one by one, and the new servers start empty."]
 
 
 ADMISSION = Admission(API.kind, default, review)

@@ -1,4 +1,4 @@
-"""The spec of a Memcached: its fields, their bounds, and what they must be to each other."""
+"""The spec of a Memcached: fields, bounds, and rules that involve several fields."""
 
 from __future__ import annotations
 
@@ -26,55 +26,66 @@ DEFAULT_VERSION = "1.6.38"
 
 _TAG = r"^[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}$"
 _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
-"""Before 1.5.18, the first that knows TLS, users' files and memory files alike."""
+"""Versions before 1.5.18, the first one that supports TLS, users files and memory files."""
 
-_GIVEN_CEL = "self.resources.limits['memory']"  # written .memory, the server finds no bound for its cost
+_ROLLS = " A change replaces the servers one by one, and the new servers start empty."
+
+_MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API server cannot bound the cost
 
 
 class Auth(SpecModel):
-    """Who may use the servers."""
+    """Authentication of clients by user and password."""
 
     secret_name: Name = Field(
-        description="Secret in the same namespace whose key `users` names them, a line `user:password` each, 8 at "
-        "most. A change of it replaces the servers one by one, at the latest after the operator's next resync."
+        description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
+        "at most 8 lines, each ending with a line break. A change to the Secret replaces the servers one by one, at "
+        "the latest after the operator's next resync (flag --resync, 10 minutes by default); new servers start empty."
     )
 
 
 class Tls(SpecModel):
-    """Encryption between clients and servers."""
+    """TLS between clients and servers."""
 
     secret_name: Name = Field(
-        description="Secret of type kubernetes.io/tls in the same namespace: tls.crt and tls.key, and ca.crt where "
-        "clientAuth is required. A renewed certificate is taken up without a restart, at the latest a few minutes "
-        "after the operator's next resync; a new ca.crt replaces the servers one by one."
+        description="Name of a Secret of type kubernetes.io/tls in the same namespace, with tls.crt and tls.key, and "
+        "with ca.crt if clientAuth is required. Servers load a renewed certificate without a restart and without "
+        "losing items, at the latest a few minutes after the operator's next resync (flag --resync, 10 minutes by "
+        "default). If clientAuth is required, a new ca.crt replaces the servers one by one, and the new servers start "
+        "empty."
     )
     client_auth: Literal["none", "required"] = Field(
         "none",
-        description="Whether clients must show a certificate that ca.crt vouches for. Where it is required, tls.crt "
-        "must be such a certificate too (usages server auth and client auth): the operator and the metrics use it.",
+        description="Whether clients must present a certificate that ca.crt verifies. If required, tls.crt must be "
+        "such a certificate too (usages server auth and client auth), because the operator and the metrics exporter "
+        "present it." + _ROLLS,
     )
 
 
 class Metrics(SpecModel):
-    """Metrics of the servers for Prometheus, under the names of prometheus/memcached_exporter."""
+    """Prometheus metrics of the servers, with the names that prometheus/memcached_exporter uses."""
 
-    enabled: bool = Field(True, description="Whether each server has a sidecar that serves them.")
+    enabled: bool = Field(True, description="Whether each server gets a sidecar that serves metrics." + _ROLLS)
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        9150, description="Port that they are served on, at /metrics.", json_schema_extra=INT32
+        9150,
+        description="Port of the sidecar, which serves metrics at /metrics; must differ from containerPort." + _ROLLS,
+        json_schema_extra=INT32,
     )
 
 
 class Autoscaling(SpecModel):
-    """Lets a HorizontalPodAutoscaler choose the number of servers."""
+    """Settings of a HorizontalPodAutoscaler that sets the number of servers."""
 
     min_replicas: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="Servers at least.", json_schema_extra=INT32
+        1, description="Minimum number of servers.", json_schema_extra=INT32
     )
-    max_replicas: Annotated[int, Field(ge=1, le=1000)] = Field(description="Servers at most.", json_schema_extra=INT32)
+    max_replicas: Annotated[int, Field(ge=1, le=1000)] = Field(
+        description="Maximum number of servers.", json_schema_extra=INT32
+    )
     target_cpu_utilization: Annotated[int, Field(ge=1, le=1000)] = Field(
         80,
         alias="targetCPUUtilization",
-        description="Use of CPU that it aims at, in percent of what a server requests (resources.requests.cpu).",
+        description="Average CPU utilization that the autoscaler aims at, in percent of a server's CPU request "
+        "(resources.requests.cpu).",
         json_schema_extra=INT32,
     )
 
@@ -82,26 +93,28 @@ class Autoscaling(SpecModel):
         Rule(
             "self.minReplicas <= self.maxReplicas",
             lambda given: given.min_replicas <= given.max_replicas,
-            "{} is above maxReplicas; lower it, or raise maxReplicas.",
+            "{} is greater than maxReplicas; lower it, or raise maxReplicas.",
             at="minReplicas",
             value=("self.minReplicas", lambda given: given.min_replicas),
         ),
     )
 
 
-def _without(
-    pattern: str, advice: str, *, unless: str = "", where: Callable[[MemcachedSpec], object] = lambda _: True
+def _forbid_arguments(
+    pattern: str, advice: str, *, unless: str = "", applies: Callable[[MemcachedSpec], object] = lambda _: True
 ) -> Rule:
-    """No argument is of a pattern.
+    """Return a rule that rejects extraArgs that match a pattern.
 
     Args:
-        unless: in CEL, when that does not matter.
-        where: in Python, when it does.
+        pattern: regular expression of the rejected arguments.
+        advice: message, with `{}` for the rejected argument.
+        unless: CEL prefix for specs that the rule does not apply to, ending in ` || `.
+        applies: the opposite condition in Python: specs that the rule applies to.
     """
     matches, cel = re.compile(pattern).match, f"argument, argument.matches({json.dumps(pattern)})"
     return Rule(
         f"{unless}!has(self.extraArgs) || !self.extraArgs.exists({cel})",
-        lambda spec: not where(spec) or not any(map(matches, spec.extra_args)),
+        lambda spec: not applies(spec) or not any(map(matches, spec.extra_args)),
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: next(filter(matches, spec.extra_args))),
@@ -109,71 +122,102 @@ def _without(
 
 
 class MemcachedSpec(PodSettings):
-    """What servers are wanted."""
+    """Desired state of the servers."""
 
     size: Annotated[int, Field(ge=0, le=1000)] = Field(
-        description="How many servers run; where autoscaling is given, it chooses.", json_schema_extra=INT32
+        description="Number of servers. Clients choose a server by the key, so that a change moves keys to other "
+        "servers: about 1/n of them with consistent hashing, otherwise most. 0 stops all servers. While autoscaling is "
+        "set, the autoscaler changes this field.",
+        json_schema_extra=INT32,
     )
     image: Annotated[str, Field(max_length=512)] | None = Field(
-        None, description="The servers' image; wins over version. A registry port and a digest may be in it."
+        None,
+        description="Image of the servers, with a tag or a digest, for example "
+        "registry.example.com:5000/memcached:1.6.38. Takes precedence over version." + _ROLLS,
     )
     version: Annotated[str, Field(max_length=128)] = Field(
-        DEFAULT_VERSION, description="The tag of memcached's image, where image is not given."
+        DEFAULT_VERSION,
+        description="Tag of the memcached image, in the repository that the operator is configured with. Ignored if "
+        "image is set." + _ROLLS,
     )
     workload: Literal["Deployment", "StatefulSet"] = Field(
         "Deployment",
-        description="What runs the servers. A StatefulSet gives them names that stay (NAME-0.NAME.NAMESPACE.svc), for "
-        "clients whose choice of a server must not shift when one is replaced. After a change the new servers start "
-        "empty, and the old ones go when all of the new are ready.",
+        description="Kind of the workload that runs the servers. A StatefulSet gives them stable DNS names "
+        "(NAME-0.NAME.NAMESPACE.svc), so that keys stay on the same server when another server is replaced. After a "
+        "change, the new servers start empty, and the old workload is deleted when all new servers are ready.",
     )
     memory_mb: Annotated[int, Field(ge=8, le=1048576)] = Field(
-        64, alias="memoryMB", description="Memory for items, in MiB (-m).", json_schema_extra=INT32
+        64,
+        alias="memoryMB",
+        description="Memory for the items of each server, in MiB (-m). The container's memory limit follows unless "
+        "resources.limits.memory is set." + _ROLLS,
+        json_schema_extra=INT32,
     )
     max_connections: Annotated[int, Field(ge=16, le=1000000)] = Field(
-        1024, description="Connections that a server takes at once (-c).", json_schema_extra=INT32
+        1024,
+        description="Maximum number of concurrent connections of a server (-c). memcached reserves about 7 of them per "
+        "thread for itself." + _ROLLS,
+        json_schema_extra=INT32,
     )
     threads: Annotated[int, Field(ge=1, le=128)] = Field(
-        4, description="Worker threads of a server (-t).", json_schema_extra=INT32
+        4, description="Number of worker threads of a server (-t)." + _ROLLS, json_schema_extra=INT32
     )
     max_item_size_mb: Annotated[int, Field(ge=1, le=1024)] = Field(
         1,
         alias="maxItemSizeMB",
-        description="Size of the largest item, in MiB (-I); at most half of memoryMB.",
+        description="Maximum size of an item, in MiB (-I); at most half of memoryMB." + _ROLLS,
         json_schema_extra=INT32,
     )
     extra_args: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=32)] = Field(
         default_factory=list,
-        description="Further arguments of memcached, such as --disable-evictions; not those that other fields set.",
+        description="Additional arguments of memcached, for example --disable-evictions. Flags that other fields set "
+        "are rejected." + _ROLLS,
     )
     container_port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        11211, description="Port that the servers listen on; one that needs no privilege.", json_schema_extra=INT32
+        11211,
+        description="Port that the servers listen on; at least 1024, because they run without privileges." + _ROLLS,
+        json_schema_extra=INT32,
     )
     warm_restart: bool = Field(
         False,
-        description="Items outlive a restart of a server's container, in a volume of memory (-e); a new pod starts "
-        "empty all the same. The image needs a shell (/bin/sh), as memcached's own images have.",
+        description="If true, items survive a restart of the container, in an in-memory volume of the pod (-e); a "
+        "new pod still starts empty. Requires memoryMB of at least 64, and an image with /bin/sh, such as memcached's "
+        "official images." + _ROLLS,
     )
-    auth: Auth | None = Field(None, description="Who may use the servers. If not given, everybody who reaches them.")
-    tls: Tls | None = Field(None, description="Encryption (-Z). If not given, there is none.")
-    metrics: Metrics | None = Field(None, description="Metrics for Prometheus. If not given, there is no sidecar.")
+    auth: Auth | None = Field(
+        None,
+        description="Authentication of clients by user and password. If not set, any client that can reach a server "
+        "can use it." + _ROLLS,
+    )
+    tls: Tls | None = Field(
+        None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
+    )
+    metrics: Metrics | None = Field(
+        None, description="Prometheus metrics from a sidecar of each server. If not set, there is no sidecar." + _ROLLS
+    )
     autoscaling: Autoscaling | None = Field(
-        None, description="Lets the number of servers follow the load. If not given, it is size."
+        None,
+        description="Autoscaling by CPU utilization. If not set, the number of servers is size. A change does not "
+        "replace servers.",
     )
-    paused: bool = Field(False, description="If true, the operator reports, and touches nothing.")
+    paused: bool = Field(
+        False, description="If true, the operator updates the status and changes nothing else, until it is false again."
+    )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *PodSettings.RULES,
         Rule(
             f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
             lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,
-            "'{}' is no image; write it as memcached:1.6.38, with lower-case letters, or with a registry before it.",
+            "'{}' is not a valid image; use a lower-case reference such as memcached:1.6.38 or "
+            "registry.example.com/memcached:1.6.38.",
             at="image",
             value=("self.image", lambda spec: spec.image),
         ),
         Rule(
             f"self.version.matches({json.dumps(_TAG)})",
             lambda spec: re.fullmatch(_TAG, spec.version) is not None,
-            "'{}' is no image tag; write one such as 1.6.38, or name the whole image in spec.image.",
+            "'{}' is not a valid image tag; use a tag such as 1.6.38, or set spec.image to the whole image.",
             at="version",
             value=("self.version", lambda spec: spec.version),
         ),
@@ -185,52 +229,52 @@ class MemcachedSpec(PodSettings):
                 or re.match(_TOO_OLD, spec.version) is None
                 or not (spec.tls or spec.auth or spec.warm_restart)
             ),
-            "{} is too old for tls, auth and warmRestart, which memcached knows since 1.5.18; raise it.",
+            "{} does not support tls, auth and warmRestart, which need memcached 1.5.18; use a newer version.",
             at="version",
             value=("self.version", lambda spec: spec.version),
         ),
         Rule(
             "self.maxConnections >= 5 * self.threads + 11",
             lambda spec: spec.max_connections >= 5 * spec.threads + 11,
-            "too few: threads take of them before any client does, and memcached would not start; give at least {}.",
+            "too small: memcached reserves connections for its threads and would not start; use at least {}.",
             at="maxConnections",
             value=("5 * self.threads + 11", lambda spec: 5 * spec.threads + 11),
         ),
         Rule(
             "self.maxItemSizeMB * 2 <= self.memoryMB",
             lambda spec: spec.max_item_size_mb * 2 <= spec.memory_mb,
-            "{} is more than half of memoryMB, the most that memcached takes; lower it, or raise memoryMB.",
+            "{} is more than half of memoryMB, the maximum that memcached accepts; lower it, or raise memoryMB.",
             at="maxItemSizeMB",
             value=("self.maxItemSizeMB", lambda spec: spec.max_item_size_mb),
         ),
-        _without(
+        _forbid_arguments(
             REFUSED,
-            f"'{{}}' is for another field to set ({', '.join(flag.field for flag in BY_FIELD)}), or "
-            "keeps memcached from serving in a container; remove it.",
+            f"'{{}}' is not allowed: it belongs to another field ({', '.join(flag.field for flag in BY_FIELD)}), or it "
+            "prevents memcached from serving in a container; remove it.",
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_TLS,
-            "'{}' is for spec.tls to set: it decides who may connect; remove one of the two.",
+            "'{}' conflicts with spec.tls, which decides which clients may connect; remove one of the two.",
             unless="!has(self.tls) || ",
-            where=lambda spec: spec.tls,
+            applies=lambda spec: spec.tls,
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_AUTH,
-            "'{}' does not go with spec.auth: memcached has one way to authenticate, over its ASCII protocol; remove "
-            "one of the two.",
+            "'{}' conflicts with spec.auth: memcached supports one authentication method, over the ASCII protocol; "
+            "remove one of the two.",
             unless="!has(self.auth) || ",
-            where=lambda spec: spec.auth,
+            applies=lambda spec: spec.auth,
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_WARM_RESTART,
-            "'{}' does not go with spec.warmRestart, which keeps items in a file of its own; remove one of the two.",
+            "'{}' conflicts with spec.warmRestart, which sets the memory file itself; remove one of the two.",
             unless="!self.warmRestart || ",
-            where=lambda spec: spec.warm_restart,
+            applies=lambda spec: spec.warm_restart,
         ),
         Rule(
             f"!self.warmRestart || self.memoryMB >= {MIN_WARM_RESTART_MB}",
             lambda spec: not spec.warm_restart or spec.memory_mb >= MIN_WARM_RESTART_MB,
-            f"{{}} is too small for warmRestart, which takes a page for each size of items; give at least "
+            f"{{}} is too small for warmRestart, which needs a page of 1 MiB for each slab class; use at least "
             f"{MIN_WARM_RESTART_MB}.",
             at="memoryMB",
             value=("self.memoryMB", lambda spec: spec.memory_mb),
@@ -238,16 +282,16 @@ class MemcachedSpec(PodSettings):
         Rule(
             "!has(self.metrics) || self.metrics.port != self.containerPort",
             lambda spec: spec.metrics is None or spec.metrics.port != spec.container_port,
-            "{} is containerPort too; give another.",
+            "{} is also containerPort; use another port.",
             at="metrics.port",
             value=("self.metrics.port", lambda spec: spec.metrics.port),
         ),
         Rule(
             "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || "
-            f"{number_cel(_GIVEN_CEL)} >= double(({NEEDED_CEL}) * 1048576)",
+            f"{number_cel(_MEMORY_LIMIT_CEL)} >= double(({NEEDED_CEL}) * 1048576)",
             lambda spec: not smaller(spec.resources.limits.get("memory", spec.memory_limit), spec.memory_limit),
-            "memory is below what memoryMB, maxConnections and threads may need; give at least {}Mi, or leave it out: "
-            "it then follows them.",
+            "memory is less than memoryMB, maxConnections and threads may need; use at least {}Mi, or omit it: the "
+            "limit then follows those fields.",
             at="resources.limits",
             value=(NEEDED_CEL, lambda spec: spec.memory_mib),
         ),
@@ -255,28 +299,28 @@ class MemcachedSpec(PodSettings):
 
     @property
     def memory_mib(self) -> int:
-        """Memory, in MiB, with which a server is never killed for what its own flags allow."""
+        """Memory limit that a server never exceeds with its own flags, in MiB."""
         return self.memory_mb + overhead_mib(
             self.memory_mb, self.max_connections, self.threads, tls=self.tls is not None
         )
 
     @property
     def memory_limit(self) -> str:
-        """The same as a quantity."""
+        """Memory limit that a server never exceeds with its own flags, as a quantity."""
         return f"{self.memory_mib}Mi"
 
     @property
     def needs_client_certificate(self) -> bool:
-        """Whether only clients with a certificate get in."""
+        """Whether clients must present a certificate."""
         return self.tls is not None and self.tls.client_auth == "required"
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served; None if they are not."""
+        """Port that the sidecar serves metrics on; None without a sidecar."""
         return self.metrics.port if self.metrics is not None and self.metrics.enabled else None
 
     def container_resources(self) -> Obj:
-        """The container's resources: memory as the flags need it, a little CPU, and what is given over both."""
+        """Return the container's resources: memory by the flags and 50m of CPU, overridden by `spec.resources`."""
         limits, requests = self.resources.limits, self.resources.requests
         memory, cpu = limits.get("memory", self.memory_limit), limits.get("cpu", "50m")
         if "memory" not in limits and smaller(memory, requests.get("memory", memory)):
@@ -287,5 +331,5 @@ class MemcachedSpec(PodSettings):
         }
 
     def image_reference(self, repository: str) -> str:
-        """The image to run, from a repository where only a version is given."""
+        """Return the image to run: `spec.image`, or `spec.version` in the given repository."""
         return self.image or f"{repository}:{self.version}"

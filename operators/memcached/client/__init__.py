@@ -1,1 +1,1 @@
-"""The client of one memcached server."""
+"""Client of a memcached server."""

@@ -1,19 +1,21 @@
-"""How a request to a memcached server fails."""
+"""Errors of requests to a memcached server."""
 
 from __future__ import annotations
 
 
 class MemcachedError(Exception):
-    """A server that could not be spoken with, or did not do as told.
+    """A failed request to a server.
 
     MemcachedError
-    ├── Unreachable             no connection, or it ended: refused, reset, no such host
-    │   ├── TimedOut            no connection, or no whole answer, in time
-    │   └── Busy                it has as many clients as it takes
-    ├── TLSFailed               the handshake failed: trust, names, or a client certificate
-    ├── AuthenticationFailed    it wants a user and a password, and not these
-    ├── CertificatesRefused     it could not read its own certificate or key
-    └── UnexpectedAnswer        it is not memcached, or a version that answers otherwise
+    ├── Unreachable             connection refused, reset or closed, or unknown host
+    │   ├── TimedOut            no connection or no complete response in time
+    │   └── Busy                connection limit of the server reached
+    ├── TLSFailed               TLS handshake failed: trust, host name, or client certificate
+    ├── AuthenticationFailed    user and password missing or rejected
+    ├── CertificatesRefused     certificate or key of the server cannot be loaded
+    └── UnexpectedAnswer        response of another program, or of an unknown version
+
+    The class names are label values of `memcached_exporter_errors_total`.
     """
 
 

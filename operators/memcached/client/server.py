@@ -1,7 +1,7 @@
-"""Speaks memcached's text protocol, as far as operators need it: https://docs.memcached.org/protocols/basic/
+"""Client of memcached's text protocol, as far as operators need it: https://docs.memcached.org/protocols/basic/
 
-Credentials appear in no error and in no log, and are sent to none but a server that asks for them: to another, the
-`set` by which a client authenticates would be an item like any other, for everyone to get.
+Credentials appear in no error and no log. They are sent only to a server that requires authentication: any other server
+would store the `set` command that authenticates a client as an item, which every client can read.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from shared.observability import tracing
 from shared.pki.verify import cause
 
 TIMEOUT_SECONDS = 5.0
-"""Seconds for a connection to be ready, and for an answer to be complete."""
+"""Time limit for a connection to be ready, and for a response to be complete."""
 
 MAX_LINE_BYTES = 65536
 MAX_LINES = 100_000
-"""Bounds of an answer; the longest that memcached gives, `stats items`, has some 2,000 lines."""
+"""Limits of a response; the longest one of memcached, to `stats items`, has about 2,000 lines."""
 
 Section = Literal["", "settings", "slabs", "items"]
-"""What `stats` tells of; the empty one is the server as a whole."""
+"""Argument of `stats`; empty for the general statistics."""
 
 
 class Server(Protocol):
-    """A server that is connected and, where it asks for that, authenticated. It is asked one thing at a time.
+    """A connection to a server, authenticated if the server requires it. It handles one request at a time.
 
-    Every method raises MemcachedError; after one of Unreachable, TLSFailed or UnexpectedAnswer, the connection is gone.
+    Every method raises MemcachedError; Unreachable, TLSFailed and UnexpectedAnswer close the connection.
 
     Attributes:
         address: host:port.
-        certificate: what it shows, in DER form; empty without TLS.
+        certificate: certificate of the server, in DER form; empty without TLS.
     """
 
     @property
@@ -53,23 +53,23 @@ class Server(Protocol):
     def certificate(self) -> bytes: ...
 
     async def version(self) -> str:
-        """Its version, such as 1.6.38."""
+        """Return the version of the server, such as 1.6.38."""
 
     async def stats(self, section: Section = "") -> dict[str, str]:
-        """What it counts and how it is set, by memcached's names."""
+        """Return statistics or settings by memcached's names."""
 
     async def refresh_certs(self) -> None:
-        """Make it read its certificate, key and client CAs anew; open connections and items stay.
+        """Reload the certificate, key and client CAs of the server; open connections and items are kept.
 
-        A CA that is no longer in the file is trusted until the server restarts.
+        A CA that was removed from the file stays trusted until the server restarts.
 
         Raises:
-            CertificatesRefused: it cannot use them. Where certificate and key do not belong together, it then refuses
-                every new client, until it is told again over a connection that is open already.
+            CertificatesRefused: the server cannot load them. If certificate and key do not match, the server then
+                rejects every new client, until a reload over an open connection succeeds.
         """
 
     async def aclose(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 async def connect(
@@ -79,28 +79,32 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
     auth: tuple[str, str] | None = None,
-    timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (of every later answer, too)
+    timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (of every later response, too)
 ) -> Server:
-    """Connect, so far that the server answers commands.
+    """Connect and authenticate, until the server accepts commands.
 
     Args:
-        tls: trust, and the client's certificate if it has one; None for no TLS.
-        server_name: the name that the server's certificate bears; by default the host.
-        auth: user and password, for a server that asks for them.
-        timeout: seconds for all of this, and for every answer afterwards.
+        host: host name or IP address.
+        port: TCP port.
+        tls: trusted CAs, and the client's certificate, if any; None for no TLS.
+        server_name: name in the server's certificate; the host by default.
+        auth: user and password, for a server that requires authentication.
+        timeout: seconds for the connection, and for every later response.
 
     Raises:
-        MemcachedError: which says what failed, and what mends it.
+        MemcachedError: the connection failed; the message states the cause and the remedy.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    with _told(address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, proven=False):
+    with _client_errors(
+        address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, has_replied=False
+    ):
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(
                 host, port, ssl=tls, server_hostname=(server_name or host) if tls else None, limit=MAX_LINE_BYTES
             )
     connection = _Connection(address, reader, writer, timeout)
     try:
-        await connection.begin(auth)
+        await connection.start(auth)
     except BaseException:
         connection.abort()
         raise
@@ -116,7 +120,7 @@ class _Connection:
         self._writer = writer
         self._timeout = timeout
         self._tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        self._proven = False  # whether it has answered anything
+        self._has_replied = False  # whether the server has responded on this connection
 
     @property
     def address(self) -> str:
@@ -126,23 +130,23 @@ class _Connection:
     def certificate(self) -> bytes:
         return (self._tls.getpeercert(binary_form=True) or b"") if self._tls else b""
 
-    async def begin(self, auth: tuple[str, str] | None) -> None:
-        """Authenticate if need be. Only an answer shows that a TLS 1.3 server takes the client's certificate."""
-        line = await self._ask("version")
+    async def start(self, auth: tuple[str, str] | None) -> None:
+        """Authenticate if required. With TLS 1.3, only a response shows that the client certificate is accepted."""
+        line = await self._request("version")
         if line.startswith("CLIENT_ERROR unauthenticated"):
             if auth is None:
-                raise AuthenticationFailed(f"{self.address} asks for a user and a password: give them.")
+                raise AuthenticationFailed(f"{self.address} requires authentication: provide a user and a password.")
             await self._authenticate(*auth)
         else:
             self._version(line)
 
     async def version(self) -> str:
-        return self._version(await self._ask("version"))
+        return self._version(await self._request("version"))
 
     async def stats(self, section: Section = "") -> dict[str, str]:
         command = f"stats {section}".rstrip()
         found: dict[str, str] = {}
-        async with self._asked(command):
+        async with self._exchange(command):
             for _ in range(MAX_LINES):
                 line = await self._line(command)
                 if line == "END":
@@ -152,57 +156,60 @@ class _Connection:
                     raise self._unexpected(command, line)
                 name, _, value = stat.partition(" ")
                 found[name] = value
-            raise UnexpectedAnswer(f"{self.address} answers {command!r} without end.")
+            raise UnexpectedAnswer(f"{self.address} returned more than {MAX_LINES} lines for {command!r}.")
 
     async def refresh_certs(self) -> None:
-        line = await self._ask("refresh_certs")
+        line = await self._request("refresh_certs")
         if line.startswith("Error "):
-            raise CertificatesRefused(f"{self.address} cannot use its certificate and key: {_shown(line)}")
+            raise CertificatesRefused(f"{self.address} cannot load its certificate and key: {_truncated(line)}")
         if line != "OK":
             raise self._unexpected("refresh_certs", line)
 
     async def aclose(self) -> None:
         self._writer.close()
-        with suppress(OSError):  # a timeout is one, too
+        with suppress(OSError):  # TimeoutError is an OSError
             async with asyncio.timeout(1.0):
                 await self._writer.wait_closed()
 
     def abort(self) -> None:
-        """End the connection at once: what it still brings would be taken for the next answer."""
+        """Close the connection at once, so that the rest of a response is not read as the next one."""
         self._writer.transport.abort()
 
     async def _authenticate(self, user: str, password: str) -> None:
         value = f"{user} {password}".encode()
         if not user or not password or len(value.split()) != 2:
             raise AuthenticationFailed(
-                f"{self.address}: the user or the password is empty or holds a blank, and memcached takes neither."
+                f"{self.address}: user or password is empty or contains whitespace, which memcached does not support."
             )
-        # Key, flags and expiry mean nothing to a server that asks for authentication.
-        line = await self._ask(f"set auth 0 0 {len(value)}", value + b"\r\n", told="authentication")
+        # A server that requires authentication ignores the key, flags and expiry.
+        line = await self._request(f"set auth 0 0 {len(value)}", value + b"\r\n", label="authentication")
         if line.startswith("CLIENT_ERROR"):
-            raise AuthenticationFailed(f"{self.address} does not take this user and password: mend one of them.")
+            raise AuthenticationFailed(f"{self.address} rejects the user and password: correct them.")
         if line != "STORED":
-            raise UnexpectedAnswer(f"{self.address} answers authentication with neither yes nor no.")  # may repeat it
+            # The response may contain the password.
+            raise UnexpectedAnswer(f"{self.address} returned an unexpected response to authentication.")
 
-    async def _ask(self, command: str, more: bytes = b"", *, told: str | None = None) -> str:
-        """The one line that a command is answered with."""
-        async with self._asked(command, more, told=told):
-            return await self._line(told or command)
+    async def _request(self, command: str, data: bytes = b"", *, label: str | None = None) -> str:
+        """Send a command and return its response of one line."""
+        async with self._exchange(command, data, label=label):
+            return await self._line(label or command)
 
     @asynccontextmanager
-    async def _asked(self, command: str, more: bytes = b"", *, told: str | None = None) -> AsyncIterator[None]:
-        """Send a command, for its answer to be read; where that fails, the connection is out of step, and ends."""
-        what = f"answer to {told or command!r}"
+    async def _exchange(self, command: str, data: bytes = b"", *, label: str | None = None) -> AsyncIterator[None]:
+        """Send a command; the body of the context reads the response. A failure closes the connection."""
+        awaited = f"response to {label or command!r}"
         try:
             with (
-                tracing.span(f"memcached {told or command}", server=str(self.address)),
-                _told(self.address, what, self._timeout, tls=self._tls is not None, proven=self._proven),
+                tracing.span(f"memcached {label or command}", server=str(self.address)),
+                _client_errors(
+                    self.address, awaited, self._timeout, tls=self._tls is not None, has_replied=self._has_replied
+                ),
             ):
                 async with asyncio.timeout(self._timeout):
-                    self._writer.write(f"{command}\r\n".encode() + more)
+                    self._writer.write(f"{command}\r\n".encode() + data)
                     await self._writer.drain()
                     yield
-            self._proven = True
+            self._has_replied = True
         except BaseException:
             self.abort()
             raise
@@ -212,10 +219,10 @@ class _Connection:
             line = (await self._reader.readuntil(b"\n")).rstrip(b"\r\n").decode(errors="backslashreplace")
         except asyncio.LimitOverrunError:
             raise UnexpectedAnswer(
-                f"{self.address} answers {command!r} with a line of over {MAX_LINE_BYTES} bytes: it is not memcached."
+                f"{self.address} returned a line of over {MAX_LINE_BYTES} bytes for {command!r}: it is not memcached."
             ) from None
         if line.startswith("ERROR Too many open connections"):
-            raise Busy(f"{self.address} has as many clients as it takes (-c): raise that, or end some of them.")
+            raise Busy(f"{self.address} has reached its connection limit (-c): raise the limit, or close connections.")
         return line
 
     def _version(self, line: str) -> str:
@@ -225,40 +232,47 @@ class _Connection:
         return version
 
     def _unexpected(self, command: str, line: str) -> UnexpectedAnswer:
-        return UnexpectedAnswer(f"{self.address} answers {command!r} with {_shown(line)!r}: is it memcached?")
+        return UnexpectedAnswer(
+            f"{self.address} returned {_truncated(line)!r} for {command!r}: it may not be memcached."
+        )
 
 
 @contextmanager
-def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -> Iterator[None]:
-    """Tell what happens to a connection as MemcachedError.
+def _client_errors(address: str, awaited: str, timeout: float, *, tls: bool, has_replied: bool) -> Iterator[None]:
+    """Translate errors of a connection into MemcachedError.
 
     Args:
-        what: is waited for, without an article.
-        proven: whether the server has answered on this connection. Before that, its end may mean TLS: of version 1.3,
-            a client hears that it is refused only after its handshake, and often but by the connection's end.
+        address: host:port of the server.
+        awaited: event that the caller waits for, without an article.
+        timeout: time limit in seconds, for the message.
+        tls: whether the connection uses TLS.
+        has_replied: whether the server has responded on this connection. Before that, a closed connection may mean
+            TLS: with version 1.3, a server rejects a client certificate after the handshake, often without an alert.
     """
     try:
         yield
     except TimeoutError:
-        perhaps = "" if proven else ", or it speaks no TLS" if tls else ", or it expects TLS"
-        raise TimedOut(f"{address} gave no {what} within {timeout:g} s: it is busy or out of reach{perhaps}.") from None
+        hint = "" if has_replied else ", or does not use TLS" if tls else ", or expects TLS"
+        raise TimedOut(
+            f"{address}: no {awaited} within {timeout:g} s: the server is busy or unreachable{hint}."
+        ) from None
     except ssl.SSLError as error:
         raise TLSFailed(f"{address}: {cause(error)}") from None
     except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
-        if tls and not proven:
+        if tls and not has_replied:
             raise TLSFailed(
-                f"{address} gave no {what}, but ended the connection: it wants a client certificate that its CA "
-                "(ssl_ca_cert) signed, or speaks no TLS."
+                f"{address}: no {awaited}, and the server closed the connection: it requires a client certificate "
+                "signed by its CA (ssl_ca_cert), or does not use TLS."
             ) from None
-        perhaps = "it stopped" if proven else "it stopped, or expects TLS"
-        raise Unreachable(f"{address} gave no {what}, but ended the connection: {perhaps}.") from None
+        hint = "it stopped" if has_replied else "it stopped or expects TLS"
+        raise Unreachable(f"{address}: no {awaited}, and the server closed the connection: {hint}.") from None
     except ConnectionRefusedError:
-        raise Unreachable(f"{address} refuses connections: nothing listens there.") from None
+        raise Unreachable(f"{address} refuses connections: no process listens on this port.") from None
     except socket.gaierror as error:
-        raise Unreachable(f"{address}: no such host ({error.strerror}).") from None
+        raise Unreachable(f"{address}: unknown host ({error.strerror}).") from None
     except OSError as error:
-        raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
+        raise Unreachable(f"{address} is unreachable: {error.strerror or error}.") from None
 
 
-def _shown(line: str) -> str:
+def _truncated(line: str) -> str:
     return line if len(line) <= 200 else f"{line[:200]}…"

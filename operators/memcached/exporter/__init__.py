@@ -1,1 +1,1 @@
-"""The metrics exporter that runs beside each memcached server."""
+"""Metrics exporter, a sidecar of each memcached server."""

@@ -1,17 +1,18 @@
-"""Metrics of one memcached for Prometheus: `python -m operators.memcached exporter --help`.
+"""Prometheus metrics of one memcached server: `python -m operators.memcached exporter --help`.
 
-It stands beside the server, in its pod, and shows what prometheus/memcached_exporter does (metrics.py), which cannot
-authenticate. It answers
+The exporter is a sidecar of the server. It serves the metrics of prometheus/memcached_exporter (metrics.py), which does
+not support authentication:
 
-    /metrics   what the server counts at this moment; memcached_up 0, and nothing else of it, if it does not say
-    /healthz   200 as long as the exporter itself answers, whatever becomes of the server
-    /          where to look
+    /metrics   current statistics of the server; only memcached_up 0 if the server does not respond
+    /healthz   200 as long as the exporter responds, regardless of the server
+    /          name of the metrics page
 
-and of its own shows memcached_exporter_errors_total{reason}, by the errors of database.py, and process_*. It keeps one
-connection. Files of credentials and certificates are read at each new one, and what is connected stays so: a Secret may
-change at any time, before or after the server took it up, and nothing restarts.
+It adds memcached_exporter_errors_total{reason}, by the classes in client/errors.py, and process_*.
 
-A sidecar's memory is paid in every pod: this is plain asyncio, and imports none of what an operator needs.
+The exporter keeps one connection. It reads credentials and certificates for each new connection, so that a Secret may
+change at any time without a restart.
+
+The exporter runs in every pod: to save memory, it uses plain asyncio and none of the operator's dependencies.
 """
 
 from __future__ import annotations
@@ -44,22 +45,25 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class FilesUnusable(MemcachedError):
-    """Credentials or certificates cannot be read, or do not belong together."""
+    """Credentials or certificates cannot be read, or do not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterOptions:
-    """How an exporter runs.
+    """Options of the exporter.
 
     Attributes:
         address: host and port of the server.
-        listen: address to answer on, None for every one, and port.
-        auth_file: memcached's own (-Y), of which the first line is taken: user:password.
-        tls: whether the server speaks TLS.
-        tls_ca: certificates of those who may sign the server's; empty for the system's, or on loopback for anybody.
-        tls_cert, tls_key: the client's certificate and key.
-        server_name: the name that the server's certificate bears; empty for the host.
-        timeout: seconds for an answer of the server.
+        listen: address (None for all) and port of the exporter.
+        auth_file: path of memcached's users file (-Y); the exporter uses its first line, user:password.
+        tls: whether the server uses TLS.
+        tls_ca: path of the trusted CA certificates; empty for the system's, or for no verification on loopback.
+        tls_cert: path of the client certificate; empty for none.
+        tls_key: path of the client certificate's key; empty for none.
+        server_name: name in the server's certificate; empty for the host.
+        timeout: time limit of a response, in seconds.
+        log_level: lowest level that is logged.
+        log_format: format of the log.
     """
 
     address: tuple[str | None, int]
@@ -79,10 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT.
 
     Args:
-        arguments: the command line, without the word `exporter`; None takes the process's.
+        arguments: command line without the word `exporter`; None for the command line of the process.
 
     Returns:
-        The process's exit code.
+        Exit code of the process.
     """
     options = parse_options(arguments)
     logs.configure(options.log_level, options.log_format)
@@ -90,92 +94,112 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> ExporterOptions:
-    """Read the flags.
+    """Parse the flags.
 
     Raises:
-        SystemExit: one is wrong; the message says which and what it takes.
+        SystemExit: a flag is invalid; the message names the flag and the values that it accepts.
     """
-    parser = argparse.ArgumentParser(prog="exporter", description="Metrics of one memcached.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="exporter", description="Prometheus metrics of one memcached server.", allow_abbrev=False
+    )
     flag = parser.add_argument
-    flag("--address", default=("127.0.0.1", 11211), type=_address, metavar="HOST:PORT", help="the server")
-    flag("--listen", default=(None, 9150), type=_address, metavar="[HOST]:PORT", help="where /metrics is answered")
-    flag("--auth-file", default="", metavar="PATH", help="memcached's own (-Y); its first line is taken")
-    flag("--tls", action="store_true", help="the server speaks TLS")
+    flag(
+        "--address",
+        default=("127.0.0.1", 11211),
+        type=_address,
+        metavar="HOST:PORT",
+        help="address of the memcached server (default: 127.0.0.1:11211)",
+    )
+    flag(
+        "--listen",
+        default=(None, 9150),
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="address to serve /metrics on (default: :9150)",
+    )
+    flag("--auth-file", default="", metavar="PATH", help="memcached's users file (-Y); the first user is used")
+    flag("--tls", action="store_true", help="connect to the server with TLS")
     flag(
         "--tls-ca",
         default="",
         metavar="PATH",
-        help="who may sign the server's certificate; none means the system's, and for a loopback address anybody",
+        help="trusted CA certificates (default: the system's, or no verification for a loopback address)",
     )
-    flag("--tls-cert", default="", metavar="PATH", help="the client's certificate, for a server that wants one")
-    flag("--tls-key", default="", metavar="PATH", help="its key")
-    flag("--server-name", default="", metavar="NAME", help="the name in the server's certificate, if not its host")
-    flag("--timeout", default=2.0, type=_seconds, metavar="SECONDS", help="for an answer of the server (default: 2)")
+    flag("--tls-cert", default="", metavar="PATH", help="client certificate, for a server that requires one")
+    flag("--tls-key", default="", metavar="PATH", help="private key of --tls-cert")
+    flag("--server-name", default="", metavar="NAME", help="name in the server's certificate (default: the host)")
+    flag(
+        "--timeout",
+        default=2.0,
+        type=_seconds,
+        metavar="SECONDS",
+        help="time limit of a response of the server (default: 2)",
+    )
     flag("--log-level", default="info", choices=logs.LEVELS)
     flag("--log-format", default="json", choices=logs.FORMATS)
     options = ExporterOptions(**vars(parser.parse_args(arguments)))
     if options.address[0] is None:
-        parser.error("--address needs a host, such as 127.0.0.1:11211")
+        parser.error("--address requires a host, for example 127.0.0.1:11211")
     if bool(options.tls_cert) != bool(options.tls_key):
-        parser.error("--tls-cert and --tls-key belong together: give both, or neither")
+        parser.error("--tls-cert and --tls-key must be set together")
     if not options.tls and (options.tls_ca or options.tls_cert or options.server_name):
-        parser.error("--tls-ca, --tls-cert and --server-name mean nothing without --tls: give it, too")
+        parser.error("--tls-ca, --tls-cert and --server-name require --tls")
     return options
 
 
 class Exporter:
-    """Asks a server whenever somebody asks for its metrics.
+    """Metrics of a server, which is queried on each scrape.
 
     Args:
-        connect: how the server is reached; raises MemcachedError.
+        connect: opens a connection to the server; raises MemcachedError.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Server]]) -> None:
         self._connect = connect
         self._server: Server | None = None
-        self._one_at_a_time = asyncio.Lock()
-        self._errors = Counter({kind.__name__: 0 for kind in _kinds(MemcachedError)})  # a rate needs a first value
-        self._last: type[MemcachedError | None] | None = None
+        self._lock = asyncio.Lock()
+        self._errors = Counter({kind.__name__: 0 for kind in _subclasses(MemcachedError)})  # a rate needs a first value
+        self._last_error: type[MemcachedError | None] | None = None
 
     async def scrape(self) -> str:
-        """All metrics, as text; memcached_up says whether the server answered."""
-        async with self._one_at_a_time:
+        """Return all metrics as text; memcached_up shows whether the server responded."""
+        async with self._lock:
             try:
-                found, up = await self._found(), 1
-                self._tell(None)
+                server_metrics, up = await self._server_metrics(), 1
+                self._log_transition(None)
             except MemcachedError as error:
-                found, up = "", 0
+                server_metrics, up = "", 0
                 self._errors[type(error).__name__] += 1
-                self._tell(error)
+                self._log_transition(error)
         errors = [({"reason": reason}, count) for reason, count in self._errors.items()]
         return "".join(
             (
-                family("memcached_up", "gauge", "1 if the server answers, 0 if not.", [({}, up)]),
-                found,
+                family("memcached_up", "gauge", "1 if the server responds, 0 if not.", [({}, up)]),
+                server_metrics,
                 family("memcached_exporter_errors_total", "counter", "Scrapes with memcached_up 0, by cause.", errors),
                 *_process(),
             )
         )
 
     async def aclose(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         server, self._server = self._server, None
         if server is not None:
             await server.aclose()
 
-    async def _found(self) -> str:
-        """What the server says; over another connection where the kept one has ended meanwhile."""
+    async def _server_metrics(self) -> str:
+        """Query the server, over a new connection if the current one has been closed."""
         if self._server is not None:
             try:
-                return await self._ask(self._server)
-            except TimedOut:  # it would but be waited for once more
+                return await self._collect(self._server)
+            except TimedOut:  # a new connection would only wait once more
                 raise
             except MemcachedError:
                 pass
         self._server = await self._connect()
-        return await self._ask(self._server)
+        return await self._collect(self._server)
 
-    async def _ask(self, server: Server) -> str:
+    async def _collect(self, server: Server) -> str:
         try:
             return exposition(
                 server=await server.stats(),
@@ -183,16 +207,16 @@ class Exporter:
                 slabs=await server.stats("slabs"),
                 items=await server.stats("items"),
             )
-        except BaseException:  # cancelled, too: an answer half read would be taken for the next
+        except BaseException:  # including cancellation: the rest of the response would be read as the next one
             await self.aclose()
             raise
 
-    def _tell(self, error: MemcachedError | None) -> None:
-        """Log turns for better or worse: a scrape comes every few seconds."""
-        now = type(error)
-        if now is self._last:
+    def _log_transition(self, error: MemcachedError | None) -> None:
+        """Log only changes: a scrape happens every few seconds."""
+        current = type(error)
+        if current is self._last_error:
             return
-        self._last = now
+        self._last_error = current
         if error is None:
             log.info("memcached_up is 1.")
         else:
@@ -200,31 +224,33 @@ class Exporter:
 
 
 async def connect(options: ExporterOptions) -> Server:
-    """Connect as the options say, with what their files hold at this moment.
+    """Connect with the current contents of the files in the options.
 
     Raises:
-        MemcachedError: FilesUnusable, or what `server.connect` raises.
+        MemcachedError: FilesUnusable, or an error of `server.connect`.
     """
     host, port = options.address
     try:
-        tls = _trust(options) if options.tls else None
-        auth = _login(options.auth_file) if options.auth_file else None
+        tls = _tls_context(options) if options.tls else None
+        auth = _credentials(options.auth_file) if options.auth_file else None
     except ssl.SSLError as error:
         raise FilesUnusable(
-            f"--tls-ca, --tls-cert or --tls-key is not what it should be, or they do not belong together: "
-            f"{error.reason or error}. Give certificates, and the key of --tls-cert, as PEM."
+            f"--tls-ca, --tls-cert or --tls-key is invalid, or certificate and key do not match: "
+            f"{error.reason or error}. Provide the certificates and the key of --tls-cert in PEM format."
         ) from None
     except OSError as error:
         files = filter(None, (options.auth_file, options.tls_ca, options.tls_cert, options.tls_key))
-        named = error.filename or f"one of {', '.join(files)}"  # ssl names none
-        raise FilesUnusable(f"{named} cannot be read: {error.strerror}. Mount it, readable by this user.") from None
+        named = error.filename or f"one of {', '.join(files)}"  # ssl does not name the file
+        raise FilesUnusable(
+            f"{named} cannot be read: {error.strerror}. Mount the file so that this user can read it."
+        ) from None
     return await database.connect(
         host or "", port, tls=tls, server_name=options.server_name or None, auth=auth, timeout=options.timeout
     )
 
 
-def _trust(options: ExporterOptions) -> ssl.SSLContext:
-    """A context of today's files."""
+def _tls_context(options: ExporterOptions) -> ssl.SSLContext:
+    """Return a TLS context from the current files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if options.tls_ca:
         context.load_verify_locations(options.tls_ca)
@@ -233,7 +259,7 @@ def _trust(options: ExporterOptions) -> ssl.SSLContext:
     else:
         context.load_default_certs()
     if options.tls_cert:
-        # The password keeps OpenSSL from asking for one at the terminal where a key is encrypted.
+        # With an empty password, OpenSSL fails on an encrypted key instead of prompting.
         context.load_cert_chain(options.tls_cert, options.tls_key, password="")
     return context
 
@@ -245,10 +271,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _login(path: str) -> tuple[str, str]:
+def _credentials(path: str) -> tuple[str, str]:
     user, colon, password = Path(path).read_text(errors="replace").partition("\n")[0].rstrip("\r").partition(":")
     if not (user and colon and password):
-        raise FilesUnusable(f"{path} does not begin with a line user:password, as memcached -Y reads it: mend it.")
+        raise FilesUnusable(
+            f"{path}: the first line is not user:password, the format of memcached -Y. Correct the file."
+        )
     return user, password
 
 
@@ -270,11 +298,13 @@ async def _run(options: ExporterOptions) -> int:
 
     try:
         async with serving(*options.listen, {"/metrics": metrics, "/healthz": health, "/": index}) as (host, port):
-            log.info("Metrics of %s are at %s, /metrics.", _written(*options.address), _written(host, port))
+            log.info(
+                "Serving metrics of %s on %s, /metrics.", _format_address(*options.address), _format_address(host, port)
+            )
             await stop.wait()
     except OSError as error:
-        where = _written(*options.listen)
-        log.error("Cannot listen on %s: %s. Give another --listen.", where, error.strerror or error)
+        where = _format_address(*options.listen)
+        log.error("Cannot listen on %s: %s. Use another --listen.", where, error.strerror or error)
         return 1
     finally:
         await exporter.aclose()
@@ -282,39 +312,42 @@ async def _run(options: ExporterOptions) -> int:
 
 
 def _process() -> Iterator[str]:
-    """The exporter's own process, under the names of Prometheus's client libraries."""
+    """Yield metrics of the exporter's process, with the names of Prometheus's client libraries."""
     yield family(
-        "process_cpu_seconds_total", "counter", "CPU time of the exporter.", [({}, round(time.process_time(), 3))]
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU time of the exporter in seconds.",
+        [({}, round(time.process_time(), 3))],
     )
     yield family(
-        "process_start_time_seconds", "gauge", "When the exporter started, in Unix time.", [({}, round(_STARTED, 3))]
+        "process_start_time_seconds", "gauge", "Start time of the exporter, in Unix time.", [({}, round(_STARTED, 3))]
     )
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield family("process_max_fds", "gauge", "File descriptors that the exporter may have.", [({}, most)])
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield family("process_max_fds", "gauge", "Maximum number of open file descriptors of the exporter.", [({}, limit)])
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         descriptors = len(list(Path("/proc/self/fd").iterdir()))
     except OSError:  # not Linux
         return
     size = pages * resource.getpagesize()
-    yield family("process_resident_memory_bytes", "gauge", "Memory of the exporter.", [({}, size)])
-    yield family("process_open_fds", "gauge", "File descriptors that the exporter has.", [({}, descriptors)])
+    yield family("process_resident_memory_bytes", "gauge", "Resident memory of the exporter in bytes.", [({}, size)])
+    yield family("process_open_fds", "gauge", "Number of open file descriptors of the exporter.", [({}, descriptors)])
 
 
-def _kinds(error: type[MemcachedError]) -> Iterator[type[MemcachedError]]:
+def _subclasses(error: type[MemcachedError]) -> Iterator[type[MemcachedError]]:
     for kind in error.__subclasses__():
         yield kind
-        yield from _kinds(kind)
+        yield from _subclasses(kind)
 
 
-def _written(host: str | None, port: int) -> str:
+def _format_address(host: str | None, port: int) -> str:
     return f"[{host}]:{port}" if host and ":" in host else f"{host or ''}:{port}"
 
 
 def _address(text: str) -> tuple[str | None, int]:
     host, colon, port = text.rpartition(":")
     if not (colon and port.isdecimal() and int(port) < 65536) or (":" in host and not host.startswith("[")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no address: write host:port, or [host]:port for IPv6")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address: use host:port, or [host]:port for IPv6")
     return host.strip("[]") or None, int(port)
 
 
@@ -324,5 +357,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds greater than 0")
     return seconds

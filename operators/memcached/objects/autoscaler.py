@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler of a Memcached. Pure."""
+"""HorizontalPodAutoscaler of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from shared.kubernetes.ownership import Owner
 
 
 def autoscaler(resource: Memcached, own: Owner) -> Obj | None:
-    """Sets this resource's own size, through its scale subresource; None if nothing is asked.
+    """Return an autoscaler of the resource's own size, through its scale subresource; None without autoscaling.
 
-    It counts the servers' own CPU, not that of what runs beside them.
+    The target is the CPU of the memcached containers alone, without sidecars.
     """
-    given = resource.spec.autoscaling
-    if given is None:
+    settings = resource.spec.autoscaling
+    if settings is None:
         return None
-    target = {"type": "Utilization", "averageUtilization": given.target_cpu_utilization}
+    target = {"type": "Utilization", "averageUtilization": settings.target_cpu_utilization}
     cpu = {"name": "cpu", "container": CONTAINER, "target": target}
     spec = {
         "scaleTargetRef": {"apiVersion": API.kind.api_version, "kind": API.kind.name, "name": resource.name},
-        "minReplicas": given.min_replicas,
-        "maxReplicas": given.max_replicas,
+        "minReplicas": settings.min_replicas,
+        "maxReplicas": settings.max_replicas,
         "metrics": [{"type": "ContainerResource", "containerResource": cpu}],
     }
     return own.object(AUTOSCALER, resource.name, component=COMPONENT, spec=spec)

@@ -1,4 +1,4 @@
-"""The Deployment of a Memcached. Pure."""
+"""Deployment of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.kubernetes.ownership import Owner
 
 
 def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
-    """Servers that are replaced one by one, the new one first."""
+    """Return a Deployment that replaces servers one by one, the new server first."""
     spec = {
         "replicas": resource.spec.size,
         "selector": {"matchLabels": own.selector(COMPONENT)},

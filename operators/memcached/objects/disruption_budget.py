@@ -1,4 +1,4 @@
-"""The PodDisruptionBudget of a Memcached. Pure."""
+"""PodDisruptionBudget of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.kubernetes.ownership import Owner
 
 
 def disruption_budget(resource: Memcached, own: Owner) -> Obj | None:
-    """How many servers a drain may take at once; None if nothing is asked."""
+    """Return the PodDisruptionBudget of the servers; None without `spec.podDisruptionBudget`."""
     budget = resource.spec.pod_disruption_budget
     if budget is None:
         return None

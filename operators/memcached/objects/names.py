@@ -1,4 +1,4 @@
-"""Names and addresses of what a Memcached owns. Pure."""
+"""Names and addresses of the owned objects of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from shared.kubernetes.ownership import Owner
 
 
 def owner(resource: Memcached, operator: str) -> Owner:
+    """Return the resource as an owner of objects."""
     return Owner(API.kind, resource.namespace, resource.name, resource.uid, "memcached", operator)
 
 
 def server_name(resource: Memcached, number: int) -> str:
-    """The pod of a StatefulSet by its number."""
+    """Return the name of a StatefulSet's pod by its number."""
     return f"{resource.name}-{number}"
 
 
 def server_address(resource: Memcached, number: int) -> str:
-    """The name and port by which clients know a server of a StatefulSet."""
+    """Return the DNS name and port of a StatefulSet's server, for clients."""
     name = f"{server_name(resource, number)}.{resource.name}.{resource.namespace}.svc"
     return f"{name}:{resource.spec.container_port}"

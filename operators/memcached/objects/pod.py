@@ -1,4 +1,4 @@
-"""The servers' pod, as both workloads make it. Pure."""
+"""Pod template of the servers, the same for both workloads. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ COMPONENT = "server"
 CONTAINER = "memcached"
 EXPORTER, METRICS = "exporter", "metrics"
 USER_ID = 11211
-"""The user and group that memcached's official images run as; it needs no name inside the image."""
+"""User and group ID of memcached's official images; other images need no user of that ID."""
 
 SECRETS = "cache.example.com/secrets"
-"""Annotation of pods: a digest of what servers read from Secrets at their start alone; another one replaces them."""
+"""Annotation of pods: digest of the Secret data that servers read only at startup; a new digest replaces the pods."""
 
 AUTH = "/etc/memcached/auth"
 TLS = "/etc/memcached/tls"
@@ -27,9 +27,9 @@ USERS_KEY = "users"
 
 _MEMORY_FILE = f"{ITEMS}/items"
 
-# The shell hands on SIGTERM as SIGUSR1, at which memcached keeps its items; no hook is left to race with SIGTERM for
-# that. memcached starts clean if it stopped within this very second (restart.c compares whole seconds), and ends for
-# good over an empty record of a stop that was cut off.
+# The shell forwards SIGTERM as SIGUSR1, on which memcached saves its items. A preStop hook would race with SIGTERM.
+# memcached starts empty if it stopped within the same second (restart.c compares whole seconds), and cannot start with
+# an empty .meta file, which an interrupted stop leaves behind.
 _WARM_RESTART = f"""\
 if [ -s {_MEMORY_FILE}.meta ]; then sleep 1; else rm -f {_MEMORY_FILE}.meta; fi
 trap 'kill -USR1 "$server"' TERM
@@ -40,12 +40,12 @@ while :; do wait "$server"; ended=$?; kill -0 "$server" 2>/dev/null || exit "$en
 
 
 def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str) -> Obj:
-    """The template of the servers' pods.
+    """Return the pod template of the servers.
 
     Args:
-        image: memcached's.
-        exporter: the image that serves metrics.
-        digest: of what the servers read from Secrets at their start; empty if that is nothing.
+        image: image of memcached.
+        exporter: image of the metrics sidecar.
+        digest: digest of the Secret data that servers read only at startup; empty if there is none.
     """
     spec = resource.spec
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
@@ -53,11 +53,11 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         metadata["annotations"] = annotations
     security = restricted(USER_ID)
     if spec.auth or spec.tls:
-        security["fsGroup"] = USER_ID  # Secrets' files are root's, and this group may read them
+        security["fsGroup"] = USER_ID  # files of Secrets belong to root; this group may read them
     containers = [_server(resource, image)]
     if spec.metrics_port is not None:
         containers.append(_exporter(resource, exporter, spec.metrics_port))
-    made: Obj = {
+    pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
@@ -67,13 +67,13 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         **spec.placement(),
     }
     if volumes := _volumes(resource):
-        made["volumes"] = volumes
-    return {"metadata": metadata, "spec": made}
+        pod_spec["volumes"] = volumes
+    return {"metadata": metadata, "spec": pod_spec}
 
 
 def _server(resource: Memcached, image: str) -> Obj:
     spec = resource.spec
-    listening: Obj = {"tcpSocket": {"port": CONTAINER}}
+    tcp_probe: Obj = {"tcpSocket": {"port": CONTAINER}}
     start: Obj = {"command": ["memcached"], "args": arguments(resource)}
     if spec.warm_restart:
         start["command"] = ["/bin/sh", "-c", _WARM_RESTART, "memcached"]
@@ -83,11 +83,11 @@ def _server(resource: Memcached, image: str) -> Obj:
         **start,
         "ports": [{"name": CONTAINER, "containerPort": spec.container_port, "protocol": "TCP"}],
         "resources": spec.container_resources(),
-        # The start-up probe asks often, so that a server counts a second after it listens; the others ask seldom. A
-        # server at its connection limit still accepts in the kernel: it is not restarted for being busy.
-        "startupProbe": {**listening, "periodSeconds": 1, "failureThreshold": 60 + _taking_up_seconds(resource)},
-        "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
-        "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
+        # The startup probe runs every second, so that a server is ready soon after it listens; the others run rarely.
+        # At the connection limit the kernel still accepts connections, so that a busy server is not restarted.
+        "startupProbe": {**tcp_probe, "periodSeconds": 1, "failureThreshold": 60 + _warm_start_seconds(resource)},
+        "readinessProbe": {**tcp_probe, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
+        "livenessProbe": {**tcp_probe, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
         "securityContext": SAFE,
     }
     if spec.env:
@@ -100,16 +100,16 @@ def _server(resource: Memcached, image: str) -> Obj:
     return container
 
 
-def _taking_up_seconds(resource: Memcached) -> int:
-    """How long a server may take to find its items again before it listens, for it walks through all of them.
+def _warm_start_seconds(resource: Memcached) -> int:
+    """Return the additional time that a server gets to restore its items before it listens.
 
-    Measured: 1.3 s for 7 million items in 1 GiB (1.6.38); here 16 are given.
+    Measured: 1.3 s for 7 million items in 1 GiB (1.6.38); the result for 1 GiB is 16 s.
     """
     return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
 
 
 def _exporter(resource: Memcached, image: str, port: int) -> Obj:
-    """Serves metrics; without a probe, for a cache is no less a cache when nobody counts."""
+    """Return the metrics sidecar, without probes: a server without metrics still serves."""
     spec = resource.spec
     flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen=:{port}"]
     if spec.auth:
@@ -123,7 +123,7 @@ def _exporter(resource: Memcached, image: str, port: int) -> Obj:
         "image": image,
         "args": ["exporter", *flags],
         "ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}],
-        # It holds 23 MiB, however often it is asked.
+        # The exporter uses 23 MiB, independent of the scrape interval.
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": SAFE,
     }
@@ -133,17 +133,20 @@ def _exporter(resource: Memcached, image: str, port: int) -> Obj:
 
 
 def arguments(resource: Memcached) -> list[str]:
-    """Memcached's command line: https://github.com/memcached/memcached/blob/master/doc/memcached.1."""
+    """Return the arguments of memcached.
+
+    See https://github.com/memcached/memcached/blob/master/doc/memcached.1.
+    """
     spec = resource.spec
-    given = as_object(spec)
-    flags = [f"--{flag.long}={given[flag.field]}{flag.unit}" for flag in BY_FIELD]
+    settings = as_object(spec)
+    flags = [f"--{flag.long}={settings[flag.field]}{flag.unit}" for flag in BY_FIELD]
     if spec.warm_restart:
         flags.append(f"--memory-file={_MEMORY_FILE}")
     if spec.auth:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
     if spec.tls:
         options = [f"ssl_chain_cert={TLS}/{CERTIFICATE_KEY}", f"ssl_key={TLS}/{PRIVATE_KEY}"]
-        if spec.needs_client_certificate:  # 2: refuse whoever has none; the default asks for none
+        if spec.needs_client_certificate:  # 2 rejects clients without a certificate; the default requests none
             options += ["ssl_verify_mode=2", f"ssl_ca_cert={TLS}/{AUTHORITY_KEY}"]
         flags += ["--enable-ssl", f"--extended={','.join(options)}"]
     return [*flags, *spec.extra_args]
@@ -156,7 +159,7 @@ def _volumes(resource: Memcached) -> list[Obj]:
     if spec.tls:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
         volumes.append(_secret("tls", spec.tls.secret_name, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
-    if spec.warm_restart:  # a little more than the items: the record that a stop leaves beside them
+    if spec.warm_restart:  # items, and the .meta file that a stop writes
         size = f"{spec.memory_mb + 1}Mi"
         volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
     return volumes

@@ -1,4 +1,4 @@
-"""The headless Service of a Memcached. Pure."""
+"""Headless Service of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shared.kubernetes.ownership import Owner
 
 
 def service(resource: Memcached, own: Owner) -> Obj:
-    """A headless Service: a name for all servers' addresses, never a balancer.
+    """Return a headless Service: one DNS name for all servers, without load balancing.
 
-    Servers do not share data: a client must choose the server by the key. So there is no cluster IP. With a StatefulSet
-    each server has a name of its own, which stays known while the server is not ready: clients wait for it rather than
-    for their resolver to forget that the name was unknown.
+    Servers do not share data, so that a client must choose the server by the key: there is no cluster IP. With a
+    StatefulSet, each server has its own DNS name, which is published even while the server is not ready. Otherwise
+    resolvers would cache that the name does not exist.
     """
     spec: Obj = {"clusterIP": "None", "selector": own.selector(COMPONENT), "ports": _ports(resource)}
     if resource.spec.workload == STATEFUL_SET.name:

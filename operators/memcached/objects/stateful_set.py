@@ -1,4 +1,4 @@
-"""The StatefulSet of a Memcached. Pure."""
+"""StatefulSet of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.kubernetes.ownership import Owner
 
 
 def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
-    """Servers with names that stay; they start and end together, and are replaced one by one."""
+    """Return a StatefulSet that starts and stops servers in parallel, and replaces them one by one."""
     spec = {
         "serviceName": resource.name,
         "replicas": resource.spec.size,

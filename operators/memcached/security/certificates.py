@@ -1,9 +1,9 @@
-"""Which certificate a running server shows, and making it read a renewed one, so that it keeps its items.
+"""Inspection and refresh of the certificates that running servers serve, so that a renewal loses no items.
 
-A server reads its files at the start and when it is told `refresh_certs`. A renewal reaches them through the kubelet, a
-minute or two after the Secret changed; only the server itself knows which one it shows. So servers are asked, and told,
-until all of them show the Secret's; its fingerprint then stands in the status, and nobody is asked again before the
-Secret has another. Wherever the operator's life ends in this, the next one asks the same.
+A server reads its certificate at startup and on the command `refresh_certs`. The kubelet updates the files one or two
+minutes after the Secret changes, and only the server itself shows which certificate it serves. The operator inspects
+and refreshes the servers until all of them serve the certificate in the Secret. Then it records the fingerprint in the
+status, and does not inspect the servers again until the Secret changes. A restarted operator continues from there.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from shared.runtime.plan import Call
 log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_SECONDS = 15.0
-"""Seconds between two tellings of the same server: the kubelet may not have brought the files yet."""
+"""Time between two refreshes of the same server: the kubelet may not have updated the files yet."""
 
 TIMEOUT_SECONDS = 3.0
-"""Seconds that a server gets to answer."""
+"""Time limit of a response."""
 
 Connect = Callable[..., Awaitable[Server]]
-"""`database.connect`, or what stands in for it in a test."""
+"""Type of `client.server.connect`, or of a fake in tests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What a server said.
+class ServedCertificate:
+    """Certificate that a server serves.
 
     Attributes:
-        fingerprint: SHA-256 of the certificate that it shows.
-        age: seconds since it last read its files.
-        error: why it could not be asked; empty if it could.
+        fingerprint: SHA-256 of the certificate; empty if the inspection failed.
+        age: seconds since the server last loaded its files.
+        error: reason why the inspection failed; empty if it succeeded.
     """
 
     fingerprint: str = ""
@@ -49,11 +49,12 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class RefreshCertificates(Call):
-    """Tell servers to read their certificates anew.
+    """Make servers reload their certificates.
 
     Attributes:
-        addresses: each server's pod and IP address.
-        secrets: what lets the operator in.
+        addresses: name and IP address of each pod.
+        port: port of the servers.
+        secrets: credentials and certificate of the operator as a client.
     """
 
     addresses: tuple[tuple[str, str], ...]
@@ -64,35 +65,35 @@ class RefreshCertificates(Call):
         return f"refresh_certs on {', '.join(name for name, _ in self.addresses)}"
 
 
-async def served(connect: Connect, address: str, port: int, secrets: Secrets) -> Served:
-    """Ask a server which certificate it shows; a failure is an answer too."""
+async def inspect_certificate(connect: Connect, address: str, port: int, secrets: Secrets) -> ServedCertificate:
+    """Return the certificate that a server serves, or the error of the inspection."""
     try:
         async with _connected(connect, address, port, secrets) as server:
             stats = await server.stats()
             age = float(stats.get("time_since_server_cert_refresh", "inf"))
-            return Served(fingerprint(server.certificate), age)
+            return ServedCertificate(fingerprint(server.certificate), age)
     except MemcachedError as error:
-        return Served(error=str(error))
+        return ServedCertificate(error=str(error))
 
 
-async def refresh(connect: Connect, call: RefreshCertificates) -> None:
-    """Tell servers to read their certificates; what comes of it, each says when it is asked again."""
-    await asyncio.gather(*(_tell(connect, address, call) for _, address in call.addresses))
+async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:
+    """Make servers reload their certificates; the next inspection shows the result."""
+    await asyncio.gather(*(_refresh_server(connect, address, call) for _, address in call.addresses))
 
 
-async def _tell(connect: Connect, address: str, call: RefreshCertificates) -> None:
+async def _refresh_server(connect: Connect, address: str, call: RefreshCertificates) -> None:
     try:
         async with _connected(connect, address, call.port, call.secrets) as server:
             await server.refresh_certs()
     except MemcachedError as error:
-        log.warning("certificate not taken up: %s", error)
+        log.warning("Certificate not reloaded: %s", error)
 
 
 @asynccontextmanager
 async def _connected(connect: Connect, address: str, port: int, secrets: Secrets) -> AsyncIterator[Server]:
     assert secrets.pair is not None
     tls = unverifying(secrets.pair)
-    server = await connect(address, port, tls=tls, auth=secrets.login, timeout=TIMEOUT_SECONDS)
+    server = await connect(address, port, tls=tls, auth=secrets.credentials, timeout=TIMEOUT_SECONDS)
     try:
         yield server
     finally:

@@ -1,4 +1,4 @@
-"""What the Secrets that a spec names hold, and whether servers can run with it."""
+"""Contents of the Secrets that a spec names, and their validation."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from shared.pki.stores import ends
 from shared.status.reasons import SECRET_INVALID
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
-"""Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""
+"""Maximum number of lines of a users file, and of bytes per line: authfile.c of memcached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What a Memcached's Secrets hold.
+    """Contents of the Secrets of a Memcached.
 
     Attributes:
-        problem: what is wrong with them, if anything.
-        users: the users' file.
-        pair: the servers' certificate and its key.
-        authority: certificates that vouch for clients.
-        digest: of what servers read at their start alone; it changes only if that does, and tells nothing of it.
-        expires: when the servers' certificate ends, by its Secret's name; also where it has ended.
+        problem: first problem with the Secrets; None if they are valid.
+        users: contents of the users file.
+        pair: certificate of the servers, and its key.
+        authority: CA certificates that verify clients.
+        digest: digest of the data that servers read only at startup; it reveals nothing of the data.
+        expires: expiry of the servers' certificate, by the name of its Secret, even if it has expired.
     """
 
     problem: SecretProblem | None = None
@@ -44,38 +44,39 @@ class Secrets:
     expires: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
-    def login(self) -> tuple[str, str] | None:
-        """The first user and the password, if users are asked for."""
+    def credentials(self) -> tuple[str, str] | None:
+        """First user and password; None without authentication."""
         user, found, password = self.users.partition("\n")[0].partition(":")
         return (user, password) if found else None
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the servers' certificate, in hexadecimal; empty without one."""
+        """SHA-256 of the servers' certificate, in hexadecimal; empty without TLS."""
         if self.pair is None:
             return ""
         return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem))
 
 
 def fingerprint(certificate: bytes) -> str:
-    """SHA-256 of a certificate in DER form, in hexadecimal."""
+    """Return the SHA-256 of a certificate in DER form, in hexadecimal."""
     return hashlib.sha256(certificate).hexdigest()
 
 
-async def read(resource: Memcached, kube: Kube) -> Secrets:
-    """The Secrets as they are now: by name, and only where the spec names one."""
+async def read_secrets(resource: Memcached, kube: Kube) -> Secrets:
+    """Read the Secrets that the spec names from the API server, and parse them."""
     names = {part.secret_name for part in (resource.spec.auth, resource.spec.tls) if part is not None}
-    return judge(resource, await find(kube, resource.namespace, names))
+    return parse_secrets(resource, await find(kube, resource.namespace, names))
 
 
-def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
-    """What the Secrets hold, or what is wrong with them; pure.
+def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
+    """Return the contents of the Secrets, or the first problem with them. Pure.
 
     Args:
-        found: the Secrets that the spec names, by name; None for one that does not exist.
+        resource: the Memcached.
+        found: Secrets that the spec names, by name; None if a Secret does not exist.
     """
     auth, tls = resource.spec.auth, resource.spec.tls
-    started: list[tuple[bytes, bytes]] = []  # what servers read at their start alone
+    startup_inputs: list[tuple[bytes, bytes]] = []  # data that servers read only at startup
     users = authority = ""
     pair = None
     expires = ends(found, [tls.secret_name] if tls else [])
@@ -83,32 +84,32 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
         if auth is not None:
             secret = found[auth.secret_name]
             (users,) = texts("spec.auth", auth.secret_name, secret, USERS_KEY)
-            if wrong := _wrong_with_users(users):
-                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
-            started.append((key_of(secret), users.encode()))
+            if problem := _users_file_problem(users):
+                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {problem}")
+            startup_inputs.append((key_of(secret), users.encode()))
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
             pair, authority = certificate_of(
                 "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, whenever=False
             )
             if authority:
-                started.append((key_of(secret), authority.encode()))
-    except UnusableSecret as wrong_secret:
-        return Secrets(wrong_secret.problem, expires=expires)
-    return Secrets(None, users, pair, authority, digest(started), expires)
+                startup_inputs.append((key_of(secret), authority.encode()))
+    except UnusableSecret as error:
+        return Secrets(error.problem, expires=expires)
+    return Secrets(None, users, pair, authority, digest(startup_inputs), expires)
 
 
-def _wrong_with_users(text: str) -> str:
-    """What keeps memcached, in any version, from reading its users as they are meant; empty if nothing."""
+def _users_file_problem(text: str) -> str:
+    """Return the first problem that any version of memcached has with a users file; empty if there is none."""
     *lines, rest = text.split("\n")
-    if rest:  # 1.6.18 leaves out its last character
-        return "the last line does not end, and memcached would cut the password. End it with a line break."
+    if rest:  # 1.6.18 drops the last character
+        return "the last line has no line break, and memcached would truncate the password. Add a line break."
     if len(lines) > MAX_USERS:
-        return f"{len(lines)} lines, and memcached reads {MAX_USERS}. Remove the others."
+        return f"{len(lines)} lines, but memcached reads only {MAX_USERS}. Remove the others."
     for number, line in enumerate(lines, 1):
         user, _, password = line.partition(":")
         if not user or not password or re.search(r"\s", line):
-            return f"line {number} is not of the form user:password, or has a blank in it. Mend it."
+            return f"line {number} does not have the form user:password, or contains whitespace. Correct it."
         if len(line.encode()) >= MAX_LINE_BYTES:
-            return f"line {number} is too long: memcached reads {MAX_LINE_BYTES - 1} bytes. Shorten it."
+            return f"line {number} is too long: memcached reads at most {MAX_LINE_BYTES - 1} bytes. Shorten it."
     return ""

@@ -1,1 +1,1 @@
-"""Steps of the plan of a Memcached."""
+"""Steps of the plan of Memcacheds."""

@@ -1,4 +1,4 @@
-"""Steps that wait until every server is ready, and the phase of a Memcached. Pure."""
+"""Steps that wait until all servers are ready, and the phase of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -8,56 +8,65 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.reasons import PODS_REFUSED, REFRESHING_CERTIFICATES, SERVER_FAILING, SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Step
-from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING
+from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
 from shared.status.verdict import Progress, Verdict
 
 
 def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Report in Kubernetes' own words what keeps a server from starting."""
+    """Report why Kubernetes cannot create or start a server, with the message of Kubernetes."""
     workload = facts.observed.workload
-    if workload.refusal:
-        message = f"{facts.summary}. No further pod can be created: {workload.refusal}"
+    if workload.replica_failure:
+        message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
         if pod.trouble and not pod.ready:
-            message = f"{facts.summary}. {pod.name} does not start: {pod.trouble}"
+            message = f"{facts.summary}. Pod {pod.name} is failing: {pod.trouble}"
             return Step.progressing(SERVER_FAILING, message, warning=True)
     return PASS
 
 
-def await_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Wait until every server is current and ready, and none is left over."""
+def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Wait until all servers are up to date and ready, and surplus servers are deleted."""
     if facts.settled:
         return PASS
     size, workload, former = resource.spec.size, facts.observed.workload, facts.observed.former
     present, ready = len(workload.current), len(workload.ready)
-    reason = SWITCHING_WORKLOAD if former is not None else facts.movement
+    reason = SWITCHING_WORKLOAD if former is not None else facts.operation
     if former is not None:
-        message = f"{facts.summary} in the {workload.kind}; until all are, those of the {former.kind} serve."
-    elif present > size and not workload.outdated:
-        message = f"{present} servers run; {size} are wanted."
+        message = (
+            f"Changing from a {former.kind} to a {workload.kind}: {facts.summary} in the {workload.kind}. Clients use "
+            f"the {former.kind} until all are ready."
+        )
     elif workload.outdated > 0:
-        message = f"{facts.summary}; {workload.outdated} still run as before the change."
+        message = f"Rolling update: {workload.updated} of {size} servers are updated, and {ready} are ready."
+    elif present > size:
+        message = f"Removing surplus servers: {present} servers run, and the desired number is {size}."
     elif present == ready == size:
-        message = f"{facts.summary}; Kubernetes has not yet taken up the change."
+        message = f"{facts.summary}. Waiting for the {workload.kind} controller to observe the change."
+    elif reason == SCALING:
+        message = f"Scaling to {size} servers: {facts.summary}."
+    elif reason == UPDATING:
+        message = f"Rolling update: {facts.summary}."
+    elif reason == DEGRADED:
+        message = f"{facts.summary}. Kubernetes restarts or replaces the others."
     else:
-        message = f"{facts.summary}."
+        message = f"Creating the servers: {facts.summary}."
     return Step.progressing(reason, message, warning=reason == DEGRADED)
 
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
-    """What the resource is doing, in one word."""
+    """Return `status.phase`."""
     if verdict.reason == REFRESHING_CERTIFICATES:
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
-    return settled.get(verdict.progress) or facts.movement
+    return settled.get(verdict.progress) or facts.operation
 
 
 def summary(resource: Memcached, facts: Assessment) -> str:
-    """The message of a resource that is as the spec asks."""
-    return "No server is wanted, and none runs." if resource.spec.size == 0 else f"{facts.summary}."
+    """Return the message of a resource that matches the spec."""
+    return "Scaled to zero: no servers run." if resource.spec.size == 0 else f"{facts.summary}."
 
 
-def all_serve(resource: Memcached, facts: Assessment) -> bool:
-    """Whether as many servers as the spec asks for are ready, outdated or not."""
+def serves_all(resource: Memcached, facts: Assessment) -> bool:
+    """Return whether `spec.size` servers are ready, outdated or not."""
     return len(facts.observed.workload.ready) == resource.spec.size

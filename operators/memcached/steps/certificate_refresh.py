@@ -1,4 +1,4 @@
-"""The step that makes servers serve a renewed certificate, so that they keep their items. Pure."""
+"""Step that makes running servers load a renewed certificate, so that they keep their items. Pure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, 
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
-"""Reason while servers that run as the spec asks do not all serve the Secret's certificate yet."""
 
-
-def renew_certificates(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Make servers that serve another certificate than the Secret's read theirs again."""
-    stale = facts.outdated_certificates
+def refresh_certificates(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Send refresh_certs to servers that do not serve the certificate in the Secret."""
+    stale = facts.servers_with_old_certificate
     if not stale:
         return PASS
-    seen, ready = facts.observed, len(facts.observed.workload.ready)
-    answers = [(pod, seen.served[pod.name]) for pod in stale]
+    observed, ready = facts.observed, len(facts.observed.workload.ready)
+    reports = [(pod, observed.served_certificates[pod.name]) for pod in stale]
     due = tuple(
         (pod.name, pod.address)
-        for pod, answer in answers
-        if not answer.error and answer.age >= REFRESH_INTERVAL_SECONDS
+        for pod, report in reports
+        if not report.error and report.age >= REFRESH_INTERVAL_SECONDS
     )
-    unreachable = [f"{pod.name} cannot be asked: {answer.error}." for pod, answer in answers if answer.error]
-    message = f"{ready - len(stale)} of {ready} servers show the Secret's certificate"
-    message += f". {unreachable[0]}" if unreachable else "; the kubelet brings it within two minutes."
-    actions = (RefreshCertificates(due, resource.spec.container_port, seen.secrets),) if due else ()
+    unreachable = [(pod.name, report.error.rstrip(".")) for pod, report in reports if report.error]
+    progress = f"{ready - len(stale)} of {ready} servers serve the certificate in the Secret"
+    if unreachable:
+        name, error = unreachable[0]
+        message = f"{progress}. {name} cannot be inspected: {error}."
+    else:
+        message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
+    actions = (RefreshCertificates(due, resource.spec.container_port, observed.secrets),) if due else ()
     return Step(
         actions,
         Progress.PROGRESSING,

@@ -1,4 +1,4 @@
-"""Steps that keep the objects of a Memcached: Service, servers, disruption budget, autoscaler. Pure."""
+"""Steps that create and update the owned objects of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from shared.runtime.settings import Settings
 from shared.steps import provisioning
 
 
-def require_exporter(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
-    """Require an image for the metrics sidecars, if the spec asks for metrics."""
+def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+    """Require an image for the metrics sidecar, if metrics are enabled."""
     if resource.spec.metrics_port is None or settings.agent_image:
         return PASS
     return Step.blocked(
         NO_EXPORTER_IMAGE,
-        "spec.metrics: the operator does not know its own image, which serves them: start it with "
-        "--agent-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
+        "spec.metrics: the operator has no image for the metrics exporter. Start the operator with --agent-image, as "
+        "its chart does, or set spec.metrics.enabled to false. Nothing was changed.",
     )
 
 
 def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Require the Secrets that servers need to start; running servers are left as they are."""
+    """Require valid Secrets for the servers; running servers are not changed until then."""
     problem = facts.observed.secrets.problem
     return provisioning.lacking(problem) if problem is not None else PASS
 
 
-def keep_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
-    """Keep the headless Service."""
+def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+    """Ensure that the headless Service matches the spec."""
     return Step.do(Apply(SERVICE, service.service(resource, owner(resource, settings.operator))))
 
 
-def keep_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Keep the workload as the spec asks."""
+def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Ensure that the Deployment or StatefulSet matches the spec."""
     own, image = owner(resource, settings.operator), resource.spec.image_reference(settings.image_repository)
     template = pod(resource, own, image, settings.agent_image, facts.observed.secrets.digest)
     kind = facts.observed.workload.kind
@@ -47,13 +47,13 @@ def keep_servers(settings: Settings, resource: Memcached, facts: Assessment, _no
     return Step.do(Apply(kind, build(resource, own, template)))
 
 
-def keep_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Keep the PodDisruptionBudget as the spec asks, or delete it."""
-    wanted = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(wanted, facts.observed.disruption_budget)
+def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Ensure that the PodDisruptionBudget matches the spec, or is deleted."""
+    desired = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(desired, facts.observed.disruption_budget)
 
 
-def keep_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Keep the HorizontalPodAutoscaler as the spec asks, or delete it."""
-    wanted = autoscaler.autoscaler(resource, owner(resource, settings.operator))
-    return provisioning.keep(AUTOSCALER, wanted, facts.observed.autoscaler)
+def ensure_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Ensure that the HorizontalPodAutoscaler matches the spec, or is deleted."""
+    desired = autoscaler.autoscaler(resource, owner(resource, settings.operator))
+    return provisioning.keep(AUTOSCALER, desired, facts.observed.autoscaler)

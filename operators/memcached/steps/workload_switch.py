@@ -1,4 +1,4 @@
-"""The step that ends a change of spec.workload. Pure."""
+"""Step that completes a change of `spec.workload`. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from operators.memcached.reasons import SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Delete, Step
 
 
-def retire_former_workload(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Delete the workload that the spec no longer asks for, once the other one serves."""
+def delete_former_workload(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Delete the former workload when all servers of the new one are ready."""
     former = facts.observed.former
     if former is None or former.obj is None or not facts.settled:
         return PASS
-    message = f"{facts.summary} in the {facts.observed.workload.kind}; the {former.kind} goes."
+    message = f"Deleting the {former.kind}: {facts.summary} in the {facts.observed.workload.kind}."
     return Step.wait(SWITCHING_WORKLOAD, message, Delete(former.kind, former.obj))

@@ -1,4 +1,4 @@
-"""Somebody other than the one under test, who uses the API server too."""
+"""A client of the API server other than the operator under test."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from shared.kubernetes.kinds import Kind, Obj
 
 
 class Handler(Protocol):
-    """What an actor needs of a server."""
+    """The part of a server that an actor needs."""
 
     def handle(self, request: Request) -> Response:
-        """Answer a request at once."""
+        """Answer a request synchronously."""
 
 
 class Actor:
-    """A person with kubectl, or one of Kubernetes' controllers: synchronous, unlogged, and never struck by faults.
+    """A user with kubectl, or a controller of Kubernetes: synchronous, not logged, and not subject to faults.
 
-    Every refusal is a KubeError, as for `shared.kubernetes.client.Kube`.
+    Error responses raise a KubeError, as in `shared.kubernetes.client.Kube`.
 
     Args:
-        name: the field manager of its writes.
+        name: field manager of the actor's writes.
     """
 
     def __init__(self, server: Handler, name: str) -> None:
@@ -30,36 +30,36 @@ class Actor:
         self.name = name
 
     def get(self, kind: Kind, namespace: str | None, name: str, subresource: str | None = None) -> Obj:
-        return self._ask(Request("GET", kind.path(namespace, name, subresource)))
+        return self._send(Request("GET", kind.path(namespace, name, subresource)))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> list[Obj]:
-        """The objects, completed with apiVersion and kind."""
-        found = self._ask(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
+        """List objects, with apiVersion and kind filled in."""
+        found = self._send(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
         return [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in found["items"]]
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
-        return self._ask(Request("POST", kind.path(obj["metadata"].get("namespace")), body=obj))
+        return self._send(Request("POST", kind.path(obj["metadata"].get("namespace")), body=obj))
 
     def apply(self, kind: Kind, obj: Obj, *, force: bool = False, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
         query = {"force": "true"} if force else {}
-        return self._ask(Request("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH))
+        return self._send(Request("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH))
 
     def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
         path = kind.path(namespace, name, subresource)
-        return self._ask(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
+        return self._send(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
     def update(self, kind: Kind, obj: Obj, *, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
-        return self._ask(Request("PUT", path, body=obj))
+        return self._send(Request("PUT", path, body=obj))
 
     def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> Obj:
         """Delete, with DeleteOptions as the API names them (preconditions, propagationPolicy, gracePeriodSeconds)."""
-        return self._ask(Request("DELETE", kind.path(namespace, name), body=options))
+        return self._send(Request("DELETE", kind.path(namespace, name), body=options))
 
-    def _ask(self, request: Request) -> Obj:
+    def _send(self, request: Request) -> Obj:
         answer = self._server.handle(replace(request, query={"fieldManager": self.name} | dict(request.query)))
         if answer.status >= 400:
             raise error_of(answer, request)

@@ -1,4 +1,4 @@
-"""Copies of JSON, twenty times as fast as copy.deepcopy: most of what the in-memory API server does is to copy."""
+"""Copies of JSON values, about twenty times as fast as copy.deepcopy. Copying dominates the cost of the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def clone(value: T) -> T:
-    """A copy of JSON that shares no dict and no list with it."""
+    """Copy a JSON value; the copy shares no dict and no list with the original."""
     given: Any = value
-    copy: T = marshal.loads(marshal.dumps(given))  # noqa: S302 - it is our own
+    copy: T = marshal.loads(marshal.dumps(given))  # noqa: S302 - trusted: the data was dumped on the same line
     return copy

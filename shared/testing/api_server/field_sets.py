@@ -1,8 +1,8 @@
-"""Sets of fields: the paths that server-side apply reckons with, in the words of `managedFields` (fieldsV1).
+"""Sets of fields: the paths that server-side apply works with, in the notation of `managedFields` (fieldsV1).
 
-A path is a tuple of steps, each as fieldsV1 writes it: `f:<name>` into a map, `k:<keys as JSON>` to an item of a list
-that is a map by keys, `v:<value as JSON>` to an item of a list that is a set. Lists that are neither are atomic: they
-change owner whole. What is a map, a set or atomic is the schema's word; it is a table here.
+A path is a tuple of steps, each as fieldsV1 writes it: `f:<name>` is a key of a map, `k:<keys as JSON>` an item of a
+list of type map, `v:<value as JSON>` an item of a list of type set. Every other list is atomic and has one owner as a
+whole. In a cluster the OpenAPI schema declares these types; here `Schema` does.
 
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
@@ -24,24 +24,25 @@ _MISSING: Any = object()
 
 
 class MissingKey(ValueError):
-    """An item of a list that is a map by keys lacks one."""
+    """An item of a list of type map lacks a key."""
 
 
 class DuplicateKey(ValueError):
-    """Two items of a list that is a map by keys have the same."""
+    """Two items of a list of type map have the same keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """Where a kind's fields differ from the rule (maps granular, lists atomic).
+    """The fields of a kind that differ from the default (maps granular, lists atomic).
 
-    Fields go by their name, or by `parent.name` where one name means different things. Items of a list go by `name[]`.
+    A field is identified by its name, or by `parent.name` if one name has several meanings. `name[]` means the items of
+    a list.
 
     Attributes:
-        keys: lists that are maps, and the keys of their items.
-        sets: lists that are sets.
-        atomic: maps that change owner whole.
-        defaults: values of keys that an item may leave out.
+        keys: lists of type map, with the keys of their items.
+        sets: lists of type set.
+        atomic: maps that have one owner as a whole.
+        defaults: values of keys that an item may omit.
     """
 
     keys: Mapping[str, tuple[str, ...]]
@@ -50,11 +51,11 @@ class Schema:
     defaults: Mapping[str, str]
 
     def parts(self, path: Path, value: Any) -> dict[str, Any] | None:
-        """The parts of a value by their steps; None if it has an owner as a whole.
+        """Return the parts of a value by their steps; None for an atomic value.
 
         Raises:
-            MissingKey: an item cannot be named.
-            DuplicateKey: two items cannot be told apart.
+            MissingKey: an item lacks a key.
+            DuplicateKey: two items have the same keys.
         """
         if isinstance(value, dict):
             return None if _rule(self, path).atomic else {f"f:{key}": part for key, part in value.items()}
@@ -69,8 +70,8 @@ class Schema:
         parts: dict[str, Any] = {}
         for index, item in enumerate(items):
             found = {key: item.get(key, self.defaults.get(key)) for key in keys}
-            for key, held in found.items():
-                if held is None:
+            for key, value_of_key in found.items():
+                if value_of_key is None:
                     raise MissingKey(f"{where}[{index}].{key}: Required value")
             step = f"k:{_json(found)}"
             if step in parts:
@@ -80,7 +81,7 @@ class Schema:
 
 
 class _Rule(NamedTuple):
-    """What a schema says of the value at a path: of a map the first, of a list the others."""
+    """The schema of the value at a path: `atomic` applies to maps, `is_set` and `keys` to lists."""
 
     atomic: bool
     is_set: bool
@@ -104,7 +105,7 @@ def _names(path: Path) -> list[str]:
 
 
 class Change(NamedTuple):
-    """What differs between two states of an object."""
+    """The fields that differ between two states of an object."""
 
     added: FieldSet
     modified: FieldSet
@@ -112,7 +113,7 @@ class Change(NamedTuple):
 
 
 def fields_of(schema: Schema, value: Any, path: Path = ()) -> Iterator[Path]:
-    """The fields that applying a value would own: leaves, empty maps, and items of lists."""
+    """Yield the fields that applying a value would own: leaves, empty maps and list items."""
     parts = schema.parts(path, value)
     if path and ((not parts and not isinstance(value, list)) or parts is None or path[-1][:2] in ("k:", "v:")):
         yield path
@@ -121,11 +122,11 @@ def fields_of(schema: Schema, value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def compare(schema: Schema, old: Any, new: Any) -> Change:
-    """The fields that differ; whoever adds a map or an item of a list adds its path too, not only its leaves."""
+    """Return the fields that differ. An added map or list item counts as a field itself, in addition to its leaves."""
     change: dict[str, set[Path]] = {"added": set(), "modified": set(), "removed": set()}
 
     def walk(path: Path, before: Any, after: Any) -> None:
-        if before == after:  # most of an object, most of the time
+        if before == after:  # unchanged subtrees are skipped early, which makes most comparisons cheap
             return
         parts = [{} if side is _MISSING else schema.parts(path, side) or {} for side in (before, after)]
         for step in parts[0] | parts[1]:
@@ -141,26 +142,26 @@ def compare(schema: Schema, old: Any, new: Any) -> Change:
     return Change(*(frozenset(paths) for paths in change.values()))
 
 
-def without(schema: Schema, value: Any, gone: FieldSet, path: Path = ()) -> Any:
-    """The value with the fields `gone`, and all that is in them, taken out."""
+def without(schema: Schema, value: Any, dropped: FieldSet, path: Path = ()) -> Any:
+    """Return the value without the fields in `removed` and everything below them."""
     parts = schema.parts(path, value)
     if parts is None:
         return value
-    kept = {s: without(schema, part, gone, (*path, s)) for s, part in parts.items() if (*path, s) not in gone}
+    kept = {s: without(schema, part, dropped, (*path, s)) for s, part in parts.items() if (*path, s) not in dropped}
     return list(kept.values()) if isinstance(value, list) else {step[2:]: part for step, part in kept.items()}
 
 
 def with_maps(fields: Iterable[Path]) -> FieldSet:
-    """The fields, and the maps by name that lead to them."""
+    """Return the fields and all named maps above them."""
     around = {path[:end] for path in fields for end in range(1, len(path)) if path[end - 1].startswith("f:")}
     return frozenset(around | set(fields))
 
 
 @lru_cache(maxsize=1024)
 def encode(fields: FieldSet) -> Obj:
-    """A set as fieldsV1: a member with members below it is marked by `.`; not to be changed."""
+    """Encode a set as fieldsV1; `.` marks a member that has members below it (cached: not to be modified)."""
     root: Obj = {}
-    for path in sorted(fields, key=lambda path: (-len(path), path)):  # deepest first: what is below is there already
+    for path in sorted(fields, key=lambda path: (-len(path), path)):  # nodes of shorter paths exist then
         node = root
         for step in path:
             node = node.setdefault(step, {})
@@ -170,7 +171,7 @@ def encode(fields: FieldSet) -> Obj:
 
 
 def decode(fields_v1: Obj, path: Path = ()) -> Iterator[Path]:
-    """The set that fieldsV1 says."""
+    """Decode fieldsV1 into paths."""
     for step, below in fields_v1.items():
         if step == ".":
             yield path

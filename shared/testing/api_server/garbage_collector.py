@@ -1,4 +1,4 @@
-"""Kubernetes' garbage collector: what becomes of objects whose owners go."""
+"""Kubernetes' garbage collector: handles dependents of deleted owners."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ COLLECTOR = "generic-garbage-collector"
 
 
 class Collected(Protocol):
-    """What the garbage collector needs of a server."""
+    """The part of a server that the garbage collector needs."""
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """Every object, or those of a kind."""
+        """Return every object, or those of a kind."""
 
     def actor(self, name: str) -> Actor:
-        """A user of the server with a field manager of that name."""
+        """Return a client of the server with a field manager of that name."""
 
 
 def collect(server: Collected) -> int:
-    """Orphan, wait for and delete dependents until nothing is left to do; returns how many objects were dealt with.
+    """Orphan, await and delete dependents until nothing is left to do; return the number of objects processed.
 
-    An object goes when none of its owners is left. An owner lives in the object's namespace or in none: a reference
-    across namespaces counts as one to an owner that is gone.
+    An object is deleted once none of its owners exists. An owner is cluster-scoped or in the namespace of the object: a
+    reference across namespaces counts as a reference to a missing owner.
     """
     done = 0
-    while _round(server):
+    while _step(server):
         done += 1
     return done
 
 
-def _round(server: Collected) -> bool:
+def _step(server: Collected) -> bool:
     everything = server.objects()
     by_uid = {obj["metadata"]["uid"]: obj for _, obj in everything}
     for kind, obj in everything:
@@ -46,9 +46,9 @@ def _round(server: Collected) -> bool:
         if "foregroundDeletion" in waits_for and not _blocked(obj, everything):
             _merge(server, kind, obj, {"finalizers": [name for name in waits_for if name != "foregroundDeletion"]})
             return True
-        if not obj["metadata"].get("deletionTimestamp") and _abandoned(obj, by_uid):
-            leaves = any(True for _ in _dependents(obj, everything))
-            policy = "Foreground" if leaves and _awaited(obj, by_uid) else "Background"
+        if not obj["metadata"].get("deletionTimestamp") and _lacks_owners(obj, by_uid):
+            has_dependents = any(True for _ in _dependents(obj, everything))
+            policy = "Foreground" if has_dependents and _blocks_an_owner(obj, by_uid) else "Background"
             metadata = obj["metadata"]
             options = {"propagationPolicy": policy, "preconditions": {"uid": metadata["uid"]}}
             server.actor(COLLECTOR).delete(kind, metadata.get("namespace"), metadata["name"], **options)
@@ -67,21 +67,23 @@ def _blocked(owner: Obj, everything: list[tuple[Kind, Obj]]) -> bool:
     return _uid(owner) in blocking
 
 
-def _abandoned(obj: Obj, by_uid: dict[str, Obj]) -> bool:
-    """Whether every owner is gone, or waits in the foreground for this object to go first."""
+def _lacks_owners(obj: Obj, by_uid: dict[str, Obj]) -> bool:
+    """Whether every owner is missing, or is in foreground deletion and waits for this object."""
     owners = [by_uid.get(ref["uid"]) for ref in _owners(obj)]
-    return bool(owners) and all(owner is None or _foreign(owner, obj) or _waiting(owner) for owner in owners)
+    return bool(owners) and all(
+        owner is None or _in_other_namespace(owner, obj) or _in_foreground_deletion(owner) for owner in owners
+    )
 
 
-def _awaited(obj: Obj, by_uid: dict[str, Obj]) -> bool:
-    return any(_waiting(by_uid[ref["uid"]]) for ref in _owners(obj) if ref["uid"] in by_uid)
+def _blocks_an_owner(obj: Obj, by_uid: dict[str, Obj]) -> bool:
+    return any(_in_foreground_deletion(by_uid[ref["uid"]]) for ref in _owners(obj) if ref["uid"] in by_uid)
 
 
-def _foreign(owner: Obj, obj: Obj) -> bool:
+def _in_other_namespace(owner: Obj, obj: Obj) -> bool:
     return owner["metadata"].get("namespace") not in (None, obj["metadata"].get("namespace"))
 
 
-def _waiting(owner: Obj) -> bool:
+def _in_foreground_deletion(owner: Obj) -> bool:
     return "foregroundDeletion" in (owner["metadata"].get("finalizers") or [])
 
 
@@ -96,5 +98,5 @@ def _uid(obj: Obj) -> str:
 
 
 def _merge(server: Collected, kind: Kind, obj: Obj, metadata: Obj) -> None:
-    place = obj["metadata"]
-    server.actor(COLLECTOR).merge(kind, place.get("namespace"), place["name"], {"metadata": metadata})
+    live = obj["metadata"]
+    server.actor(COLLECTOR).merge(kind, live.get("namespace"), live["name"], {"metadata": metadata})

@@ -1,8 +1,8 @@
-"""The kinds that the in-memory API server serves, and what it does to their objects before it keeps them.
+"""The kinds that the in-memory API server serves, and how it normalizes their objects before it stores them.
 
-Objects of built-in kinds pass through Go's types on a real server: what is empty and optional is left out when they
-are written as JSON again, so an object may come back with less than was sent. That is done here too, since a controller
-that compares what it sent with what it sees would otherwise work in a test and write for ever in a cluster.
+A real server decodes objects of built-in kinds into Go structs and omits empty optional fields when it encodes them
+again, so an object may come back with fewer fields than were sent. This server does the same. Otherwise a controller
+that compares the object it sent with the object it reads would pass a test and write endlessly in a cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CUSTOM = Schema(
     atomic=frozenset({"metadata.ownerReferences[]"}),
     defaults={},
 )
-"""Custom resources whose schema says nothing of lists but that conditions are a map by type."""
+"""Custom resources whose schema declares no list types, except that conditions are a map by type."""
 
 BUILT_IN = Schema(
     keys={
@@ -69,7 +69,7 @@ BUILT_IN = Schema(
     ),
     defaults={"protocol": "TCP"},
 )
-"""The fields of built-in kinds that operators of databases meet."""
+"""The fields of built-in kinds that operators of databases use."""
 
 _FREE_MAPS = frozenset(
     {"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData", "limits", "requests"}
@@ -80,8 +80,8 @@ _OMITTED_WHEN_ZERO = frozenset(
 )
 
 
-def _nothing(_: Obj) -> None:
-    """Neither defaults nor checks."""
+def _accept_unchanged(_: Obj) -> None:
+    """Apply neither defaults nor validation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +89,16 @@ class Served:
     """A kind and how the server treats its objects.
 
     Attributes:
-        admit: fills in defaults and raises ValueError with what is wrong (answered as 422), as schema and CEL would.
-        fixed: dotted paths of fields that cannot change once they are set.
-        replicas: dotted path of the number that the scale subresource sets; empty if there is none.
-        status: whether status is a subresource: written by itself, and by nothing else.
-        generation: whether changes of the spec are counted.
-        built_in: whether objects pass through Go's types.
+        admit: sets defaults; raises ValueError (answered as 422) if schema or CEL would reject the object.
+        fixed: dotted paths of fields that are immutable once set.
+        replicas: dotted path of the field that the scale subresource sets; empty without that subresource.
+        status: whether status is a subresource, which only writes to it can change.
+        generation: whether changes of the spec increase metadata.generation.
+        built_in: whether the server encodes objects from Go structs.
     """
 
     kind: Kind
-    admit: Callable[[Obj], None] = _nothing
+    admit: Callable[[Obj], None] = _accept_unchanged
     fixed: tuple[str, ...] = ()
     replicas: str = ""
     status: bool = True
@@ -107,14 +107,14 @@ class Served:
     schema: Schema = CUSTOM
 
     def normalize(self, obj: Obj, live: Obj) -> Obj:
-        """The object as the server would keep it: without nulls, without what Go leaves out, with defaults.
+        """Return the object as the server would store it: without nulls and fields that Go omits, with defaults.
 
         Args:
-            live: as it is kept now, empty if it is not; what is taken from it unchanged is so already.
+            live: stored object, empty if there is none. Parts taken from it unchanged are normalized already.
         """
         taken = {key: part for key, part in obj.items() if key != "metadata" and part is live.get(key)}
         rest = {key: part for key, part in obj.items() if key not in taken}
-        kept: Obj = taken | (_as_go_writes(rest) if self.built_in else _without_nulls(rest))
+        kept: Obj = taken | (_encoded_as_go_struct(rest) if self.built_in else _without_nulls(rest))
         metadata = kept["metadata"]
         for name in ("labels", "annotations", "finalizers", "ownerReferences"):
             if not metadata.get(name, True):
@@ -123,17 +123,17 @@ class Served:
         return kept
 
 
-def _as_go_writes(value: Any, name: str = "") -> Any:
+def _encoded_as_go_struct(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
-        return [_as_go_writes(item) for item in value]
+        return [_encoded_as_go_struct(item) for item in value]
     if not isinstance(value, dict):
         return value
     if name in _FREE_MAPS:
         return dict(value)
-    return {key: _as_go_writes(part, key) for key, part in value.items() if not _left_out(key, part)}
+    return {key: _encoded_as_go_struct(part, key) for key, part in value.items() if not _is_omitted(key, part)}
 
 
-def _left_out(name: str, value: Any) -> bool:
+def _is_omitted(name: str, value: Any) -> bool:
     if value is None or value == "" or value == []:
         return True
     if isinstance(value, dict):
@@ -153,9 +153,9 @@ def _admit_workload(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     template = spec.setdefault("template", {})
-    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    selected = (spec.get("selector") or {}).get("matchLabels") or {}
     labels = template.get("metadata", {}).get("labels") or {}
-    if not wanted or any(labels.get(key) != value for key, value in wanted.items()):
+    if not selected or any(labels.get(key) != value for key, value in selected.items()):
         raise ValueError(
             f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
         )
@@ -191,7 +191,7 @@ def _admit_stateful_set(obj: Obj) -> None:
 
 
 def _claim(obj: Obj) -> Obj:
-    """A claim, or a template of one, with defaults."""
+    """Return a claim, or a claim template, with defaults."""
     return {
         **obj,
         "spec": {"volumeMode": "Filesystem"} | obj.get("spec", {}),
@@ -254,25 +254,25 @@ def _admit_service(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("loadBalancer", {})
 
 
-_SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
-"""What of a StatefulSet can never change."""
+_STATEFUL_SET_IMMUTABLE = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
+"""Immutable fields of a StatefulSet."""
 
-_CLAIMED = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
-"""What of a claim can never change; its size can grow."""
+_CLAIM_IMMUTABLE = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
+"""Immutable fields of a claim. Its requested size may grow."""
 
 
 def built_in_kinds() -> tuple[Served, ...]:
-    """What every cluster serves, as far as operators of databases meet it."""
+    """Return the built-in kinds that operators of databases use."""
     plain = {"built_in": True, "schema": BUILT_IN, "status": False, "generation": False}
     workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
     return (
         Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
-        Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _SET_FOR_GOOD}),  # type: ignore[arg-type]
+        Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _STATEFUL_SET_IMMUTABLE}),  # type: ignore[arg-type]
         Served(POD, _admit_pod, built_in=True, schema=BUILT_IN, fixed=("spec.containers", "spec.volumes")),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
         Served(DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
-        Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIMED}),  # type: ignore[arg-type]
+        Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIM_IMMUTABLE}),  # type: ignore[arg-type]
         Served(STORAGE_CLASS, **plain),  # type: ignore[arg-type]
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),

@@ -1,4 +1,4 @@
-"""The record of what was asked of the in-memory API server, so that tests can tell what an operator cost."""
+"""A log of the requests to the in-memory API server, from which tests measure the cost of an operator."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shared.testing.faults import CALL, WRITES
 
 
 class Write(NamedTuple):
-    """A mutating request and what came of it.
+    """A mutating request and its result.
 
     Attributes:
-        verb: CREATE, APPLY, PATCH, UPDATE or DELETE; CALL is a step on the database, whose name is what it says.
-        manager: the field manager; empty for deletions.
-        changed: whether the server's state changed: not by a no-op, nor by a request that was refused or lost.
-        resource_version: of the object afterwards; 0 where the request failed or the object is gone.
-        status: HTTP status of the server's answer, even if a fault kept it back; 0 if it was never asked.
-        pinned: whether it named the UID or the resourceVersion of the object that it meant.
+        verb: CREATE, APPLY, PATCH, UPDATE or DELETE; CALL is a database call, and `name` its description.
+        manager: field manager; empty for deletions.
+        changed: whether the server's state changed. A no-op, a rejected request and a lost request change nothing.
+        resource_version: resourceVersion of the resulting object; 0 if the request failed or deleted the object.
+        status: HTTP status of the server's response, even if a fault dropped it; 0 if the request never arrived.
+        pinned: whether the request carried the UID or the resourceVersion of its object.
     """
 
     verb: str
@@ -36,27 +36,27 @@ class Write(NamedTuple):
     pinned: bool = False
 
     def __str__(self) -> str:
-        """Short enough to list in an assertion: `APPLY Deployment cache/orders`."""
+        """Render briefly enough for an assertion message: `APPLY Deployment cache/orders`."""
         if self.verb == CALL:
             return f"CALL {self.name}"
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.verb} {self.kind} {place}" + (f"/{self.subresource}" if self.subresource else "")
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.verb} {self.kind} {where}" + (f"/{self.subresource}" if self.subresource else "")
 
 
 @dataclass(slots=True)
 class RequestLog:
-    """What was asked of the server through its transport, since the last `reset`.
+    """The requests of the operator under test since the last `reset`.
 
     Attributes:
-        all_writes: mutating requests in order, those that failed too.
-        reads: how often something was read, by verb (GET, LIST).
+        all_writes: mutating requests in order, including failed ones.
+        reads: number of reads by verb (GET, LIST).
     """
 
     all_writes: list[Write] = field(default_factory=list)
     reads: Counter[str] = field(default_factory=Counter)
 
     def writes(self, kind: str = "", *, changed: bool | None = None) -> list[Write]:
-        """Mutating requests, of one kind if given, and only those that changed something (or nothing) if asked."""
+        """Return mutating requests: optionally of one kind, or only those that changed something (or nothing)."""
         return [
             write
             for write in self.all_writes
@@ -65,35 +65,35 @@ class RequestLog:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing at all was asked."""
+        """Whether there was no request at all."""
         return not self.all_writes and not self.reads.total()
 
-    def enter(self, asked: Aimed, answer: Response | None, *, changed: bool) -> None:
-        """Note a request.
+    def record(self, target: Aimed, answer: Response | None, *, changed: bool) -> None:
+        """Record a request.
 
         Args:
-            answer: the server's; None if the request never reached it.
-            changed: whether its state changed.
+            answer: response of the server; None if the request never reached it.
+            changed: whether the server's state changed.
         """
-        if asked.request.method not in WRITES:
-            self.reads[asked.verb] += 1
+        if target.request.method not in WRITES:
+            self.reads[target.verb] += 1
             return
-        made = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
-        name = asked.name or made.get("name") or asked.request.body["metadata"].get("name", "")
-        version = int(made.get("resourceVersion") or 0)
-        manager = "" if asked.request.method == "DELETE" else asked.manager
+        stored = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
+        name = target.name or stored.get("name") or target.request.body["metadata"].get("name", "")
+        version = int(stored.get("resourceVersion") or 0)
+        manager = "" if target.request.method == "DELETE" else target.manager
         status = answer.status if answer is not None else 0
-        place = (asked.kind.name, asked.namespace, name, asked.subresource)
-        body = asked.request.body or {}
-        pins = body.get("metadata", {}) | body.get("preconditions", {})
-        pinned = bool(pins.get("uid") or pins.get("resourceVersion"))
-        self.all_writes.append(Write(asked.verb, *place, manager, changed, version, status, pinned))
+        where = (target.kind.name, target.namespace, name, target.subresource)
+        body = target.request.body or {}
+        preconditions = body.get("metadata", {}) | body.get("preconditions", {})
+        pinned = bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
+        self.all_writes.append(Write(target.verb, *where, manager, changed, version, status, pinned))
 
-    def enter_call(self, call: Call, *, landed: bool) -> None:
-        """Note a step on the database.
+    def record_call(self, call: Call, *, landed: bool) -> None:
+        """Record a database call.
 
         Args:
-            landed: whether it was carried out.
+            landed: whether the call was carried out.
         """
         self.all_writes.append(Write(CALL, type(call).__name__, "", str(call), "", "", landed, 0, 200 if landed else 0))
 

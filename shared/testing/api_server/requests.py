@@ -1,4 +1,4 @@
-"""Requests as the in-memory API server reads them, and the answers to those it refuses."""
+"""Parsing of requests to the in-memory API server, and its error responses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Failure(Exception):
 
     Attributes:
         code: HTTP status.
-        reason: the API's word for it.
-        causes: what is wrong with which field.
+        reason: machine-readable reason of the API, such as Conflict.
+        causes: invalid fields, each with its problem.
     """
 
     def __init__(self, code: int, reason: str, message: str, causes: list[Obj] | None = None) -> None:
@@ -44,10 +44,10 @@ class Failure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Aimed:
-    """A request and where it is aimed.
+    """A request with the resource that its path addresses.
 
     Attributes:
-        namespace: empty for kinds without namespaces, and for lists of all namespaces.
+        namespace: empty for cluster-scoped kinds, and for lists over all namespaces.
         name: empty for a collection.
     """
 
@@ -76,7 +76,7 @@ class Aimed:
 
     @property
     def verb(self) -> str:
-        """The request as logs and counters name it."""
+        """The verb under which logs and counters record the request."""
         if self.request.method == "GET":
             return "GET" if self.name else "LIST"
         if self.request.method == "PATCH":
@@ -85,10 +85,10 @@ class Aimed:
 
     @classmethod
     def at(cls, kinds: Iterable[Served], request: Request) -> Aimed:
-        """A request as its URL path aims it.
+        """Resolve the URL path of a request.
 
         Raises:
-            Failure: nothing is served there.
+            Failure: the path addresses nothing that this server serves.
         """
         parts = request.path.strip("/").split("/")
         group, version, rest = (
@@ -102,8 +102,8 @@ class Aimed:
             kind = served.kind
             if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
                 known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
-                homeless = kind.namespaced and bool(name) and not namespace
-                if known and len(rest) <= 3 and not homeless and (kind.namespaced or not namespace):
+                lacks_namespace = kind.namespaced and bool(name) and not namespace
+                if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
                     own = dataclasses.replace(request, body=clone(request.body))
                     return cls(own, served, namespace, name, subresource)
         raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
@@ -115,17 +115,17 @@ class Aimed:
         return Failure(409, "Conflict", f"Operation cannot be fulfilled on {self.what}: {why}")
 
     def invalid(self, message: str) -> Failure:
-        """422 for a message that begins with the field's path and a colon."""
+        """Return a 422 error for a message that begins with the field's path and a colon."""
         field, _, rest = message.partition(": ")
         cause = {"reason": "FieldValueInvalid", "field": field, "message": rest}
         return Failure(422, "Invalid", f'{self.kind.name} "{self.name}" is invalid: {message}', [cause])
 
 
 def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:
-    """A label selector in text form as a test of labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+    """Parse a label selector into a predicate of labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 
     Raises:
-        Failure: it cannot be read.
+        Failure: the selector is malformed.
     """
     terms, depth, start = [], 0, 0
     for end, char in enumerate(selector + ","):
@@ -138,22 +138,22 @@ def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _term(term: str) -> Callable[[Mapping[str, str]], bool]:
-    for word, wanted in ((" notin ", False), (" in ", True)):
+    for word, expected in ((" notin ", False), (" in ", True)):
         key, found, values = term.partition(word)
         if found:
-            among = {value.strip() for value in values.strip().removeprefix("(").removesuffix(")").split(",")}
-            return lambda labels: (labels.get(key.strip()) in among) is wanted
-    for sign, wanted in (("!=", False), ("==", True), ("=", True)):
+            allowed = {value.strip() for value in values.strip().removeprefix("(").removesuffix(")").split(",")}
+            return lambda labels: (labels.get(key.strip()) in allowed) is expected
+    for sign, expected in (("!=", False), ("==", True), ("=", True)):
         key, found, value = term.partition(sign)
         if found:
-            return lambda labels: (labels.get(key.strip()) == value.strip()) is wanted
+            return lambda labels: (labels.get(key.strip()) == value.strip()) is expected
     if " " in term:
         raise Failure(400, "BadRequest", f"unable to parse requirement: {term}")
     return lambda labels: (term.removeprefix("!") in labels) is not term.startswith("!")
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7386): null removes, maps merge, everything else replaces."""
+    """Apply a JSON merge patch (RFC 7386): null removes, maps merge, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -166,7 +166,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def value_at(obj: Any, path: str) -> Any:
-    """The value at a dotted path; None if there is none."""
+    """Return the value at a dotted path, or None."""
     for name in path.split("."):
         obj = obj.get(name) if isinstance(obj, dict) else None
     return obj

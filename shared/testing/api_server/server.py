@@ -1,11 +1,11 @@
-"""An in-memory Kubernetes API server: what a controller can tell from the outside is as a real one does it.
+"""An in-memory Kubernetes API server that a controller cannot distinguish from a real one.
 
-`ApiServer` is a `Transport`. The one under test talks through it (`Kube(server, manager=...)`): what it asks is logged
-in `server.log` and subject to `server.faults`. Everybody else (a person with kubectl, Kubernetes' controllers) acts
-through `server.actor(name)`, unlogged and undisturbed.
+`ApiServer` is a `Transport`. The operator under test sends its requests through it (`Kube(server, manager=...)`). They
+are logged in `server.log` and subject to `server.faults`. Every other client (a user with kubectl, Kubernetes'
+controllers) uses `server.actor(name)`, which is not logged and not subject to faults.
 
-Garbage collection does not happen by itself: `collect_garbage()` lets it, so that a test can look at the time between,
-which in a cluster is real.
+Garbage collection runs only in `collect_garbage()`, so that a test can observe the state before it, which is also
+visible in a cluster.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from shared.testing.api_server.requests import Aimed, Failure, merge_patch, sele
 from shared.testing.api_server.store import FIRST_VERSION, Store
 from shared.testing.api_server.watches import Watches
 from shared.testing.api_server.write_rules import (
-    bounded,
-    fresh,
+    new_object,
+    permitted_changes,
     require_fixed,
     require_growth,
-    require_home,
+    require_living_namespace,
     require_match,
 )
 
 
 class ApiServer:
-    """Keeps objects of the built-in kinds and of those given.
+    """Stores and serves objects of the built-in kinds and of additional ones.
 
     Args:
-        kinds: more kinds to serve, in place of built-in ones of the same name; a bare Kind is served as a custom
+        kinds: additional kinds, which replace built-in kinds of the same name. A bare Kind is served as a custom
             resource with a status subresource.
-        clock: the time of creations, deletions and managedFields.
-        version: resourceVersion before the first write; UIDs follow from it.
+        clock: clock for creation and deletion timestamps and for managedFields.
+        version: resourceVersion before the first write. UIDs derive from it.
 
     Attributes:
-        faults: what goes wrong for the one under test.
-        log: what the one under test asked.
-        witness: is told of each write of the one under test that was carried out, with the object as it was before.
+        faults: faults that strike requests of the operator under test.
+        log: requests of the operator under test.
+        witness: called after each successful write of the operator under test, with the object as it was before.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ApiServer:
         self.witness: Callable[[Aimed, Obj | None], None] = lambda *_: None
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
-        """Another that keeps the same, and the log of how it came about, without faults and with nobody who watches."""
+        """Return an independent copy with the same objects and write log, without faults and without subscribers."""
         copy = ApiServer()
         copy._served, copy._store = self._served, self._store.fork(clock)
         copy.log.all_writes.extend(self.log.all_writes)
@@ -76,312 +76,325 @@ class ApiServer:
 
     @property
     def watches(self) -> Watches:
-        """Who hears of changes, and when."""
+        """Subscriptions to changes, and the control over their delivery."""
         return self._store.watches
 
     @property
     def version(self) -> int:
-        """The resourceVersion of the last write."""
+        """Version (resourceVersion) of the last write."""
         return self._store.version
 
     async def request(self, request: Request) -> Response:
-        """A request of the one under test: logged, and struck by faults.
+        """Handle a request of the operator under test: log it and apply faults.
 
         Raises:
-            Unavailable: a fault lost the request or its answer.
+            Unavailable: a fault dropped the request or its response.
             Crash: a fault ended the process.
         """
-        await asyncio.sleep(0)  # others run meanwhile, as they do while a real request is on its way
+        await asyncio.sleep(0)  # other tasks run here, as they do during a real request
         try:
-            asked = Aimed.at(self._served.values(), request)
+            target = Aimed.at(self._served.values(), request)
         except Failure as failure:
             return failure.response()
         fault, before = self.faults.next(request), self._store.version
-        live = self._store.get(asked.kind, asked.namespace, asked.name)
-        answer = self._answer(asked) if fault is None or fault.landed else None
+        live = self._store.get(target.kind, target.namespace, target.name)
+        answer = self._answer(target) if fault is None or fault.landed else None
         if answer is not None and answer.status < 400 and request.method in faults.WRITES:
-            self.witness(asked, live)
-        self.log.enter(asked, answer, changed=self._store.version != before)
+            self.witness(target, live)
+        self.log.record(target, answer, changed=self._store.version != before)
         if fault is None and answer is not None:
             return answer
         assert fault is not None
         return faults.strike(fault, request)
 
     def handle(self, request: Request) -> Response:
-        """Answer a request at once, unlogged and undisturbed."""
+        """Answer a request synchronously, without logging and faults."""
         try:
             return self._answer(Aimed.at(self._served.values(), request))
         except Failure as failure:
             return failure.response()
 
     def actor(self, name: str) -> Actor:
-        """Somebody else who uses this server, under a field manager of that name."""
+        """Return another client of this server, with a field manager of that name."""
         return Actor(self, name)
 
     def subscribe(self, callback: Callable[[Obj], None], kind: Kind | None = None) -> None:
-        """Watch: call back with `{"type": ADDED | MODIFIED | DELETED, "object": ...}` of each change, in order.
+        """Watch: call back with `{"type": ADDED | MODIFIED | DELETED, "object": ...}` for each change, in order.
 
-        Changes are told at once, within the request that makes them, unless `watches.hold()` keeps them back.
+        Callbacks run within the request that makes the change, unless `watches.hold()` delays them.
         """
         self.watches.subscribe(callback, kind)
 
     def collect_garbage(self) -> int:
-        """Do what Kubernetes' garbage collector would, until nothing is left to do.
+        """Run Kubernetes' garbage collector until nothing is left to do.
 
         Returns:
-            How many objects it deleted, or let go.
+            Number of objects that it deleted or released.
         """
         return garbage_collector.collect(self)
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """Everything kept, or what is of one kind, in order of kind, namespace and name.
+        """Return every object, or those of one kind, in order of kind, namespace and name.
 
-        They are no copies: a write puts a new object in the place of the old, which never changes, and must not.
+        The objects are not copies and must not be modified. A write replaces the stored object, so these do not change.
         """
         kinds = (kind,) if kind else self._store.kinds
         return [(of, obj) for of in kinds for obj in self._store.list(of)]
 
     def now(self) -> str:
-        """The server's time as Kubernetes writes it."""
+        """Return the server's time in the format of the API."""
         return self._store.now()
 
-    # What is asked.
+    # Requests.
 
-    def _answer(self, asked: Aimed) -> Response:
+    def _answer(self, target: Aimed) -> Response:
         try:
-            answer = self._dispatch(asked)
+            answer = self._dispatch(target)
             return answer._replace(body=clone(answer.body))
         except Failure as failure:
             return failure.response()
         except MissingKey as error:
-            return asked.invalid(str(error)).response()
-        except DuplicateKey as error:  # a real server says so, and with this status, too
+            return target.invalid(str(error)).response()
+        except DuplicateKey as error:  # a real server answers with the same status and message
             return Failure(500, "InternalError", f"failed to create typed patch object: {error}").response()
 
-    def _dispatch(self, asked: Aimed) -> Response:
-        if asked.request.method == "GET":
-            return self._read(asked)
-        if asked.request.method == "DELETE" and asked.name and not asked.subresource:
-            return self._delete(asked)
-        if asked.request.method == "POST" and not asked.name:
-            return self._create(asked)
-        if asked.subresource == "scale" and asked.request.method in ("PATCH", "PUT"):
-            return self._rescale(asked)
-        if asked.request.method == "PATCH" and asked.name and asked.request.content_type == APPLY_PATCH:
-            return self._apply(asked)
-        if asked.request.method == "PATCH" and asked.name and asked.request.content_type == MERGE_PATCH:
-            live = self._live(asked)
-            return Response(200, self._update(asked, live, merge_patch(live, asked.request.body)))
-        if asked.request.method == "PATCH" and asked.name:
-            raise Failure(415, "UnsupportedMediaType", f"this server takes no {asked.request.content_type}")
-        if asked.request.method == "PUT" and asked.name:
-            live = self._live(asked)
-            if not asked.served.built_in and not asked.request.body["metadata"].get("resourceVersion"):
-                raise asked.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
-            return Response(200, self._update(asked, live, asked.request.body))
-        raise Failure(405, "MethodNotAllowed", f"the server does not allow this method on {asked.request.path}")
+    def _dispatch(self, target: Aimed) -> Response:
+        if target.request.method == "GET":
+            return self._read(target)
+        if target.request.method == "DELETE" and target.name and not target.subresource:
+            return self._delete(target)
+        if target.request.method == "POST" and not target.name:
+            return self._create(target)
+        if target.subresource == "scale" and target.request.method in ("PATCH", "PUT"):
+            return self._rescale(target)
+        if target.request.method == "PATCH" and target.name and target.request.content_type == APPLY_PATCH:
+            return self._apply(target)
+        if target.request.method == "PATCH" and target.name and target.request.content_type == MERGE_PATCH:
+            live = self._live(target)
+            return Response(200, self._update(target, live, merge_patch(live, target.request.body)))
+        if target.request.method == "PATCH" and target.name:
+            raise Failure(415, "UnsupportedMediaType", f"this server does not support {target.request.content_type}")
+        if target.request.method == "PUT" and target.name:
+            live = self._live(target)
+            if not target.served.built_in and not target.request.body["metadata"].get("resourceVersion"):
+                raise target.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
+            return Response(200, self._update(target, live, target.request.body))
+        raise Failure(405, "MethodNotAllowed", f"the server does not allow this method on {target.request.path}")
 
-    def _read(self, asked: Aimed) -> Response:
-        if asked.request.query.get("watch"):
-            raise Failure(400, "BadRequest", "this server tells of changes by subscribe(), not by requests")
-        if asked.name:
-            live = self._live(asked)
-            return Response(200, _scale_of(asked, live) if asked.subresource == "scale" else live)
-        matches = selects(asked.request.query.get("labelSelector", ""))
-        found = self._store.list(asked.kind, asked.namespace)
+    def _read(self, target: Aimed) -> Response:
+        if target.request.query.get("watch"):
+            raise Failure(400, "BadRequest", "this server delivers changes to subscribe(), not to watch requests")
+        if target.name:
+            live = self._live(target)
+            return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)
+        matches = selects(target.request.query.get("labelSelector", ""))
+        found = self._store.list(target.kind, target.namespace)
         items = [obj for obj in found if matches(obj["metadata"].get("labels") or {})]
-        start, limit = int(asked.request.query.get("continue") or 0), int(asked.request.query.get("limit") or 0)
+        start, limit = int(target.request.query.get("continue") or 0), int(target.request.query.get("limit") or 0)
         end = start + limit if limit else len(items)
         metadata = {"resourceVersion": str(self._store.version)} | ({"continue": str(end)} if end < len(items) else {})
-        if asked.served.built_in:  # typed lists name the kind once
+        if target.served.built_in:  # items of typed lists omit apiVersion and kind
             items = [{key: part for key, part in obj.items() if key not in ("apiVersion", "kind")} for obj in items]
-        kind, api_version = f"{asked.kind.name}List", asked.kind.api_version
+        kind, api_version = f"{target.kind.name}List", target.kind.api_version
         return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items[start:end]})
 
-    def _create(self, asked: Aimed) -> Response:
-        obj: Obj = asked.request.body
-        require_match(asked, obj)
+    def _create(self, target: Aimed) -> Response:
+        obj: Obj = target.request.body
+        require_match(target, obj)
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{self._store.unique(metadata['generateName'])[:5]}"
         if not metadata.get("name"):
-            raise asked.invalid("metadata.name: Required value: name or generateName is required")
+            raise target.invalid("metadata.name: Required value: name or generateName is required")
         if metadata.get("resourceVersion"):
             raise Failure(400, "BadRequest", "resourceVersion should not be set on objects to be created")
-        if self._store.get(asked.kind, asked.namespace, metadata["name"]) is not None:
-            raise Failure(409, "AlreadyExists", f'{asked.resource} "{metadata["name"]}" already exists')
-        manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version)
-        new = self._admitted(asked, self._fresh(asked, obj), {})
-        return Response(201, self._commit(asked, None, new, self._tracked(asked, {}, new, manager)))
+        if self._store.get(target.kind, target.namespace, metadata["name"]) is not None:
+            raise Failure(409, "AlreadyExists", f'{target.resource} "{metadata["name"]}" already exists')
+        manager = ssa.Manager(target.manager, "Update", target.kind.api_version)
+        new = self._admitted(target, self._new_object(target, obj), {})
+        return Response(201, self._commit(target, None, new, self._tracked(target, {}, new, manager)))
 
-    def _update(self, asked: Aimed, live: Obj, edited: Obj) -> Obj:
-        """Make the live object what a merge patch or an update says; returns what it is then."""
-        require_match(asked, edited)
-        new = self._admitted(asked, bounded(asked, live, edited), live)
-        manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version, asked.subresource)
-        return self._commit(asked, live, new, self._tracked(asked, live, new, manager))
+    def _update(self, target: Aimed, live: Obj, edited: Obj) -> Obj:
+        """Replace the live object by the result of a merge patch or an update; return the stored object."""
+        require_match(target, edited)
+        new = self._admitted(target, permitted_changes(target, live, edited), live)
+        manager = ssa.Manager(target.manager, "Update", target.kind.api_version, target.subresource)
+        return self._commit(target, live, new, self._tracked(target, live, new, manager))
 
-    def _apply(self, asked: Aimed) -> Response:
-        config: Obj = asked.request.body
-        if not asked.request.query.get("fieldManager"):
+    def _apply(self, target: Aimed) -> Response:
+        config: Obj = target.request.body
+        if not target.request.query.get("fieldManager"):
             message = "PatchOptions is invalid: fieldManager: Required value: is required for apply patch"
             raise Failure(422, "Invalid", message)
         if config.get("metadata", {}).get("managedFields"):
             raise Failure(400, "BadRequest", "metadata.managedFields must be nil")
         if not config.get("kind") or not config.get("apiVersion"):
             raise Failure(400, "BadRequest", "invalid object type: apply needs apiVersion and kind")
-        require_match(asked, config)
-        live = self._store.get(asked.kind, asked.namespace, asked.name)
+        require_match(target, config)
+        live = self._store.get(target.kind, target.namespace, target.name)
         pinned = config["metadata"].get("uid")
-        if live is None and asked.subresource:
-            raise asked.not_found()
+        if live is None and target.subresource:
+            raise target.not_found()
         if live is None and pinned:
             why = f"uid mismatch: the provided object specified uid {pinned}, and no existing object was found"
-            raise asked.conflict(why)
-        if asked.subresource == "status":
+            raise target.conflict(why)
+        if target.subresource == "status":
             config = {key: part for key, part in config.items() if key in ("apiVersion", "kind", "status")}
             config["metadata"] = {
-                k: v for k, v in asked.request.body["metadata"].items() if k in ("name", "resourceVersion")
+                k: v for k, v in target.request.body["metadata"].items() if k in ("name", "resourceVersion")
             }
-        elif asked.served.status:
+        elif target.served.status:
             config = {key: part for key, part in config.items() if key != "status"}
-        manager = ssa.Manager(asked.manager, "Apply", asked.kind.api_version, asked.subresource)
-        schema, records = asked.served.schema, ssa.read_records(live or {})
+        manager = ssa.Manager(target.manager, "Apply", target.kind.api_version, target.subresource)
+        schema, records = target.served.schema, ssa.read_records(live or {})
         try:
-            force = asked.request.query.get("force") == "true"
+            force = target.request.query.get("force") == "true"
             new, records = ssa.apply(schema, live or {}, records, config, manager, force=force)
         except ssa.FieldConflict as conflict:
-            raise _refusal(conflict) from None
+            raise _conflict_failure(conflict) from None
         if live is None:
-            return Response(201, self._commit(asked, None, self._admitted(asked, self._fresh(asked, new), {}), records))
-        new = self._admitted(asked, bounded(asked, live, new), live)
-        return Response(200, self._commit(asked, live, new, records))
+            return Response(
+                201, self._commit(target, None, self._admitted(target, self._new_object(target, new), {}), records)
+            )
+        new = self._admitted(target, permitted_changes(target, live, new), live)
+        return Response(200, self._commit(target, live, new, records))
 
-    def _rescale(self, asked: Aimed) -> Response:
-        live = self._live(asked)
+    def _rescale(self, target: Aimed) -> Response:
+        live = self._live(target)
         scale = (
-            merge_patch(_scale_of(asked, live), asked.request.body)
-            if asked.request.method == "PATCH"
-            else asked.request.body
+            merge_patch(_scale_of(target, live), target.request.body)
+            if target.request.method == "PATCH"
+            else target.request.body
         )
         patch: Any = value_at(scale, "spec.replicas") or 0
-        for name in reversed(asked.served.replicas.split(".")):
+        for name in reversed(target.served.replicas.split(".")):
             patch = {name: patch}
         version = value_at(scale, "metadata.resourceVersion")
         edited = merge_patch(live, patch | {"metadata": {"resourceVersion": version}})
-        return Response(200, _scale_of(asked, self._update(asked, live, edited)))
+        return Response(200, _scale_of(target, self._update(target, live, edited)))
 
-    def _delete(self, asked: Aimed) -> Response:
-        live = self._live(asked)
-        options = asked.request.body or {}
-        wanted = options.get("preconditions") or {}
+    def _delete(self, target: Aimed) -> Response:
+        live = self._live(target)
+        options = target.request.body or {}
+        preconditions = options.get("preconditions") or {}
         for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            if wanted.get(name) and wanted[name] != live["metadata"][name]:
-                both = f"{label} in precondition: {wanted[name]}, {label} in object meta: {live['metadata'][name]}"
-                raise asked.conflict(f"Precondition failed: {both}")
-        leaving = clone(live)
-        metadata = leaving["metadata"]
-        held = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(options.get("propagationPolicy", ""))
-        if held and held not in metadata.setdefault("finalizers", []):
-            metadata["finalizers"].append(held)
-        grace = _grace_period(asked.kind, live, options.get("gracePeriodSeconds"))
+            if preconditions.get(name) and preconditions[name] != live["metadata"][name]:
+                both = (
+                    f"{label} in precondition: {preconditions[name]}, {label} in object meta: {live['metadata'][name]}"
+                )
+                raise target.conflict(f"Precondition failed: {both}")
+        terminating = clone(live)
+        metadata = terminating["metadata"]
+        finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(options.get("propagationPolicy", ""))
+        if finalizer and finalizer not in metadata.setdefault("finalizers", []):
+            metadata["finalizers"].append(finalizer)
+        grace = _grace_period(target.kind, live, options.get("gracePeriodSeconds"))
         if not metadata.get("deletionTimestamp"):
             metadata |= {"deletionTimestamp": self._store.now(), "deletionGracePeriodSeconds": grace}
             if metadata.get("generation"):
                 metadata["generation"] += 1
         if metadata.get("finalizers") or grace:
-            return Response(200, self._store.keep(asked.kind, leaving))
-        self._store.remove(asked.kind, live)
+            return Response(200, self._store.keep(target.kind, terminating))
+        self._store.remove(target.kind, live)
         metadata["resourceVersion"] = str(self._store.version)
-        return Response(200, _farewell(asked, leaving))
+        return Response(200, _deletion_response(target, terminating))
 
-    # How it is kept.
+    # Storage.
 
-    def _live(self, asked: Aimed) -> Obj:
-        live = self._store.get(asked.kind, asked.namespace, asked.name)
+    def _live(self, target: Aimed) -> Obj:
+        live = self._store.get(target.kind, target.namespace, target.name)
         if live is None:
-            raise asked.not_found()
+            raise target.not_found()
         return live
 
-    def _fresh(self, asked: Aimed, obj: Obj) -> Obj:
-        require_home(asked, self._store.get(NAMESPACE, "", asked.namespace))
-        return fresh(asked, obj, self._store)
+    def _new_object(self, target: Aimed, obj: Obj) -> Obj:
+        require_living_namespace(target, self._store.get(NAMESPACE, "", target.namespace))
+        return new_object(target, obj, self._store)
 
-    def _tracked(self, asked: Aimed, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
-        """The fields of every manager after a write that is no apply; a status belongs to none but its own writers."""
-        records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
-        if asked.served.status and asked.subresource != "status":
+    def _tracked(self, target: Aimed, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
+        """Return the managed fields after a write other than apply; only writes to the subresource own the status."""
+        records = ssa.track(target.served.schema, live, ssa.read_records(live), new, manager)
+        if target.served.status and target.subresource != "status":
             records[manager] = frozenset(path for path in records.get(manager, ()) if path[0] != "f:status")
         return {other: fields for other, fields in records.items() if fields}
 
-    def _admitted(self, asked: Aimed, new: Obj, live: Obj) -> Obj:
+    def _admitted(self, target: Aimed, new: Obj, live: Obj) -> Obj:
         try:
-            return asked.served.normalize(new, live)
+            return target.served.normalize(new, live)
         except ValueError as error:
-            raise asked.invalid(str(error)) from None
+            raise target.invalid(str(error)) from None
 
-    def _commit(self, asked: Aimed, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
-        """Keep what a write made, if it changed anything; an object that only waited for its finalizers goes."""
+    def _commit(self, target: Aimed, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
+        """Store the result of a write if it changed anything; remove an object whose last finalizer is removed."""
         if live is not None:
-            require_fixed(asked, live, new)
-            require_growth(asked, live, new, self._store)
+            require_fixed(target, live, new)
+            require_growth(target, live, new, self._store)
         managed = ssa.write_records(records, live or {}, self._store.now())
         new["metadata"].pop("managedFields", None)
         if managed:
             new["metadata"]["managedFields"] = managed
-        if live is not None and asked.served.generation and _counted(asked, new) != _counted(asked, live):
+        if (
+            live is not None
+            and target.served.generation
+            and _generation_parts(target, new) != _generation_parts(target, live)
+        ):
             new["metadata"]["generation"] += 1
-        if _ends(new["metadata"]):
-            self._store.remove(asked.kind, new)
+        if _is_removable(new["metadata"]):
+            self._store.remove(target.kind, new)
             return new
-        return self._store.keep(asked.kind, new)
+        return self._store.keep(target.kind, new)
 
 
-def _ends(metadata: Obj) -> bool:
-    """Whether an object only waited for its finalizers, and has none left."""
+def _is_removable(metadata: Obj) -> bool:
+    """Whether an object is being deleted and nothing blocks its removal any more."""
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _farewell(asked: Aimed, last: Obj) -> Obj:
-    """The answer to a deletion that left nothing: a pod's last state, or a Status."""
-    if asked.kind == POD:
+def _deletion_response(target: Aimed, last: Obj) -> Obj:
+    """Return the response to a completed deletion: the last state of a pod, or a Status."""
+    if target.kind == POD:
         return last
-    details = {"name": asked.name, "group": asked.kind.group, "kind": asked.kind.plural, "uid": last["metadata"]["uid"]}
+    details = {
+        "name": target.name,
+        "group": target.kind.group,
+        "kind": target.kind.plural,
+        "uid": last["metadata"]["uid"],
+    }
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _counted(asked: Aimed, obj: Obj) -> Obj:
-    """What the generation counts changes of: the spec, and a Deployment's annotations."""
+def _generation_parts(target: Aimed, obj: Obj) -> Obj:
+    """Return the parts whose changes increase the generation: the spec, and the annotations of a Deployment."""
     counted = {key: part for key, part in obj.items() if key not in ("metadata", "status")}
-    annotations = obj["metadata"].get("annotations") if asked.kind == DEPLOYMENT else None
+    annotations = obj["metadata"].get("annotations") if target.kind == DEPLOYMENT else None
     return counted | {"metadata": annotations}
 
 
-def _grace_period(kind: Kind, live: Obj, asked: int | None) -> int:
-    """Seconds that a deleted object lives on: only a pod on a node does, until its kubelet has stopped it."""
+def _grace_period(kind: Kind, live: Obj, target: int | None) -> int:
+    """Return the seconds until a deleted object is removed: nonzero only for a pod that a kubelet must stop first."""
     if kind != POD or not live["spec"].get("nodeName"):
         return 0
     default: int = live["spec"].get("terminationGracePeriodSeconds", 30)
-    return default if asked is None else asked
+    return default if target is None else target
 
 
-def _scale_of(asked: Aimed, live: Obj) -> Obj:
+def _scale_of(target: Aimed, live: Obj) -> Obj:
     metadata = live["metadata"]
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")},
-        "spec": {"replicas": value_at(live, asked.served.replicas) or 0},
+        "spec": {"replicas": value_at(live, target.served.replicas) or 0},
         "status": {"replicas": value_at(live, "status.replicas") or 0},
     }
 
 
-def _refusal(conflict: ssa.FieldConflict) -> Failure:
+def _conflict_failure(conflict: ssa.FieldConflict) -> Failure:
     causes = [
         {"reason": "FieldManagerConflict", "message": f'conflict with "{owner.name}"', "field": ssa.describe(path)}
         for owner, paths in conflict.fields.items()
         for path in sorted(paths)
     ]
-    told = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-    return Failure(409, "Conflict", f"Apply failed with {len(causes)} conflicts: {told}", causes)
+    described = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+    return Failure(409, "Conflict", f"Apply failed with {len(causes)} conflicts: {described}", causes)

@@ -1,6 +1,6 @@
-"""Who owns which field: server-side apply, and the tracking of every other write.
+"""Field ownership: server-side apply, and the tracking of every other write.
 
-Follows the reference implementation (sigs.k8s.io/structured-merge-diff, merge/update.go) for one API version a kind.
+Follows the reference implementation (sigs.k8s.io/structured-merge-diff, merge/update.go) with one version per kind.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _METADATA = (
 UNTRACKED: FieldSet = frozenset(
     {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _METADATA)}
 )
-"""Fields that nobody owns."""
+"""Fields without an owner."""
 
 
 class Manager(NamedTuple):
-    """Who writes, and how: entries of `managedFields` differ by all of these."""
+    """A writer and its kind of write. Entries of `managedFields` are distinct by all of these."""
 
     name: str
     operation: str
@@ -51,10 +51,10 @@ Records = dict[Manager, FieldSet]
 
 
 class FieldConflict(Exception):
-    """An apply that is not forced would change fields of others.
+    """An apply without force would change fields that other managers own.
 
     Attributes:
-        fields: the fields in dispute, by their owners.
+        fields: conflicting fields by their owners.
     """
 
     def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
@@ -65,57 +65,57 @@ class FieldConflict(Exception):
 def apply(
     schema: Schema, live: Obj, records: Records, config: Obj, manager: Manager, *, force: bool
 ) -> tuple[Obj, Records]:
-    """Server-side apply.
+    """Apply a configuration as server-side apply does.
 
-    What `config` says is set; what the manager applied before and does not say any more goes, unless another manager
-    owns it too; everything else stays.
+    Every field in `config` is set. A field that the manager applied before and omits now is removed, unless another
+    manager owns it as well. All other fields stay.
 
     Args:
-        live: the object as it is, empty if it does not exist.
-        records: the fields of every manager before.
+        live: object as stored, empty if it does not exist.
+        records: fields of every manager before the apply.
 
     Returns:
         The object and the records afterwards.
 
     Raises:
-        FieldConflict: it would change fields of others, and is not forced.
-        MissingKey, DuplicateKey: items of a list in `config` cannot be told apart.
+        FieldConflict: the apply would change fields of other managers, and `force` is not set.
+        MissingKey, DuplicateKey: items of a list in `config` cannot be distinguished.
     """
-    said = frozenset(fields_of(schema, config))
-    gone = with_maps(records.get(manager, ())) - with_maps(
-        said.union(*(records[other] for other in records if other != manager))
+    applied = frozenset(fields_of(schema, config))
+    dropped = with_maps(records.get(manager, ())) - with_maps(
+        applied.union(*(records[other] for other in records if other != manager))
     )
-    after = records | {manager: said - UNTRACKED}
-    new = without(schema, _merge(schema, live, config), gone)
+    after = records | {manager: applied - UNTRACKED}
+    new = without(schema, _merge(schema, live, config), dropped)
     change = compare(schema, live, new)
-    taken = change.added | change.modified
-    conflicts = {other: fields & taken for other, fields in after.items() if other != manager and fields & taken}
+    changed = change.added | change.modified
+    conflicts = {other: fields & changed for other, fields in after.items() if other != manager and fields & changed}
     if conflicts and not force:
         raise FieldConflict(conflicts)
-    kept = {other: f if other == manager else f - taken - change.removed for other, f in after.items()}
+    kept = {other: f if other == manager else f - changed - change.removed for other, f in after.items()}
     return new, {other: fields for other, fields in kept.items() if fields}
 
 
 def track(schema: Schema, live: Obj, records: Records, new: Obj, manager: Manager) -> Records:
-    """The records after a write that is no apply: the writer owns what it set to another value."""
+    """Return the records after a write other than apply: the writer owns every field whose value it changed."""
     change = compare(schema, live, new)
-    taken = change.added | change.modified
-    after = {other: fields - taken - change.removed for other, fields in records.items()}
-    after[manager] = (after.get(manager, frozenset()) | taken) - UNTRACKED
+    changed = change.added | change.modified
+    after = {other: fields - changed - change.removed for other, fields in records.items()}
+    after[manager] = (after.get(manager, frozenset()) | changed) - UNTRACKED
     return {other: fields for other, fields in after.items() if fields}
 
 
 def read_records(obj: Obj) -> Records:
-    """The fields of every manager, as `managedFields` says."""
+    """Read the fields of every manager from `managedFields`."""
     return {_manager(entry): frozenset(decode(entry.get("fieldsV1", {}))) for entry in _entries(obj)}
 
 
 def write_records(records: Records, before: Obj, now: str) -> list[Obj]:
-    """`managedFields` that says the records; an entry keeps its time while its fields stay the same.
+    """Build `managedFields` from the records; an entry keeps its time while its fields do not change.
 
     Args:
-        before: the object as it was.
-        now: the time of entries that changed.
+        before: object before the write.
+        now: time of the changed entries.
     """
     known = {_manager(entry): entry for entry in _entries(before)}
     entries = []
@@ -134,27 +134,27 @@ def write_records(records: Records, before: Obj, now: str) -> list[Obj]:
 
 
 def describe(path: Path) -> str:
-    """A path as the API server's messages write it: `.spec.ports[port=80,protocol="TCP"].name`."""
+    """Format a path as messages of the API server do: `.spec.ports[port=80,protocol="TCP"].name`."""
     steps = (f".{step[2:]}" if step.startswith("f:") else f"[{step[2:].strip('{}')}]" for step in path)
     return "".join(steps)
 
 
 def _merge(schema: Schema, live: Any, config: Any, path: Path = ()) -> Any:
-    """`live` with `config` over it, item by item where lists are maps or sets; applied items keep their order."""
-    ours, theirs = schema.parts(path, config), schema.parts(path, live)
-    if ours is None or theirs is None:
+    """Merge `config` over `live`, item by item in lists of type map or set; applied items keep their order."""
+    applied_parts, live_parts = schema.parts(path, config), schema.parts(path, live)
+    if applied_parts is None or live_parts is None:
         return config
-    if isinstance(config, list):  # what only others have stands where it stood, before or after what it stood beside
-        steps = list(ours)
-        for place, step in enumerate(theirs):
-            if step not in ours:
-                steps.insert(min(place, len(steps)), step)
+    if isinstance(config, list):  # items of other managers keep their position relative to their neighbours
+        steps = list(applied_parts)
+        for position, step in enumerate(live_parts):
+            if step not in applied_parts:
+                steps.insert(min(position, len(steps)), step)
     else:
-        steps = list(theirs | ours)
+        steps = list(live_parts | applied_parts)
     merged = {
-        step: _merge(schema, theirs[step], ours[step], (*path, step))
-        if step in theirs and step in ours
-        else (ours | theirs)[step]
+        step: _merge(schema, live_parts[step], applied_parts[step], (*path, step))
+        if step in live_parts and step in applied_parts
+        else (applied_parts | live_parts)[step]
         for step in steps
     }
     return list(merged.values()) if isinstance(config, list) else {step[2:]: part for step, part in merged.items()}

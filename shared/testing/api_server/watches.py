@@ -1,4 +1,4 @@
-"""Watches: who hears of changes, and when."""
+"""Delivery of changes to subscribers."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ Callback = Callable[[Obj], None]
 
 
 class Watches:
-    """Tells subscribers of changes at once, or later: a held watch is how a stale cache comes about.
+    """Delivers changes to subscribers immediately or with a delay. A delayed watch produces a stale cache.
 
     Attributes:
-        history: every change there was, in order.
+        history: every change in order.
     """
 
     def __init__(self) -> None:
         self.history: list[tuple[Kind, Obj]] = []
         self._subscribers: list[tuple[Callback, Kind | None]] = []
-        self._held: deque[tuple[Kind, Obj]] = deque()
-        self._holding = False
+        self._pending: deque[tuple[Kind, Obj]] = deque()
+        self._delayed = False
 
     @property
-    def held(self) -> int:
-        """Changes kept back."""
-        return len(self._held)
+    def pending(self) -> int:
+        """Number of changes not delivered yet."""
+        return len(self._pending)
 
     def subscribe(self, callback: Callback, kind: Kind | None = None) -> None:
         self._subscribers.append((callback, kind))
 
     def hold(self) -> None:
-        """Keep changes back from now on."""
-        self._holding = True
+        """Delay all changes from now on."""
+        self._delayed = True
 
     def release(self, count: int | None = None) -> None:
-        """Tell of what was kept back, in order; go back to telling at once unless only `count` are asked for."""
-        self._holding = count is not None
-        for _ in range(len(self._held) if count is None else min(count, len(self._held))):
-            self._deliver(*self._held.popleft())
+        """Deliver the delayed changes in order; without `count`, also resume immediate delivery."""
+        self._delayed = count is not None
+        for _ in range(len(self._pending) if count is None else min(count, len(self._pending))):
+            self._deliver(*self._pending.popleft())
 
     def drop(self, count: int | None = None) -> None:
-        """Forget what was kept back, or the first `count` of it: a watch that broke, and missed this."""
-        for _ in range(len(self._held) if count is None else min(count, len(self._held))):
-            self._held.popleft()
+        """Discard the delayed changes, or the first `count` of them, as a broken watch does."""
+        for _ in range(len(self._pending) if count is None else min(count, len(self._pending))):
+            self._pending.popleft()
 
-    def tell(self, kind: Kind, what: str, obj: Obj) -> None:
-        """Enter a change: ADDED, MODIFIED or DELETED."""
-        self.history.append((kind, {"type": what, "object": obj}))
-        self._held.append(self.history[-1])
-        if not self._holding:
+    def record(self, kind: Kind, event_type: str, obj: Obj) -> None:
+        """Record and deliver a change of type ADDED, MODIFIED or DELETED."""
+        self.history.append((kind, {"type": event_type, "object": obj}))
+        self._pending.append(self.history[-1])
+        if not self._delayed:
             self.release()
 
     def _deliver(self, kind: Kind, event: Obj) -> None:
-        for callback, wanted in self._subscribers:
-            if wanted in (None, kind):
+        for callback, watched in self._subscribers:
+            if watched in (None, kind):
                 callback(clone(event))

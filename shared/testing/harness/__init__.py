@@ -1,1 +1,1 @@
-"""The crash harness: scenarios, how they are played, and what every run must hold."""
+"""The crash harness: scenarios, their disturbed runs, and the oracles that check every run."""

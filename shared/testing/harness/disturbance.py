@@ -1,6 +1,7 @@
-"""What goes wrong while a scenario is played: at each write, with each event, from each older view.
+"""Disturbances of a scenario: faults at each write, missed watch events, and stale views.
 
-The patterns are Sieve's (OSDI'22: intermediate, stale and unobserved states), a network's, and those of two leaders.
+Patterns: intermediate, stale and unobserved states (Sieve, OSDI'22), network faults, and a former leader whose last
+write arrives late.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from shared.testing.harness.scenario_runner import Play, World
 
 
 class Overwritten(Exception):
-    """An operator with an old view of the world changed or deleted what is newer."""
+    """An operator with a stale view changed or deleted a newer object."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something that can go wrong.
+    """A fault that can be injected at certain points of a scenario.
 
     Attributes:
-        points: where it can in an undisturbed course, in words.
-        play: plays the course with it at one of these, to the end; raises Overwritten.
-        counts: how often objects may be created and deleted, compared with the undisturbed run.
-        unstable: fields that may end otherwise than in the undisturbed run, as keys at any depth.
+        points: descriptions of the points of a reference run at which it can be injected.
+        play: runs the scenario to its end with the disturbance at the nth point; raises Overwritten.
+        counts: how the numbers of created and deleted objects must compare with the reference run.
+        unstable: fields that may end differently from the reference run, as keys at any depth.
     """
 
     name: str
@@ -49,8 +50,8 @@ def _writes(course: Course) -> list[str]:
     return [occasion.text for occasion in course.writes]
 
 
-def _struck(name: str, script: Callable[[Faults, int], None], *, lags: bool = False) -> Disturbance:
-    """A fault strikes the nth write."""
+def _fault_at_write(name: str, script: Callable[[Faults, int], None], *, lags: bool = False) -> Disturbance:
+    """Inject a fault at the nth write."""
 
     async def play(course: Course, nth: int) -> Play:
         play, steps, nth = course.play(course.writes, nth)
@@ -59,50 +60,51 @@ def _struck(name: str, script: Callable[[Faults, int], None], *, lags: bool = Fa
         if lags:
             faults.on_strike = partial(setattr, play, "lags", True)
         await play.go(steps)
-        struck = not faults.pending or not course.scenario.counted  # then how many writes there are is a matter of time
-        assert struck, "the fault struck nothing: before it, the run was another than the undisturbed one"
+        # If timing decides the number of writes, there may be no nth write.
+        struck = not faults.pending or not course.scenario.counted
+        assert struck, "the fault did not strike: the run diverged from the reference run before it"
         return play
 
     return Disturbance(name, _writes, play)
 
 
-def _late_news() -> Disturbance:
+def _late_events() -> Disturbance:
     async def play(course: Course, _: int) -> Play:
         play = Play(course.halts[0].fork())
         play.lags = True
         await play.go(course.scenario.steps)
         return play
 
-    return Disturbance("all news late", lambda _: ["from the beginning"], play)
+    return Disturbance("all news late", lambda _: ["from the start"], play)
 
 
-def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
-    """The leader loses its lease while its nth write is under way; the write lands when another leads."""
+def _leader_change(name: str, *, steps_later: bool) -> Disturbance:
+    """Let the leader lose its lease during its nth write; the write lands when another process leads."""
 
     async def play(course: Course, nth: int) -> Play:
         play, steps, nth = course.play(course.writes, nth)
         play.world.server.faults.crash_before(nth + 1)
-        under_way: list[Crash] = []
+        in_flight: list[Crash] = []
         rests = 0
 
         async def on_crash(crash: Crash) -> None:
             if steps_later:
-                under_way.append(crash)
+                in_flight.append(crash)
             else:
-                await play.land(crash)
+                await play.carry_out(crash)
 
         async def after_step() -> bool:
             nonlocal rests
-            rests += bool(under_way)
-            lands = rests > 1 and bool(under_way)
+            rests += bool(in_flight)
+            lands = rests > 1 and bool(in_flight)
             if lands:
-                await play.land(under_way.pop())
+                await play.carry_out(in_flight.pop())
             return lands
 
         play.on_crash, play.after_step = on_crash, after_step
         await play.go(steps)
-        for crash in under_way:  # there was no later step
-            await play.land(crash)
+        for crash in in_flight:  # no later step followed
+            await play.carry_out(crash)
             await play.settle()
         return play
 
@@ -112,12 +114,12 @@ def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
 
 
 def _stale_view() -> Disturbance:
-    """The operator restarts on a list that was true before; then its watch tells it what happened since."""
+    """Restart the operator with a list that was current earlier; afterwards its watch delivers all later events."""
 
-    def places(course: Course) -> list[tuple[int, int]]:
+    def targets(course: Course) -> list[tuple[int, int]]:
         return [
-            (moment, halt)
-            for moment, (step, _) in enumerate(course.moments)
+            (index, halt)
+            for index, (step, _) in enumerate(course.views)
             for halt in range(step, len(course.scenario.steps))
             if course.scenario.steps[halt].turns is None
         ]
@@ -125,26 +127,27 @@ def _stale_view() -> Disturbance:
     def points(course: Course) -> list[str]:
         steps = course.scenario.steps
         return [
-            f"after '{steps[halt]}', what was during '{steps[course.moments[moment][0]]}' (view {moment + 1})"
-            for moment, halt in places(course)
+            f"after '{steps[halt]}', with the view during '{steps[course.views[index][0]]}' (view {index + 1})"
+            for index, halt in targets(course)
         ]
 
     async def play(course: Course, nth: int) -> Play:
-        moment, halt = places(course)[nth]
-        _, view = course.moments[moment]
+        index, halt = targets(course)[nth]
+        _, view = course.views[index]
         play = Play(course.halts[halt + 1].fork())
         before = play.world.fork()
         play.begin(view)
         operator = play.operator
         assert operator is not None
         operator.deaf.update(view)
-        for _ in range(3):  # what is refused once is tried again
+        for _ in range(3):  # a request that fails once is retried
             play.look_again()
             await operator.run()
-        _require_kept(before, play.world, view)
-        if not course.scenario.steps[halt].absent:  # what the spec asks for is done; whoever does more goes by another
-            _require_same(before.database, play.world.database)
-        operator.catch_up()
+        _require_newer_objects_unchanged(before, play.world, view)
+        # A spec that an operator could see is carried out already; acting on an older one is an error.
+        if not course.scenario.steps[halt].absent:
+            _require_same_database(before.database, play.world.database)
+        operator.deliver_missed_events()
         await play.settle()
         await play.go(course.scenario.steps[halt + 1 :])
         return play
@@ -152,60 +155,60 @@ def _stale_view() -> Disturbance:
     return Disturbance("a stale view", points, play, counts="any", unstable=HISTORY)
 
 
-def _require_same(before: Database, after: Database) -> None:
+def _require_same_database(before: Database, after: Database) -> None:
     (was, done), (now, did) = [(database.state(), dict(database.counts())) for database in (before, after)]
     if (was, done) != (now, did):
-        raise Overwritten(f"by a spec that is old the database became {now} {did}; it was {was} {done}")
+        raise Overwritten(f"acting on an old spec, the operator changed the database from {was} {done} to {now} {did}")
 
 
-def _require_kept(before: World, after: World, view: View) -> None:
-    """What the view did not show is as it was, and what it showed older is still there.
+def _require_newer_objects_unchanged(before: World, after: World, view: View) -> None:
+    """Require that every object missing from the view is unchanged, and that every newer object still exists.
 
-    An older spec may be applied to an object that the operator has seen, or that it has looked at since (then its write
-    says which one it means): the newer spec follows with the view. Nothing newer may be deleted, and no object changed
-    for bearing the name of another.
+    The operator may apply an outdated spec to an object in its view, or to one that it read since. Such a write carries
+    the UID or resourceVersion, and the newer spec follows with the next view. The operator must not delete a newer
+    object, nor change an object only because the name matches.
     """
     new = after.server.log.all_writes[len(before.server.log.all_writes) :]
-    blind = {(write.kind, write.name) for write in new if write.changed and not write.pinned}
+    unconditional = {(write.kind, write.name) for write in new if write.changed and not write.pinned}
     known = {obj["metadata"]["uid"]: resource_version(obj) for listing in view.values() for obj in listing["items"]}
     now = {obj["metadata"]["uid"]: obj for _, obj in after.server.objects()}
     for kind, obj in before.server.objects():
         uid, what = obj["metadata"]["uid"], f"{kind} {obj['metadata']['name']}"
         if uid not in now and resource_version(obj) > known.get(uid, 0):
-            raise Overwritten(f"{what} was deleted, which is newer than what was seen")
-        if uid not in known and (kind.name, obj["metadata"]["name"]) in blind and now[uid] != obj:
-            raise Overwritten(f"{what} was changed by its name, though it was never seen")
+            raise Overwritten(f"{what} was deleted, but it is newer than the operator's view")
+        if uid not in known and (kind.name, obj["metadata"]["name"]) in unconditional and now[uid] != obj:
+            raise Overwritten(f"{what} was changed by name, but it is not in the operator's view")
 
 
-def _unobserved() -> Disturbance:
-    """A watch breaks with an event, and comes back by a list once there is another event about that object."""
+def _missed_event() -> Disturbance:
+    """Break a watch at an event, and relist once another event about the same object follows."""
 
-    def overtaken(course: Course) -> list[int]:
+    def superseded(course: Course) -> list[int]:
         last = {event.about: number for number, event in enumerate(course.events)}
         return [number for number, event in enumerate(course.events) if number < last[event.about]]
 
     def points(course: Course) -> list[str]:
-        return [course.events[number].text for number in overtaken(course)]
+        return [course.events[number].text for number in superseded(course)]
 
     async def play(course: Course, nth: int) -> Play:
-        play, steps, left = course.play(course.events, overtaken(course)[nth])
-        missed: list[tuple[Kind, str]] = []
+        play, steps, left = course.play(course.events, superseded(course)[nth])
+        missing: list[tuple[Kind, str]] = []
 
-        def hear(kind: Kind, event: Obj) -> None:
+        def receive(kind: Kind, event: Obj) -> None:
             nonlocal left
             operator, what = play.operator, (kind, event["object"]["metadata"]["name"])
             if operator is None:
                 return
-            if not missed and left:
+            if not missing and left:
                 left -= 1
-            elif not missed:
-                missed.append(what)
+            elif not missing:
+                missing.append(what)
                 operator.deaf.add(kind)
-            elif missed == [what] and kind in operator.deaf:
+            elif missing == [what] and kind in operator.deaf:
                 operator.relist({kind: look(operator.controller, play.world.server)[kind]})
 
         for kind in play.world.subject.controller(play.world.database).kinds:
-            play.world.server.subscribe(lambda event, kind=kind: hear(kind, event), kind)  # type: ignore[misc]
+            play.world.server.subscribe(lambda event, kind=kind: receive(kind, event), kind)  # type: ignore[misc]
         await play.go(steps)
         return play
 
@@ -213,16 +216,16 @@ def _unobserved() -> Disturbance:
 
 
 DISTURBANCES = (
-    _struck("a crash before", lambda faults, nth: faults.crash_before(nth + 1)),
-    _struck("a crash after", lambda faults, nth: faults.crash_after(nth + 1)),
-    _struck("an answer lost", lambda faults, nth: faults.lose_answer(skip=nth)),
-    _struck("an answer lost, news late", lambda faults, nth: faults.lose_answer(skip=nth), lags=True),
-    _struck("409", lambda faults, nth: faults.answer(409, skip=nth)),
-    _struck("429", lambda faults, nth: faults.answer(429, skip=nth, retry_after=1)),
-    _struck("500", lambda faults, nth: faults.answer(500, skip=nth)),
-    _late_news(),
-    _handed_over("a handover, the last write lands at once", steps_later=False),
-    _handed_over("a handover, the last write lands a step later", steps_later=True),
+    _fault_at_write("a crash before", lambda faults, nth: faults.crash_before(nth + 1)),
+    _fault_at_write("a crash after", lambda faults, nth: faults.crash_after(nth + 1)),
+    _fault_at_write("an answer lost", lambda faults, nth: faults.lose_answer(skip=nth)),
+    _fault_at_write("an answer lost, news late", lambda faults, nth: faults.lose_answer(skip=nth), lags=True),
+    _fault_at_write("409", lambda faults, nth: faults.answer(409, skip=nth)),
+    _fault_at_write("429", lambda faults, nth: faults.answer(429, skip=nth, retry_after=1)),
+    _fault_at_write("500", lambda faults, nth: faults.answer(500, skip=nth)),
+    _late_events(),
+    _leader_change("a handover, the last write lands at once", steps_later=False),
+    _leader_change("a handover, the last write lands a step later", steps_later=True),
     _stale_view(),
-    _unobserved(),
+    _missed_event(),
 )

@@ -1,4 +1,4 @@
-"""A controller at work on the in-memory API server, one reconcile at a time and without a clock of its own."""
+"""Runs a controller against the in-memory API server, one reconcile at a time, on simulated time."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "default"
 
 TURNS = 200
-"""Turns of operator and workloads within which they come to rest."""
+"""Maximum number of turns of operator and workloads until they settle."""
 
 TRIES = 10
-"""How often in a row a reconcile fails, and nothing changes meanwhile, before it is taken to fail for good."""
+"""Consecutive failures of a reconcile without any change after which it is considered to fail permanently."""
 
-RESTLESS = "operator and workloads do not come to rest"
+NOT_SETTLED = "operator and workloads do not settle"
 
 View = Mapping[Kind, Obj]
-"""A list of each kind that an operator watches."""
+"""A list response for each kind that an operator watches."""
 
 
 class Harness:
-    """A controller, the server it works on, and the workloads that its objects ask for.
+    """A controller, the API server it uses, and the workloads of its objects.
 
-    What the server tells enters the cache at once, unless `server.watches` or one of the attributes below holds it
-    back; `run` handles the keys that wait.
+    Changes on the server enter the cache immediately, unless `server.watches` or one of the attributes below delays
+    them. `run` reconciles the queued keys.
 
     Args:
-        view: what it lists when it starts; without one it lists what there is.
-        patience: seconds that may pass without anything happening; a timer that is set for longer rings at once.
-        wait: lets so many seconds pass.
+        view: result of the initial list; by default the current objects.
+        patience: longest time that passes without any change, in seconds. A timer set for longer fires immediately.
+        wait: lets a number of seconds pass.
 
     Attributes:
-        deaf: kinds whose watch is broken: nothing of them is heard, until `relist` or `catch_up`.
-        lags: whether news come only when the operator has nothing else to do: a retry comes before them.
+        deaf: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
+        lags: whether events arrive only when the operator is idle, so that a retry precedes them.
     """
 
     def __init__(
@@ -73,35 +73,35 @@ class Harness:
         self._patience = patience
         self._wait = wait
         kube = Kube(self.server, manager=controller.operator)
-        self.queue = _TimelessQueue(controller.name, jitter=lambda: 0.0)
+        self.queue = _ManualTimerQueue(controller.name, jitter=lambda: 0.0)
         self.recorder = Recorder(kube, component=controller.operator)
         self.cache = controller.cache(self.queue.add)
-        tried = dataclasses.replace(controller, call=self._call)
+        disturbed = dataclasses.replace(controller, call=self._call)
         self.reconciler = Reconciler(
-            tried, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
+            disturbed, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
         )
         for kind in controller.kinds:
-            self.server.subscribe(lambda event, kind=kind: self._hear(kind, event), kind)  # type: ignore[misc]
+            self.server.subscribe(lambda event, kind=kind: self._receive(kind, event), kind)  # type: ignore[misc]
         self._listed: dict[Kind, int] = {}
         self.relist(view)
 
     def relist(self, view: View | None = None) -> None:
-        """List everything, as after a restart or a broken watch."""
+        """List every kind, as after a restart or a broken watch."""
         for kind, listing in (view or look(self.controller, self.server)).items():
             self.deaf.discard(kind)
             self._listed[kind] = resource_version(listing)
             for key in self.cache.replace(kind, None, listing):
                 self.queue.add(key)
 
-    def catch_up(self) -> None:
-        """Hear of everything since the last list, as a watch that begins there tells it."""
+    def deliver_missed_events(self) -> None:
+        """Deliver all events since the last list, as a resumed watch does."""
         self.deaf.clear()
         for kind, event in self.server.watches.history:
             if kind in self.controller.kinds and resource_version(event["object"]) > self._listed[kind]:
-                self._hear(kind, event)
+                self._receive(kind, event)
 
     def apply(self, name: str, **spec: Any) -> Obj:
-        """A person applies a resource."""
+        """Apply a resource as a user."""
         kind = self.controller.kind
         metadata = {"name": name, "namespace": NAMESPACE}
         obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
@@ -111,45 +111,45 @@ class Harness:
         return self.person.get(self.controller.kind, NAMESPACE, name)
 
     async def run(self) -> list[str]:
-        """Reconcile until nobody waits, without waiting for timers.
+        """Reconcile until the queue is empty, without waiting for timers.
 
         Returns:
-            The results, in order.
+            Results of the reconciles, in order.
 
         Raises:
-            AssertionError: the operator keeps itself busy for ever.
+            AssertionError: the queue never becomes empty.
         """
         results = []
         while len(self.queue):
             key = await self.queue.get()
             results.append(await self.reconciler.reconcile(key))
             self.queue.done(key)
-            assert len(results) < 500, f"500 reconciles and no end; the last: {results[-5:]}"
+            assert len(results) < 500, f"the queue is not empty after 500 reconciles; last results: {results[-5:]}"
         return results
 
     async def settle(self) -> None:
-        """Let operator and workloads take turns until both rest.
+        """Let operator and workloads take turns until both are idle.
 
         Raises:
-            AssertionError: they do not come to rest.
+            AssertionError: operator and workloads do not settle.
         """
-        assert await self.rests(TURNS), RESTLESS
+        assert await self.rests(TURNS), NOT_SETTLED
 
     async def rests(self, turns: int) -> bool:
-        """Let operator and workloads take turns until both rest, and what waits for a time finds nothing new to do.
+        """Let operator and workloads take turns until both are idle and no timer leads to another change.
 
-        Failures are retried at once, not after their wait; timers ring when nothing else happens.
+        A failed reconcile is retried immediately. Timers fire when nothing else happens.
 
         Returns:
-            Whether they came to rest within so many turns.
+            Whether they settled within this number of turns.
         """
-        rung = before = None
+        fired_at = before = None
         waited, failed = 0.0, 0
         for _ in range(turns):
             moved = bool(await self.run())
             if self._retry():
                 await self.run()
-            if self._hear_late():
+            if self._receive_late():
                 continue
             moved |= self.workloads.step() or bool(self.server.collect_garbage())
             if self._progress != before:
@@ -163,16 +163,16 @@ class Harness:
                 continue
             delay = self.queue.delay
             passes = delay if delay and delay <= self._patience else 0.0
-            if delay is None or (rung == self._progress and (not passes or waited >= self._patience)):
+            if delay is None or (fired_at == self._progress and (not passes or waited >= self._patience)):
                 return True
-            rung = self._progress
+            fired_at = self._progress
             waited += passes
             self._wait(passes)
             self.queue.ring()
         return False
 
     async def events(self) -> list[tuple[str, int]]:
-        """Reason and count of the events that were written, in order."""
+        """Return reason and count of the recorded events, in order."""
         writer = asyncio.create_task(self.recorder.run())
         await self.recorder.flush(1)
         writer.cancel()
@@ -181,12 +181,12 @@ class Harness:
         return [(obj["reason"], obj["count"]) for obj in written]
 
     def stop(self) -> None:
-        """The operator is gone and hears nothing any more."""
+        """End the operator's process; it receives no further events."""
         self.alive = False
         self.queue.close()
 
     def restart(self) -> Harness:
-        """The operator is gone; a new one begins with an empty cache and a list."""
+        """End the operator's process and start a new one with an empty cache and an initial list."""
         self.stop()
         return Harness(
             self.controller, workloads=self.workloads, clock=self._clock, patience=self._patience, wait=self._wait
@@ -194,48 +194,48 @@ class Harness:
 
     @property
     def _progress(self) -> tuple[int, int]:
-        """Differs when anything was changed in between."""
+        """A value that differs after every change."""
         return self.server.version, len(self.server.log.writes(changed=True))
 
     def _retry(self) -> bool:
-        """Let keys that failed be tried again; returns whether there are any."""
+        """Queue failed keys again; return whether there are any."""
         failed = [key for key in self.cache.keys(self.controller.kind) if self.queue.failures(key)]
         for key in failed:
             self.queue.add(key)
         return bool(failed)
 
-    def _hear(self, kind: Kind, event: Obj) -> None:
+    def _receive(self, kind: Kind, event: Obj) -> None:
         if not self.alive or kind in self.deaf:
             return
         if self.lags:
             self._late.append((kind, event))
         else:
-            self._enter(kind, event)
+            self._update_cache(kind, event)
 
-    def _hear_late(self) -> bool:
-        """Hear what was late; returns whether there was anything."""
+    def _receive_late(self) -> bool:
+        """Deliver delayed events; return whether there were any."""
         late, self._late = self._late, []
         for kind, event in late:
-            self._enter(kind, event)
+            self._update_cache(kind, event)
         return bool(late)
 
-    def _enter(self, kind: Kind, event: Obj) -> None:
+    def _update_cache(self, kind: Kind, event: Obj) -> None:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
         (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
 
     async def _call(self, call: Call) -> None:
-        """A step on the database is a write like any other: it is logged, and struck by faults."""
+        """Carry out a database call. Like a write, it is logged and subject to faults."""
         request = Request(CALL, str(call), body=call)
         fault = self.server.faults.next(request)
         if fault is None or fault.landed:
             await self.controller.call(call)
-        self.server.log.enter_call(call, landed=fault is None or fault.landed)
+        self.server.log.record_call(call, landed=fault is None or fault.landed)
         if fault is not None:
             raise error_of(strike(fault, request), request)
 
 
 def look(controller: Controller[Any, Any], server: ApiServer) -> View:
-    """What an operator would list now."""
+    """Return the list responses that an operator would receive now."""
     view = {}
     for kind in controller.kinds:
         listing = server.handle(Request("GET", kind.path(), {"labelSelector": controller.labels_of(kind)})).body
@@ -244,8 +244,8 @@ def look(controller: Controller[Any, Any], server: ApiServer) -> View:
     return view
 
 
-class _TimelessQueue(Queue):
-    """A queue whose timers ring when they are told to."""
+class _ManualTimerQueue(Queue):
+    """A queue whose timers fire only on request."""
 
     def __init__(self, name: str, *, jitter: Callable[[], float]) -> None:
         super().__init__(name, jitter=jitter)
@@ -260,10 +260,10 @@ class _TimelessQueue(Queue):
 
     @property
     def delay(self) -> float | None:
-        """Seconds for which the first timer is set; None if there is none."""
+        """Seconds until the first timer; None if there is none."""
         return min(self._later.values(), default=None)
 
     def ring(self) -> None:
-        """Let all timers ring."""
+        """Fire all timers."""
         for key in sorted(self._later):
             self.add(key)

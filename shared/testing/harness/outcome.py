@@ -1,8 +1,8 @@
-"""What a run comes to, and how two runs differ where they should not.
+"""The outcome of a run, and the comparison of two outcomes.
 
-The reference is one undisturbed run, made twice in worlds that differ in what nobody should rest on (UIDs, generated
-names, addresses, the time). What differs between the two is masked: it is not for the operator to decide. Objects whose
-names differ are known by their kind and owner, in any order.
+The reference is one undisturbed run, executed in two worlds that differ in details on which nothing may depend (UIDs,
+generated names, addresses, the time). Fields that differ between these two are masked, as the operator does not
+determine them. Objects with generated names are identified by kind and owner, in any order.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from shared.kubernetes.kinds import Kind, Obj
 
 _MASKED = frozenset({"uid", "resourceVersion", "managedFields", "creationTimestamp"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-SHOWN = 12
-"""Differences told at most."""
+MAX_DIFFERENCES = 12
+"""Maximum number of differences in a report."""
 
 HISTORY = ("generation", "observedGeneration", "restartCount")
-"""Fields that count what happened on the way."""
+"""Fields that count earlier changes."""
 
 Path = tuple[str, ...]
 
 
-class Named(NamedTuple):
-    """An object as a count knows it.
+class ObjectName(NamedTuple):
+    """The identity of an object in counts.
 
     Attributes:
-        owner: kind and name of its controller, if it has one.
+        owner: kind and name of the object's controller, if any.
     """
 
     kind: str
@@ -39,105 +39,106 @@ class Named(NamedTuple):
     owner: str = ""
 
     @classmethod
-    def of(cls, kind: Kind, obj: Obj) -> Named:
+    def of(cls, kind: Kind, obj: Obj) -> ObjectName:
         references = obj["metadata"].get("ownerReferences") or ()
         owner = next((f"{ref['kind']} {ref['name']}" for ref in references if ref.get("controller")), "")
         return cls(kind.name, obj["metadata"]["name"], owner)
 
 
-class Done(NamedTuple):
-    """Something that a run should not do more often than another.
+class Operation(NamedTuple):
+    """An operation that a run must not repeat more often than another.
 
     Attributes:
-        verb: created, deleted, or done where the database counts itself.
-        own: whether the operator did it; if not, it is told of the object, whoever did it.
+        verb: created or deleted; done for operations that the database counts.
+        own: whether this is an operation of the operator. Otherwise it was observed through watches, from any client.
     """
 
     verb: str
-    named: Named
+    named: ObjectName
     own: bool
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
-        objects: everything there is in the end, events aside.
-        counts: how often what was done during the steps.
-        database: the database's state.
+        objects: all objects at the end, except events.
+        counts: number of operations during the steps.
+        database: state of the database.
     """
 
     objects: tuple[tuple[Kind, Obj], ...]
-    counts: Counter[Done]
+    counts: Counter[Operation]
     database: Any = None
 
     @cached_property
     def names(self) -> frozenset[tuple[str, str]]:
-        """Kind and name of every object there is or was."""
-        there = (Named.of(kind, obj) for kind, obj in self.objects)
-        return frozenset((named.kind, named.name) for named in (*there, *(done.named for done in self.counts)))
+        """Kind and name of every object that exists or existed."""
+        existing = (ObjectName.of(kind, obj) for kind, obj in self.objects)
+        return frozenset((named.kind, named.name) for named in (*existing, *(done.named for done in self.counts)))
 
 
 class Reference:
-    """How a scenario ends if nothing goes wrong.
+    """The expected end of a scenario.
 
     Args:
-        one: an undisturbed run.
-        other: the same in a world that differs where nobody should care.
+        one: outcome of an undisturbed run.
+        other: outcome of the same run in a different world.
 
     Raises:
-        AssertionError: the two have different objects.
+        AssertionError: the two runs end with different objects.
     """
 
     def __init__(self, one: Outcome, other: Outcome) -> None:
         self.outcome = one
         self._fixed = one.names & other.names
         self._masks: frozenset[tuple[str, Path]] = frozenset()
-        ours, theirs = self._leaves(one), self._leaves(other)
-        odd = ours.keys() ^ theirs.keys()
-        if odd:
+        one_leaves, other_leaves = self._leaves(one), self._leaves(other)
+        unmatched = one_leaves.keys() ^ other_leaves.keys()
+        if unmatched:
             raise AssertionError(
-                "two undisturbed runs end with different objects, so nothing can be compared with them: "
-                + ", ".join(f"{name} is in one only" for name in sorted(odd))
+                "two undisturbed runs end with different objects, so the scenario has no stable reference: "
+                + ", ".join(f"{name} exists in only one run" for name in sorted(unmatched))
             )
         self._masks = frozenset(
             (_group(name), _general(path))
-            for name in ours
-            for path in ours[name].keys() | theirs[name].keys()
-            if ours[name].get(path) != theirs[name].get(path)
+            for name in one_leaves
+            for path in one_leaves[name].keys() | other_leaves[name].keys()
+            if one_leaves[name].get(path) != other_leaves[name].get(path)
         )
         self._expected = self._leaves(one)
 
     def differences(self, outcome: Outcome, *, unstable: Collection[str] = ()) -> list[str]:
-        """Where an end is not the one expected, a line each.
+        """Return the differences from the expected end, one per line.
 
         Args:
-            unstable: fields that need not be equal, as keys at any depth.
+            unstable: fields that may differ, as keys at any depth.
         """
         found = self._leaves(outcome)
-        lines = [f"{name}: is missing" for name in sorted(self._expected.keys() - found.keys())]
-        lines += [f"{name}: should not be there" for name in sorted(found.keys() - self._expected.keys())]
+        lines = [f"{name}: missing" for name in sorted(self._expected.keys() - found.keys())]
+        lines += [f"{name}: unexpected" for name in sorted(found.keys() - self._expected.keys())]
         for name in sorted(self._expected.keys() & found.keys()):
-            want, have = self._expected[name], found[name]
-            for path in sorted(want.keys() | have.keys()):
-                if want.get(path) != have.get(path) and not {*unstable} & {*path}:
-                    what = f"{have.get(path, 'nothing')!r}, not {want.get(path, 'nothing')!r}"
+            expected, found_fields = self._expected[name], found[name]
+            for path in sorted(expected.keys() | found_fields.keys()):
+                if expected.get(path) != found_fields.get(path) and not {*unstable} & {*path}:
+                    what = f"{found_fields.get(path, '(none)')!r}, expected {expected.get(path, '(none)')!r}"
                     lines.append(f"{name}: {'.'.join(path)}: {what}")
         return _short(lines)
 
     def miscounts(self, outcome: Outcome, *, at_most: bool = False) -> list[str]:
-        """What was done another number of times than expected.
+        """Return the operations whose number differs from the reference run.
 
         Args:
-            at_most: whether only the operator's own deeds count, and only what it did more often.
+            at_most: whether to report only operations of the operator, and only those that are more frequent.
         """
-        want, have = (self._counted(run, own=at_most) for run in (self.outcome, outcome))
+        expected, found_fields = (self._counted(run, own=at_most) for run in (self.outcome, outcome))
         return _short(
             [
-                f"{name}: {verb} {have[name, verb]} times, not {want[name, verb]}"
-                for name, verb in sorted(want | have)
-                if have[name, verb] > want[name, verb] or (have[name, verb] < want[name, verb] and not at_most)
+                f"{name}: {verb} {found_fields[name, verb]} times, expected {expected[name, verb]}"
+                for name, verb in sorted(expected | found_fields)
+                if found_fields[name, verb] > expected[name, verb]
+                or (found_fields[name, verb] < expected[name, verb] and not at_most)
             ]
         )
 
@@ -148,17 +149,17 @@ class Reference:
                 counted[self._identity(done.named), f"{done.verb}{' by the operator' * done.own}"] += count
         return counted
 
-    def _identity(self, named: Named) -> str:
+    def _identity(self, named: ObjectName) -> str:
         if (named.kind, named.name) in self._fixed:
             return f"{named.kind} {named.name}"
-        return f"{named.kind} of {named.owner or 'nobody'}"
+        return f"{named.kind} of {named.owner or 'no owner'}"
 
     def _leaves(self, outcome: Outcome) -> dict[str, dict[Path, Any]]:
-        """The unmasked fields of every object; those whose names are made up are numbered in order of content."""
+        """Return the unmasked fields of every object; objects with generated names are numbered in order of content."""
         found: dict[str, dict[Path, Any]] = {}
         generated: dict[str, list[dict[Path, Any]]] = {}
         for kind, obj in outcome.objects:
-            named = Named.of(kind, obj)
+            named = ObjectName.of(kind, obj)
             name = self._identity(named)
             fixed = (named.kind, named.name) in self._fixed
             fields = self._unmasked(name, obj if fixed else obj | {"metadata": obj["metadata"] | {"name": ""}})
@@ -173,21 +174,21 @@ class Reference:
         return found
 
     def _unmasked(self, name: str, value: Any) -> dict[Path, Any]:
-        return {path: leaf for path, leaf in _walk(value, ()) if (name, _general(path)) not in self._masks}
+        return {path: leaf for path, leaf in _leaves_of(value, ()) if (name, _general(path)) not in self._masks}
 
 
-def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """The leaves of JSON with their paths: items of lists by their type or name, where they have one."""
+def _leaves_of(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the leaves of a JSON value with their paths; list items are identified by type or name if they have one."""
     if isinstance(value, dict) and value:
         for key in sorted(value):
             if key not in _MASKED:
-                yield from _walk(value[key], (*path, key))
+                yield from _leaves_of(value[key], (*path, key))
     elif isinstance(value, list) and value:
         yield (*path, "length"), len(value)
         names = [str(item.get("type") or item.get("name")) if isinstance(item, dict) else "None" for item in value]
         numbered = "None" in names or len({*names}) < len(names)
         for number, item in enumerate(value):
-            yield from _walk(item, (*path, f"[{number if numbered else names[number]}]"))
+            yield from _leaves_of(item, (*path, f"[{number if numbered else names[number]}]"))
     elif isinstance(value, str) and _TIME.fullmatch(value):
         yield path, "a time"
     else:
@@ -196,7 +197,7 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 @cache
 def _general(path: Path) -> Path:
-    """A path that stands for every item of a list that has no names."""
+    """Return the path with numeric list indexes removed, so that it covers every item."""
     return tuple("[]" if step[:1] == "[" and step[1:-1].isdigit() else step for step in path)
 
 
@@ -205,5 +206,5 @@ def _group(name: str) -> str:
 
 
 def _short(lines: list[str]) -> list[str]:
-    rest = len(lines) - SHOWN
-    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more"]
+    rest = len(lines) - MAX_DIFFERENCES
+    return lines if rest <= 0 else [*lines[:MAX_DIFFERENCES], f"and {rest} more"]

@@ -1,4 +1,4 @@
-"""How a scenario goes if nothing goes wrong: what to disturb, and with what to compare the end."""
+"""The undisturbed run of a scenario: the points for disturbances, and the outcome to compare with."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from shared.observability import metrics
 from shared.status import conditions
 from shared.testing.harness.harness import View, look
 from shared.testing.harness.outcome import Reference
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, story
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, describe_steps
 from shared.testing.harness.scenario_runner import Play, World
 
 _SEEDS = (0, 1)
 
 
-class Occasion(NamedTuple):
-    """When something could go wrong.
+class InjectionPoint(NamedTuple):
+    """A point at which a disturbance can be injected.
 
     Attributes:
-        text: what happened then, for people.
-        step: the number of the step that led to it.
-        about: the object of an event.
+        text: description for reports.
+        step: index of the step that led to it.
+        about: object of an event.
     """
 
     text: str
@@ -37,102 +37,103 @@ class Course:
     """An undisturbed run.
 
     Attributes:
-        reference: how it ends.
-        writes: what the operator wrote, in order.
-        events: what the operator's watches brought, in order.
-        moments: the number of a step, and what a list would have shown before it became something else.
-        halts: the world before the steps, and after each.
+        reference: expected outcome.
+        writes: writes of the operator, in order.
+        events: watch events of the operator, in order.
+        views: distinct views over time, each with the index of its step.
+        halts: the world before the first step and after each step.
     """
 
     subject: Subject
     scenario: Scenario
     reference: Reference
-    writes: list[Occasion]
-    events: list[Occasion]
-    moments: list[tuple[int, View]]
+    writes: list[InjectionPoint]
+    events: list[InjectionPoint]
+    views: list[tuple[int, View]]
     halts: list[World]
 
-    def play(self, occasions: list[Occasion], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
-        """A run that has come as far as the rest before the nth of the occasions.
+    def play(self, points: list[InjectionPoint], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
+        """Start a run at the last settled state before the nth point.
 
         Returns:
-            The run, the steps that are left, and how many occasions come before that one.
+            The run, the remaining steps, and the number of points between its start and the nth one.
         """
-        step = occasions[nth].step
+        step = points[nth].step
         while step and self.scenario.steps[step - 1].turns is not None:
             step -= 1
-        before = sum(occasion.step < step for occasion in occasions)
+        before = sum(point.step < step for point in points)
         return Play(self.halts[step].fork()), self.scenario.steps[step:], nth - before
 
     @classmethod
     async def learn(cls, subject: Subject, scenario: Scenario) -> Course:
-        """Play it undisturbed, in two worlds.
+        """Run the scenario undisturbed in two worlds.
 
         Raises:
-            AssertionError: it does not end as it says it does, or differently each time, or a reconcile is a defect.
+            AssertionError: the run does not end as declared, ends differently in the two worlds, or raises an
+                unexpected exception in a reconcile.
         """
         before = panics()
-        starts = [await _given(World(subject, seed=seed), scenario) for seed in _SEEDS]
+        starts = [await _world_after_setup(World(subject, seed=seed), scenario) for seed in _SEEDS]
         plays = [Play(start.fork()) for start in starts]
-        tracks = _Tracks(plays[0])
+        recorder = _Recorder(plays[0])
         for step in scenario.steps:
             await plays[0].step(step)
-            tracks.halt()
+            recorder.halt()
         await plays[0].go(())
-        tracks.halt()
+        recorder.halt()
         await plays[1].go(scenario.steps)
         for play in plays:
             _require_end(scenario, play.stage)
-        assert panics() == before, f"{scenario}: a reconcile ended in a defect; the log tells of it"
+        assert panics() == before, f"{scenario}: a reconcile raised an unexpected exception; see the log"
         reference = Reference(*(play.world.outcome for play in plays))
-        return cls(subject, scenario, reference, tracks.writes, tracks.events, tracks.moments, tracks.halts[:-1])
+        return cls(subject, scenario, reference, recorder.writes, recorder.events, recorder.views, recorder.halts[:-1])
 
 
-class _Tracks:
-    """What is noted during the run."""
+class _Recorder:
+    """Records a run."""
 
     def __init__(self, play: Play) -> None:
-        self.writes: list[Occasion] = []
-        self.events: list[Occasion] = []
-        self.moments: list[tuple[int, View]] = []
+        self.writes: list[InjectionPoint] = []
+        self.events: list[InjectionPoint] = []
+        self.views: list[tuple[int, View]] = []
         self.halts = [play.world.fork()]
         self._play = play
         self._controller = play.world.subject.controller(play.world.database)
-        self._seen: tuple[int, View] = (0, self._look())
+        self._view: tuple[int, View] = (0, self._list())
         for kind in self._controller.kinds:
-            play.world.server.subscribe(self._note, kind)
+            play.world.server.subscribe(self._record_event, kind)
 
     @property
     def _step(self) -> int:
         return len(self.halts) - 1
 
     def halt(self) -> None:
-        """A step is over."""
+        """Record the end of a step."""
         new = self._play.world.server.log.all_writes[len(self.writes) :]
-        self.writes += [Occasion(str(write), self._step) for write in new]
+        self.writes += [InjectionPoint(str(write), self._step) for write in new]
         self.halts.append(self._play.world.fork())
-        self._turn()
+        self._record_view()
 
-    def _note(self, event: Obj) -> None:
+    def _record_event(self, event: Obj) -> None:
         if self._play.operator is not None:
             obj = event["object"]
             about = f"{obj['kind']} {obj['metadata']['name']}"
-            self.events.append(Occasion(f"{event['type']} {about}", self._step, about))
-        self._turn()
+            self.events.append(InjectionPoint(f"{event['type']} {about}", self._step, about))
+        self._record_view()
 
-    def _turn(self) -> None:
-        """A moment is over when other objects, or other specs, are there than before."""
-        before, now = self._seen, (self._step, self._look())
-        if _gist(before[1]) != _gist(now[1]):
-            self.moments.append(before)
-        self._seen = now
+    def _record_view(self) -> None:
+        """Record the previous view if objects or specs differ from it."""
+        before, now = self._view, (self._step, self._list())
+        if _distinguishing_parts(before[1]) != _distinguishing_parts(now[1]):
+            self.views.append(before)
+        self._view = now
 
-    def _look(self) -> View:
+    def _list(self) -> View:
         return look(self._controller, self._play.world.server)
 
 
-def _gist(view: View) -> set[tuple[str, object]]:
-    """What a stale view must differ in to be another: which objects there are, and what is asked of them."""
+def _distinguishing_parts(view: View) -> set[tuple[str, object]]:
+    """Return the parts in which a stale view must differ to count as distinct: the existing objects and their specs."""
     return {
         (obj["metadata"]["uid"], kind != POD and (obj["metadata"].get("generation") or resource_version(obj)))
         for kind, listing in view.items()
@@ -141,24 +142,25 @@ def _gist(view: View) -> set[tuple[str, object]]:
 
 
 def panics() -> float:
-    """Reconciles of this process that ended in a defect, as the metric counts them."""
+    """Return the number of reconciles in this process that raised an unexpected exception, from the metric."""
     samples = [sample for family in metrics.PANICS.collect() for sample in family.samples]
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
 
-async def _given(world: World, scenario: Scenario) -> World:
+async def _world_after_setup(world: World, scenario: Scenario) -> World:
     play = Play(world)
     await play.go(scenario.given)
     play.end()
-    play.world.forget()
+    play.world.start_counting()
     return play.world.fork()
 
 
 def _require_end(scenario: Scenario, stage: Stage) -> None:
     reasons = {str(accessors.condition(found, conditions.READY).get("reason", "")) for found in stage.find()}
-    wanted = {scenario.ends} if scenario.ends else set()
-    said = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
-    assert reasons == wanted, (
-        f"{scenario}: {story((*scenario.given, *scenario.steps))}: ends with {sorted(reasons) or 'no resource'} rather "
-        f"than {scenario.ends or 'no resource'}: {said}"
+    expected = {scenario.ends} if scenario.ends else set()
+    messages = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
+    assert reasons == expected, (
+        f"{scenario} ({describe_steps((*scenario.given, *scenario.steps))}): expected "
+        f"{f'Ready condition with reason {scenario.ends}' if scenario.ends else 'no resource'}, found "
+        f"{', '.join(sorted(reasons)) or 'no resource'}: {messages}"
     )

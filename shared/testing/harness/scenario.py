@@ -1,27 +1,27 @@
-"""What people do to a resource, as data: the same scenario is played in memory and on a real API server.
+"""Scenarios as data: the actions of users and failures. The same scenario runs in memory and on a real API server.
 
-A scenario of the next operator is a dozen lines:
+Scenarios of a new operator take a dozen lines:
 
     def controller(database: FakeEtcd) -> Controller[EtcdCluster, Observed]:
-        return ...  # as __main__ makes it, with observe and call speaking to this database
+        return ...  # as in __main__, with observe and call bound to this database
 
-    ETCD = Subject("etcd", controller, database=FakeEtcd)  # FakeEtcd.state() is compared in the end, too
+    ETCD = Subject("etcd", controller, database=FakeEtcd)  # FakeEtcd.state() is compared at the end as well
 
     GROW = Scenario(
         "grow",
-        given=(apply(size=1),),                    # played before anything is disturbed
+        given=(apply(size=1),),                    # setup, without disturbances
         steps=(apply(size=3), lose(POD), *away(apply(size=5)), edit(SERVICE, {"spec": {"ports": None}})),
-        ends="Ready",                              # the reason of the resource's Ready condition in the end
+        ends="Ready",                              # final reason of the resource's Ready condition
     )
 
     @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
     async def test_growing_survives(disturbance: Disturbance, scoreboard: Scoreboard) -> None:
         scoreboard.require(await sweep(ETCD, GROW, disturbance))
 
-After each step the operator, Kubernetes' controllers and the garbage collector come to rest, unless it is one of
-`at_once(...)` or `hurried`; during those of `away(...)` there is no operator. A step of another kind is a function:
-`Step("what happens", lambda stage: stage.database.partition("a", "b"))`. `shared.testing.harness.disturbance` tells
-what can go wrong meanwhile, and `shared.testing.harness.sweep` what must hold all the same.
+After each step the operator, Kubernetes' controllers and the garbage collector settle, except after steps of
+`at_once(...)` and `hurried`. No operator runs during the steps of `away(...)`. Any function can be a step:
+`ScenarioStep("partition a from b", lambda stage: stage.database.partition("a", "b"))`. The disturbances are in
+`shared.testing.harness.disturbance`, the oracles that check each run in `shared.testing.harness.sweep`.
 """
 
 from __future__ import annotations
@@ -43,53 +43,54 @@ from shared.testing.kubelet.workloads import Workloads
 
 
 class Database(Protocol):
-    """A database's stand-in: calls change it, and it outlives the operator's processes as a real one does."""
+    """A fake database. Calls change it, and like a real one it outlives the operator's processes."""
 
     def state(self) -> Any:
-        """What of it must be equal in the end, as JSON."""
+        """Return the state that must be equal at the end, as JSON."""
 
     def counts(self) -> Counter[str]:
-        """How often something was done, where it should not be done twice."""
+        """Count the operations that must not be repeated."""
 
 
 class Unsafe(AssertionError):
-    """Something was done that may cost people their data."""
+    """An operation that may lose users' data."""
 
 
 @runtime_checkable
 class Simulated(Database, Processes, Protocol):
-    """A database whose processes run in the pods that there are, and that knows what must never be done to it.
+    """A database whose processes run in the pods, and that detects unsafe operations.
 
     Attributes:
-        violations: what was done all the same. They are looked for, since an operator survives any exception.
+        violations: unsafe operations that were carried out. The harness checks them after each turn; an exception would
+            not fail the run, because an operator handles any exception.
     """
 
     violations: list[str]
 
-    def witness(self, asked: Aimed, live: Obj | None) -> None:
-        """The operator has made this write.
+    def witness(self, target: Aimed, live: Obj | None) -> None:
+        """Check a write that the operator made.
 
         Args:
-            live: the object as it was before; None if there was none.
+            live: object before the write; None if it did not exist.
 
         Raises:
-            Unsafe: it must not.
+            Unsafe: the write may lose users' data.
         """
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """A database in which things happen as time passes.
+    """A database whose state changes over time.
 
     Attributes:
-        clock: the world's; it is given.
+        clock: clock of the world, set by the harness.
     """
 
     clock: Callable[[], datetime]
 
 
 class NoDatabase:
-    """Of an operator that asks its database nothing."""
+    """The database of an operator without database calls."""
 
     def state(self) -> Any:
         return None
@@ -103,14 +104,14 @@ class Subject:
     """The operator under test.
 
     Attributes:
-        name: as the summary names it: memcached.
-        controller: makes the controller as a process does when it starts; of what came before, only the database is
-            left. Its `call` is carried out by the database, and is counted and struck by faults as writes are.
-        database: makes the database of a new world.
-        serves: kinds that the API server must know beyond Kubernetes' own and the resource's.
-        patience: seconds that the operator's timers are waited for; longer ones ring as if no time had passed.
-        unstable: fields, as keys at any depth, that may end otherwise where something went wrong: who leads.
-        nodes: how many of Kubernetes' nodes pods are spread over.
+        name: name in the summary, such as memcached.
+        controller: builds the controller as a new process does. Only the database outlives a process. The database
+            carries out `call`; calls are counted and subject to faults as writes are.
+        database: builds the database of a new world.
+        serves: kinds that the API server must serve in addition to the built-in ones and the resource's.
+        patience: longest timer of the operator for which time passes, in seconds. Longer timers fire immediately.
+        unstable: fields, as keys at any depth, that a disturbance may change at the end, such as the leader.
+        nodes: number of Kubernetes nodes over which pods are spread.
     """
 
     name: str
@@ -124,7 +125,7 @@ class Subject:
 
 @dataclass
 class Clock:
-    """The time of a world; it stands still unless a step moves it, or the operator waits (`Subject.patience`)."""
+    """The time of a world. It changes only through steps, and through the operator's waits (`Subject.patience`)."""
 
     now: datetime
 
@@ -137,15 +138,15 @@ class Clock:
 
 @dataclass
 class Stage:
-    """Where a scenario is played, as its steps see it.
+    """The world as the steps of a scenario see it.
 
     Attributes:
-        kind: the resource's kind.
-        namespace: where everything happens.
-        person: who does what the steps say.
-        workloads: Kubernetes' controllers; a step may give their pods trouble.
-        database: the subject's; what a step does to it, no operator does.
-        clock: the time, where it can be moved.
+        kind: kind of the resource.
+        namespace: namespace of all objects.
+        person: client of the user that carries out the steps.
+        workloads: Kubernetes' controllers; a step can make their pods fail.
+        database: database of the subject, which steps change directly.
+        clock: clock of the world, if it can be advanced.
     """
 
     kind: Kind
@@ -156,20 +157,20 @@ class Stage:
     clock: Clock | None = None
 
     def find(self, kind: Kind | None = None) -> list[Obj]:
-        """The objects of a kind, resources where none is given, in order of name."""
+        """List the objects of a kind, by default the resources, in order of name."""
         return self.person.list(kind or self.kind, self.namespace)
 
 
 @dataclass(frozen=True)
 class ScenarioStep:
-    """Something that happens.
+    """An action of a user, or a failure.
 
     Attributes:
-        text: what, for people.
-        act: does it.
-        absent: whether there is no operator meanwhile.
-        turns: how many turns operator and workloads get before the next step; None for as many as they need to rest.
-        untold: whether no watch tells the operator, so that it learns of it when it looks at everything again.
+        text: description for reports.
+        act: carries out the step.
+        absent: whether no operator runs during the step.
+        turns: number of turns of operator and workloads before the next step; None until they settle.
+        untold: whether no watch event reports the step, so that the operator observes it at its next resync.
     """
 
     text: str
@@ -184,13 +185,13 @@ class ScenarioStep:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A course of events, and how it ends.
+    """A sequence of steps with the expected end.
 
     Attributes:
-        given: steps that lead to the world in which it begins; nothing goes wrong in these.
-        ends: the reason of the resource's Ready condition in the end; empty if there is no resource then.
-        counted: whether every run must create and delete as much as the undisturbed one; not so where a hurried step
-            makes that a matter of time.
+        given: setup steps, during which no disturbance is injected.
+        ends: reason of the resource's Ready condition at the end; empty if the resource is deleted.
+        counted: whether every run must create and delete as many objects as the undisturbed one. Set to False if
+            these numbers depend on timing, as with a limit on turns.
     """
 
     name: str
@@ -204,7 +205,7 @@ class Scenario:
 
 
 def apply(name: str = "cache", **spec: Any) -> ScenarioStep:
-    """A person applies a resource: fields that an earlier apply had and this has not are gone."""
+    """Apply a resource as a user. Fields of an earlier apply that are missing here are removed."""
 
     def act(stage: Stage) -> None:
         body = {"apiVersion": stage.kind.api_version, "kind": stage.kind.name}
@@ -215,7 +216,7 @@ def apply(name: str = "cache", **spec: Any) -> ScenarioStep:
 
 
 def create(kind: Kind, name: str, **body: Any) -> ScenarioStep:
-    """A person creates an object of another kind."""
+    """Create an object of another kind as a user."""
 
     def act(stage: Stage) -> None:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
@@ -225,7 +226,7 @@ def create(kind: Kind, name: str, **body: Any) -> ScenarioStep:
 
 
 def edit(kind: Kind | None, patch: Obj, name: str = "cache") -> ScenarioStep:
-    """A person merges a patch into an object; without a kind, into the resource."""
+    """Merge a patch into an object as a user; by default into the resource."""
     return ScenarioStep(
         f"edit {kind or 'resource'} {name} {_short(patch)}",
         lambda stage: stage.person.merge(kind or stage.kind, stage.namespace, name, patch),
@@ -233,7 +234,7 @@ def edit(kind: Kind | None, patch: Obj, name: str = "cache") -> ScenarioStep:
 
 
 def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> ScenarioStep:
-    """A person deletes an object, without a kind the resource; options as in DeleteOptions."""
+    """Delete an object as a user, by default the resource; `options` are DeleteOptions."""
     return ScenarioStep(
         f"delete {kind or 'resource'} {name}",
         lambda stage: stage.person.delete(kind or stage.kind, stage.namespace, name, **options),
@@ -241,7 +242,7 @@ def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> Sce
 
 
 def lose(kind: Kind = POD) -> ScenarioStep:
-    """The first object of a kind, by name, is gone at once."""
+    """Delete the first object of a kind, by name, without a grace period."""
 
     def act(stage: Stage) -> None:
         there = stage.find(kind)
@@ -253,16 +254,16 @@ def lose(kind: Kind = POD) -> ScenarioStep:
 
 
 def trouble(what: str) -> ScenarioStep:
-    """Pods fail from now on as `Workloads.trouble` says; with an empty word they are well again."""
+    """Make pods fail from now on for a reason, as in `Workloads.trouble`; an empty one makes them ready again."""
 
     def act(stage: Stage) -> None:
         stage.workloads.trouble = lambda _: what
 
-    return ScenarioStep(f"pods are {what or 'well'}", act)
+    return ScenarioStep(f"pods are {what or 'ready'}", act)
 
 
 def later(seconds: float) -> ScenarioStep:
-    """So much time passes at once (in memory only)."""
+    """Advance the clock (in memory only)."""
 
     def act(stage: Stage) -> None:
         assert stage.clock is not None, "this world's time cannot be moved"
@@ -272,27 +273,27 @@ def later(seconds: float) -> ScenarioStep:
 
 
 def away(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
-    """There is no operator while these happen; it starts again before the next step, or in the end."""
+    """Run no operator during these steps. It starts again before the next step, or at the end."""
     return tuple(replace(step, absent=True) for step in steps)
 
 
 def at_once(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
-    """Nobody has time to do anything between these."""
+    """Carry out these steps without any reaction between them."""
     return (*(hurried(step, 0) for step in steps[:-1]), *steps[-1:])
 
 
 def hurried(step: ScenarioStep, turns: int) -> ScenarioStep:
-    """The next step comes before this one has led to all that it leads to; where nobody counts turns, at once."""
+    """Continue with the next step after this many turns, before this one has settled; on a real server, immediately."""
     return replace(step, turns=turns)
 
 
 def untold(step: ScenarioStep) -> ScenarioStep:
-    """No watch tells the operator of this: it learns of it when it looks at everything again, as it does by itself."""
+    """Hide this step from watches: the operator observes it at its next resync."""
     return replace(step, untold=True)
 
 
-def story(steps: Iterable[ScenarioStep]) -> str:
-    """Steps as a line for people."""
+def describe_steps(steps: Iterable[ScenarioStep]) -> str:
+    """Describe steps in one line."""
     return ", then ".join(map(str, steps))
 
 

@@ -1,4 +1,4 @@
-"""Plays the steps of a scenario in memory."""
+"""Runs scenarios in memory."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import EVENT
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
-from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
-from shared.testing.harness.outcome import Done, Named, Outcome
+from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
+from shared.testing.harness.outcome import ObjectName, Operation, Outcome
 from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe
 from shared.testing.kubelet.workloads import Workloads
 
 FIRST_VERSION = 1000
 _VERBS = {"ADDED": "created", "DELETED": "deleted"}
 
-OUTAGE = 40
-"""Turns that a watch is broken at most."""
+MAX_OUTAGE_TURNS = 40
+"""Longest outage of a watch, in turns."""
 
 
-async def _nothing(*_: object) -> bool:
-    """What happens if nobody says more."""
+async def _do_nothing(*_: object) -> bool:
+    """Do nothing: the default of the hooks."""
     return False
 
 
 class World:
-    """All that outlives an operator's process: the API server, Kubernetes' controllers, the database, the time.
+    """Everything that outlives an operator's process: the API server, Kubernetes' controllers, the database, the time.
 
     Args:
-        seed: worlds of different seeds differ in what nobody should rest on: UIDs, versions, names of pods, addresses
-            and the time.
+        seed: worlds of different seeds differ in details on which nothing may depend: UIDs, versions, names of pods,
+            addresses and the time.
     """
 
     def __init__(self, subject: Subject, *, seed: int = 0) -> None:
@@ -45,38 +45,38 @@ class World:
         kinds = [subject.controller(self.database).kind, *subject.serves]
         self.server = ApiServer(kinds, clock=self.clock, version=FIRST_VERSION * (1 + seed))
         self.workloads = Workloads(
-            self.server, processes=self._simulated, made=FIRST_VERSION * seed, nodes=subject.nodes
+            self.server, processes=self._simulated, created=FIRST_VERSION * seed, nodes=subject.nodes
         )
         self._before = 0
-        self._let_watch()
+        self._connect_database()
 
     def fork(self) -> World:
-        """The same world once more: what happens in the one does not happen in the other."""
+        """Return an independent copy of this world."""
         world = World.__new__(World)
         world.subject, world.database = self.subject, copy.deepcopy(self.database)
         world.clock = copy.copy(self.clock)
         world.server = self.server.fork(world.clock)
         world.workloads = self.workloads.fork(world.server, world._simulated)
         world._before = self._before
-        world._let_watch()
+        world._connect_database()
         return world
 
     def require_safe(self) -> None:
-        """Make sure that nothing was done to the database that must not.
+        """Require that no unsafe operation was carried out on the database.
 
         Raises:
-            Unsafe: it was.
+            Unsafe: there was an unsafe operation.
         """
         if self._simulated is not None and self._simulated.violations:
             raise Unsafe("; ".join(self._simulated.violations[:3]))
 
-    def forget(self) -> None:
-        """What was done until now does not count."""
+    def start_counting(self) -> None:
+        """Exclude everything up to now from the counts."""
         self._before = len(self.server.watches.history)
         self.server.log.reset()
 
     def operator(self, view: View | None = None) -> Harness:
-        """A process of the operator, which has just started."""
+        """Start a process of the operator."""
         controller = self.subject.controller(self.database)
         return Harness(
             controller,
@@ -87,8 +87,8 @@ class World:
             wait=self.clock.wait,
         )
 
-    def rest(self) -> None:
-        """Let Kubernetes do what it does without an operator."""
+    def settle_workloads(self) -> None:
+        """Let Kubernetes' controllers settle without an operator."""
         while self.workloads.step() or self.server.collect_garbage():
             pass
 
@@ -96,7 +96,7 @@ class World:
     def _simulated(self) -> Simulated | None:
         return self.database if isinstance(self.database, Simulated) else None
 
-    def _let_watch(self) -> None:
+    def _connect_database(self) -> None:
         if self._simulated is not None:
             self.server.witness = self._simulated.witness
         if isinstance(self.database, Timed):
@@ -106,38 +106,38 @@ class World:
     def outcome(self) -> Outcome:
         objects = tuple((kind, obj) for kind, obj in self.server.objects() if kind != EVENT)
         counts = Counter(
-            Done(_VERBS[event["type"]], Named.of(kind, event["object"]), own=False)
+            Operation(_VERBS[event["type"]], ObjectName.of(kind, event["object"]), own=False)
             for kind, event in self.server.watches.history[self._before :]
             if event["type"] in _VERBS and kind != EVENT
         )
         for write in self.server.log.writes(changed=True):
             if write.status == HTTPStatus.CREATED or write.verb == "DELETE":
                 verb = "deleted" if write.verb == "DELETE" else "created"
-                counts[Done(verb, Named(write.kind, write.name), own=True)] += 1
+                counts[Operation(verb, ObjectName(write.kind, write.name), own=True)] += 1
         for what, count in self.database.counts().items():
-            counts[Done("done", Named("database", what), own=True)] = count
+            counts[Operation("done", ObjectName("database", what), own=True)] = count
         return Outcome(objects, counts, self.database.state())
 
 
 class Play:
-    """One run of a scenario's steps.
+    """One run of a scenario.
 
     Args:
-        world: where it begins.
+        world: world at the start.
 
     Attributes:
-        operator: the operator's process; None while there is none.
-        lags: whether it hears of news only when it has nothing else to do.
-        on_crash: what happens once the process is gone and the next one has begun.
-        after_step: what happens when the world rests after a step; returns whether it must come to rest again.
-        contended: whether an operator with a broken watch wrote against somebody until its watch came back.
+        operator: current process of the operator; None while there is none.
+        lags: whether events reach the operator only when it is idle.
+        on_crash: called after a crash, when the next process has started.
+        after_step: called when the world has settled after a step; returns whether it must settle again.
+        contended: whether an operator with a broken watch kept writing against another client until it relisted.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.operator: Harness | None = None
-        self.on_crash: Callable[[Crash], Awaitable[object]] = _nothing
-        self.after_step: Callable[[], Awaitable[bool]] = _nothing
+        self.on_crash: Callable[[Crash], Awaitable[object]] = _do_nothing
+        self.after_step: Callable[[], Awaitable[bool]] = _do_nothing
         self.contended = False
         self._lags = False
         self._kind = world.subject.controller(world.database).kind
@@ -160,10 +160,10 @@ class Play:
         )
 
     async def go(self, steps: Iterable[ScenarioStep]) -> None:
-        """Take the steps; in the end the operator is there, sees everything, and all rest.
+        """Carry out the steps. At the end an operator runs, its watches work, and the world is settled.
 
         Raises:
-            AssertionError: they do not come to rest.
+            AssertionError: the world does not settle.
         """
         for step in steps:
             await self.step(step)
@@ -182,7 +182,7 @@ class Play:
             await self.settle()
         try:
             step.act(self.stage)
-        except (NotFound, AlreadyExists):  # a person who finds nothing, or something still, waits until that is over
+        except (NotFound, AlreadyExists):  # a user would wait for the operator
             if self.operator is None or not self.operator.deaf:
                 raise
             self.operator.relist()
@@ -198,21 +198,21 @@ class Play:
             await self._turn(step.turns)
 
     async def settle(self) -> None:
-        """Come to rest, whatever crashes on the way."""
+        """Settle in spite of crashes."""
         while self.operator is not None:
-            was_deaf = bool(self.operator.deaf)
-            if await self._turn(OUTAGE if was_deaf else TURNS):
+            was_broken = bool(self.operator.deaf)
+            if await self._turn(MAX_OUTAGE_TURNS if was_broken else TURNS):
                 break
-            assert was_deaf or self.operator.deaf, RESTLESS
-            if self.operator.deaf:  # it may have ceased to hear, or heard again, meanwhile
-                self.operator.relist()  # no watch is broken for ever
+            assert was_broken or self.operator.deaf, NOT_SETTLED
+            if self.operator.deaf:  # a watch may break or recover in between
+                self.operator.relist()  # no watch stays broken
                 self.contended = True
         if self.operator is None:
-            self.world.rest()
+            self.world.settle_workloads()
             self.world.require_safe()
 
     async def _turn(self, turns: int) -> bool:
-        """Let operator and workloads take so many turns, anew after a crash; returns whether they rest."""
+        """Let operator and workloads take a number of turns, also after a crash; return whether they settled."""
         while self.operator is not None:
             try:
                 return await self.operator.rests(turns)
@@ -225,27 +225,27 @@ class Play:
         return True
 
     def begin(self, view: View | None = None) -> None:
-        """A process of the operator starts."""
+        """Start a process of the operator."""
         self.operator = self.world.operator(view)
         self.operator.lags = self._lags
 
     def end(self) -> None:
-        """The operator's process is gone, and hears nothing any more."""
+        """End the operator's process; it receives no further events."""
         if self.operator is not None:
             self.operator.stop()
         self.operator = None
 
-    async def land(self, crash: Crash) -> None:
-        """What a process asked last is carried out, though it is gone; those who are there look again in time."""
+    async def carry_out(self, crash: Crash) -> None:
+        """Carry out the last request of a crashed process. A running process observes the result at its next resync."""
         if crash.request.method == CALL:
-            with contextlib.suppress(Exception):  # a refusal reaches nobody
+            with contextlib.suppress(Exception):  # the process that would receive the error has ended
                 await self.world.subject.controller(self.world.database).call(crash.request.body)
         else:
             await self.world.server.request(crash.request)
         self.look_again()
 
     def look_again(self) -> None:
-        """The operator looks at everything again, as it does after a while."""
+        """Queue every resource, as the periodic resync does."""
         if self.operator is not None:
             for key in self.operator.cache.keys(self._kind):
                 self.operator.queue.add(key)

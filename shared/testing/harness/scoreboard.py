@@ -1,4 +1,4 @@
-"""How many disturbed runs there were in a test session, and how many of them ended well."""
+"""The number of disturbed runs in a test session, and the number of those that passed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.testing.harness.sweep import Sweep
 
 
 class Scoreboard:
-    """Counts runs by scenario."""
+    """Counts of runs by scenario."""
 
     def __init__(self) -> None:
         self._runs: Counter[str] = Counter()
@@ -19,7 +19,7 @@ class Scoreboard:
         """Count a sweep.
 
         Raises:
-            AssertionError: a run of it failed; the message tells which, and how.
+            AssertionError: runs failed; the message describes each failure.
         """
         self._runs[done.name] += done.runs
         self._passed[done.name] += done.passed
@@ -28,18 +28,18 @@ class Scoreboard:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """By scenario, how many runs there were, and how many passed; fit for JSON."""
+        """Number of runs and of passed runs by scenario, in a form that JSON can express."""
         return {name: (runs, self._passed[name]) for name, runs in self._runs.items()}
 
     def add(self, counts: Mapping[str, Sequence[int]]) -> None:
-        """Count what another process counted."""
+        """Add the counts of another process."""
         for name, (runs, passed) in counts.items():
             self._runs[name] += runs
             self._passed[name] += passed
 
     @property
     def lines(self) -> list[str]:
-        """`memcached/create 84/84` for each scenario, and all together; nothing if there was no run."""
+        """One line per scenario, such as `memcached/create 84/84`, and a total; empty without runs."""
         if not self._runs:
             return []
         counts = [f"{name} {self._passed[name]}/{runs}" for name, runs in self._runs.items()]

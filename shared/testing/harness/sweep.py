@@ -1,4 +1,4 @@
-"""Tries a disturbance at every point of a scenario, and asks of each run what must hold all the same."""
+"""Sweeps: a scenario with a disturbance at every point, and the oracles that check each run."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from shared.testing.harness.scenario_runner import Play
 
 
 class Oracle(enum.Enum):
-    """What must hold of every run."""
+    """A property that every run must have."""
 
-    END = "it ends as if nothing had happened"
-    COUNTS = "no object is created or deleted another number of times"
-    DEFECT = "no reconcile ends in a defect"
-    NEWER = "an old view harms nothing newer"
-    SAFE = "nobody's data is put at risk"
-    REST = "it comes to rest"
-    STILL = "at rest it writes nothing"
+    END = "the run must end as the undisturbed run does"
+    COUNTS = "objects must be created and deleted as often as in the undisturbed run"
+    DEFECT = "no reconcile may raise an unexpected exception"
+    NEWER = "an operator with a stale view must not change newer objects"
+    SAFE = "no operation may put data at risk"
+    REST = "the run must complete with operator and workloads settled"
+    STILL = "a settled operator must not write"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run of which something did not hold.
+    """A run that an oracle rejects.
 
     Attributes:
-        run: which: scenario, disturbance and point.
-        said: what was otherwise, a line each.
+        run: scenario, disturbance and point.
+        details: differences from the expectation, one per line.
     """
 
     run: str
     oracle: Oracle
-    said: tuple[str, ...]
+    details: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n    ".join((f"{self.run}: not so: {self.oracle.value}", *self.said))
+        return "\n    ".join((f"{self.run}: failed: {self.oracle.value}", *self.details))
 
 
 @dataclass
 class Sweep:
-    """What came of trying a disturbance at every point.
+    """The results of a disturbance at every point.
 
     Attributes:
-        name: of subject and scenario, as the summary has it.
-        runs: how many there were.
+        name: names of subject and scenario, as in the summary.
+        runs: number of runs.
     """
 
     name: str
@@ -65,32 +65,34 @@ class Sweep:
         return self.runs - len({failure.run for failure in self.failures})
 
 
-_courses: dict[tuple[Subject, Scenario], Course] = {}
+_reference_runs: dict[tuple[Subject, Scenario], Course] = {}
 
 
-async def course_of(subject: Subject, scenario: Scenario) -> Course:
-    """The undisturbed course, learned once."""
-    if (subject, scenario) not in _courses:
-        _courses[subject, scenario] = await Course.learn(subject, scenario)
-    return _courses[subject, scenario]
+async def reference_run_of(subject: Subject, scenario: Scenario) -> Course:
+    """Return the undisturbed run, recorded once per process."""
+    if (subject, scenario) not in _reference_runs:
+        _reference_runs[subject, scenario] = await Course.learn(subject, scenario)
+    return _reference_runs[subject, scenario]
 
 
 async def sweep(subject: Subject, scenario: Scenario, disturbance: Disturbance) -> Sweep:
-    """Play the scenario with the disturbance at every point where there can be one."""
-    course = await course_of(subject, scenario)
+    """Run the scenario once for each point of the disturbance."""
+    course = await reference_run_of(subject, scenario)
     done = Sweep(f"{subject.name}/{scenario}")
     points = disturbance.points(course)
     for nth, point in enumerate(points):
-        run = f"{done.name}, {disturbance} {nth + 1} of {len(points)} ({point})"
-        done.failures += [Failure(run, oracle, tuple(said)) for oracle, said in await _tried(course, disturbance, nth)]
+        run = f"{done.name}, disturbance '{disturbance}', point {nth + 1} of {len(points)} ({point})"
+        done.failures += [
+            Failure(run, oracle, tuple(details)) for oracle, details in await _check_run(course, disturbance, nth)
+        ]
         done.runs += 1
     return done
 
 
-async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
-    """What did not hold of one run."""
+async def _check_run(course: Course, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
+    """Return the oracles that reject one run, with the differences."""
     failed: list[tuple[Oracle, list[str]]] = []
-    with _defects() as defects:
+    with _unexpected_exceptions() as defects:
         try:
             play = await disturbance.play(course, nth)
             outcome = play.world.outcome
@@ -101,7 +103,7 @@ async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tup
                 failed.append((Oracle.COUNTS, course.reference.miscounts(outcome, at_most=at_most)))
             failed.append((Oracle.STILL, await _writes_at_rest(play)))
         except KubeError as error:
-            failed.append((Oracle.END, [f"a step could not be taken: {error}"]))
+            failed.append((Oracle.END, [f"a step of the scenario failed: {error}"]))
         except Overwritten as error:
             failed.append((Oracle.NEWER, [str(error)]))
         except Unsafe as error:
@@ -109,11 +111,11 @@ async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tup
         except AssertionError as error:
             failed.append((Oracle.REST, [str(error)]))
     failed.append((Oracle.DEFECT, defects))
-    return [(oracle, said) for oracle, said in failed if said]
+    return [(oracle, details) for oracle, details in failed if details]
 
 
 async def _writes_at_rest(play: Play) -> list[str]:
-    """What is written when everything is looked at again, by this process and by the next; refusals aside."""
+    """Return the writes after a resync of the current process and a start of another one, except failed writes."""
     log = play.world.server.log
     log.reset()
     play.look_again()
@@ -121,27 +123,31 @@ async def _writes_at_rest(play: Play) -> list[str]:
     play.end()
     play.begin()
     await play.settle()
-    return [f"{write} ({'a change' if write.changed else 'no change'})" for write in log.writes() if write.status < 400]
+    return [
+        f"{write} ({'changed the object' if write.changed else 'no-op'})"
+        for write in log.writes()
+        if write.status < 400
+    ]
 
 
 @contextmanager
-def _defects() -> Iterator[list[str]]:
-    """What reconciles that ended in a defect said meanwhile."""
-    told = _Told()
+def _unexpected_exceptions() -> Iterator[list[str]]:
+    """Collect the unexpected exceptions of reconciles."""
+    collector = _ExceptionCollector()
     logger = logging.getLogger(reconciler.__name__)
     before = panics()
-    logger.addHandler(told)
-    said: list[str] = []
+    logger.addHandler(collector)
+    details: list[str] = []
     try:
-        yield said
+        yield details
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(collector)
         if count := panics() - before:
-            said += [f"{count:g} defects", *told.tracebacks]
+            details += [f"{count:g} unexpected exceptions", *collector.tracebacks]
 
 
-class _Told(logging.Handler):
-    """Keeps what the log tells of defects: their last lines."""
+class _ExceptionCollector(logging.Handler):
+    """Keeps the last lines of logged exceptions."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Kubernetes' controllers of PersistentVolumeClaims: each is bound at once, grows, and goes when no pod uses it."""
+"""Kubernetes' controllers of PersistentVolumeClaims: claims are bound at once, grow, and persist while in use."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ if TYPE_CHECKING:
 
 
 class Claims:
-    """Makes what claims ask for happen."""
+    """Simulates the binding, expansion and deletion of claims."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Bind a claim, let it grow, or let it go; returns whether there was anything to do."""
+        """Bind, expand or release one claim; return whether there was anything to do."""
         return any(self._control(claim) for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM))
 
     def _control(self, claim: Obj) -> bool:
-        metadata, asked = claim["metadata"], value_at(claim, "spec.resources.requests.storage")
-        place = (PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"])
+        metadata, requested = claim["metadata"], value_at(claim, "spec.resources.requests.storage")
+        address = (PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"])
         if metadata.get("deletionTimestamp"):
             finalizers = metadata.get("finalizers") or []
-            if IN_USE not in finalizers or self._used(claim):
+            if IN_USE not in finalizers or self._is_in_use(claim):
                 return False
             left = [name for name in finalizers if name != IN_USE]
-            self._controller.merge(*place, {"metadata": {"finalizers": left or None}})
+            self._controller.merge(*address, {"metadata": {"finalizers": left or None}})
             return True
         if not claim["spec"].get("volumeName"):
-            self._controller.merge(*place, {"spec": {"volumeName": f"pvc-{metadata['uid']}"}})
+            self._controller.merge(*address, {"spec": {"volumeName": f"pvc-{metadata['uid']}"}})
             return True
-        status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"], "capacity": {"storage": asked}}
+        status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"], "capacity": {"storage": requested}}
         if status == {key: claim["status"].get(key) for key in status}:
             return False
-        self._controller.merge(*place, {"status": status}, subresource="status")
+        self._controller.merge(*address, {"status": status}, subresource="status")
         return True
 
-    def _used(self, claim: Obj) -> bool:
-        """Whether a pod that has a node names it, even one that has ended."""
-        place = (claim["metadata"]["namespace"], claim["metadata"]["name"])
+    def _is_in_use(self, claim: Obj) -> bool:
+        """Whether a pod that is bound to a node uses the claim, even a completed pod."""
+        address = (claim["metadata"]["namespace"], claim["metadata"]["name"])
         return any(
-            (pod["metadata"]["namespace"], (volume.get("persistentVolumeClaim") or {}).get("claimName")) == place
+            (pod["metadata"]["namespace"], (volume.get("persistentVolumeClaim") or {}).get("claimName")) == address
             for _, pod in self._server.objects(POD)
             if pod["spec"].get("nodeName")
             for volume in pod["spec"].get("volumes", ())

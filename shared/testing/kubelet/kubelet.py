@@ -1,4 +1,4 @@
-"""The scheduler and the kubelets: they start pods, tell how they fare, and end them."""
+"""The scheduler and the kubelets: they start pods, report their status and stop them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer
 
 RUNNING = ("", "Unready")
-"""Troubles of pods whose containers run."""
+"""Problems of pods whose containers run."""
 
 
 class Exit(NamedTuple):
-    """A container that ended for good."""
+    """A container that terminated and is not restarted."""
 
     code: int = 0
     message: str = ""
@@ -27,13 +27,13 @@ class Exit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """How a pod fares.
+    """The state of a pod's processes.
 
     Attributes:
-        trouble: why it is not ready: empty if it is, `Unready` if it runs but fails its readiness probe, and any other
-            word as the reason for which its containers wait (CrashLoopBackOff, ImagePullBackOff).
-        said: its containers' termination message, where they ended and are started again.
-        exits: the containers that ended for good, by name, those for initialization too: the pod has run to its end.
+        trouble: reason why the pod is not ready. Empty if it is ready, `Unready` if it runs but fails its readiness
+            probe, otherwise the waiting reason of its containers (CrashLoopBackOff, ImagePullBackOff).
+        said: termination message of containers that terminated and are restarted.
+        exits: terminated containers that are not restarted, by name, including init containers. The pod is complete.
     """
 
     trouble: str = ""
@@ -43,82 +43,81 @@ class Fate:
 
 @runtime_checkable
 class Processes(Protocol):
-    """What runs in pods."""
+    """The processes that run in pods."""
 
     def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
-        """Start a pod's processes, unless they run, and tell how they fare. It is asked again and again.
+        """Start a pod's processes unless they run, and return their state. Called repeatedly.
 
         Args:
-            pod: with its address.
-            claims: its PersistentVolumeClaims by the name of the pod's volume.
+            pod: Pod with its IP address.
+            claims: PersistentVolumeClaims of the pod by volume name.
         """
 
     def end(self, uid: str) -> None:
-        """A pod is gone, by its UID, and what ran in it."""
+        """Handle the deletion of the pod or claim with this UID."""
 
 
 @runtime_checkable
-class Readers(Processes, Protocol):
-    """Processes that read ConfigMaps and Secrets, which `run` then gets beside the claims, by the volumes' names.
+class FileReaders(Processes, Protocol):
+    """Processes that read ConfigMaps and Secrets: `run` receives those with the claims, by volume name.
 
     Attributes:
-        reads_files: that they do.
+        reads_files: marks the protocol; always true.
     """
 
     reads_files: bool
 
 
 class Kubelet:
-    """Every node's, and the scheduler.
+    """The scheduler and the kubelets of all nodes.
 
     Args:
-        made: how many addresses were given before: the next ones are others.
-        nodes: how many nodes there are; a pod goes to the one that has the fewest.
+        created: number of addresses assigned before; new pods get other ones.
+        nodes: number of nodes. A new pod is bound to the node with the fewest pods.
 
     Attributes:
-        processes: what runs in pods; None where nothing needs to.
-        trouble: as in `Fate`, where there are no processes.
-        spare: addresses that are given first, again.
+        processes: processes that run in pods; None if a test needs none.
+        reusable: addresses to assign again before new ones.
     """
 
-    def __init__(self, server: ApiServer, *, made: int = 0, nodes: int = 1) -> None:
+    def __init__(self, server: ApiServer, *, created: int = 0, nodes: int = 1) -> None:
         self.processes: Processes | None = None
-        self.made = made
-        self.spare: list[str] = []
+        self.created = created
+        self.reusable: list[str] = []
         self.nodes = nodes
         self._server = server
         self._actor = server.actor("kubelet")
-        self._alive: dict[str, None] = {}
+        self._started: dict[str, None] = {}
 
     def fork(self, server: ApiServer) -> Kubelet:
-        """The same for a fork of the server, without its processes."""
-        kubelet = Kubelet(server, made=self.made, nodes=self.nodes)
-        kubelet._alive, kubelet.spare = dict(self._alive), list(self.spare)
+        """Return a copy for a fork of the server, without its processes."""
+        kubelet = Kubelet(server, created=self.created, nodes=self.nodes)
+        kubelet._started, kubelet.reusable = dict(self._started), list(self.reusable)
         return kubelet
 
-    def bury(self) -> None:
-        """Tell processes which of their pods and claims are gone."""
+    def report_deletions(self) -> None:
+        """Report deleted pods and claims to the processes."""
         if self.processes is None:
             return
-        there = {
+        existing = {
             obj["metadata"]["uid"] for kind in (POD, PERSISTENT_VOLUME_CLAIM) for _, obj in self._server.objects(kind)
         }
-        for uid in [uid for uid in self._alive if uid not in there]:
-            del self._alive[uid]
+        for uid in [uid for uid in self._started if uid not in existing]:
+            del self._started[uid]
             self.processes.end(uid)
 
-    def look_after(self, pod: Obj, trouble: str) -> bool:
-        """End, bind, start or report on a pod; returns whether there was anything to do.
+    def sync_pod(self, pod: Obj, trouble: str) -> bool:
+        """Stop, bind, start or report on a pod; return whether there was anything to do.
 
         Args:
-            trouble: what keeps it from being ready, whatever its processes do.
+            trouble: reason why the pod is not ready, regardless of its processes.
         """
         metadata = pod["metadata"]
-        place = (POD, metadata["namespace"], metadata["name"])
+        address = (POD, metadata["namespace"], metadata["name"])
         if metadata.get("deletionTimestamp"):
             if not metadata.get("deletionGracePeriodSeconds"):
-                return False  # stopped; its finalizers hold it
-            self._actor.delete(*place, gracePeriodSeconds=0)
+                return False  # stopped, but its finalizers block its removal
+            self._actor.delete(*address, gracePeriodSeconds=0)
             return True
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
             return False
@@ -126,19 +125,19 @@ class Kubelet:
         if missing:
             return self._report(pod, self._unscheduled(pod, missing))
         if not pod["spec"].get("nodeName"):
-            self._actor.merge(*place, {"spec": {"nodeName": self._node()}})
-        address = pod["status"].get("podIP") or self._address()
+            self._actor.merge(*address, {"spec": {"nodeName": self._node()}})
+        ip = pod["status"].get("podIP") or self._address()
         fate = Fate(trouble)
         if self.processes is not None and trouble in RUNNING:
-            self._alive |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
-            known = pod["status"] | {"podIP": address}
-            files = self._files(pod) if isinstance(self.processes, Readers) else {}
+            self._started |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
+            known = pod["status"] | {"podIP": ip}
+            files = self._files(pod) if isinstance(self.processes, FileReaders) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
             fate = Fate(fate.trouble or trouble, fate.said, fate.exits)
-        return self._report(pod, self._status(pod, fate, address))
+        return self._report(pod, self._status(pod, fate, ip))
 
     def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
-        """The claims that a pod names, and what keeps it from being scheduled."""
+        """Return the claims that a pod uses, and the reason why it cannot be scheduled, if any."""
         claims: dict[str, Obj] = {}
         namespace = pod["metadata"]["namespace"]
         for volume in pod["spec"].get("volumes", ()):
@@ -158,7 +157,7 @@ class Kubelet:
         return claims, ""
 
     def _files(self, pod: Obj) -> dict[str, Obj]:
-        """The ConfigMaps and Secrets that a pod's volumes are made of, as far as they are there."""
+        """Return the existing ConfigMaps and Secrets that a pod mounts, by volume name."""
         found: dict[str, Obj] = {}
         for volume in pod["spec"].get("volumes", ()):
             for kind, name in (
@@ -171,7 +170,7 @@ class Kubelet:
         return found
 
     def _node(self) -> str:
-        """The node with the fewest pods."""
+        """Return the node with the fewest pods."""
         taken = Counter(pod["spec"].get("nodeName") for _, pod in self._server.objects(POD)) if self.nodes > 1 else {}
         names = [f"node-{number + 1}" for number in range(self.nodes)]
         return min(names, key=lambda name: taken.get(name, 0))
@@ -187,7 +186,7 @@ class Kubelet:
         conditions = self.conditions(pod["status"], [("PodScheduled", False)])
         return {"phase": "Pending", "conditions": [conditions[0] | {"reason": "Unschedulable", "message": why}]}
 
-    def _status(self, pod: Obj, fate: Fate, address: str) -> Obj:
+    def _status(self, pod: Obj, fate: Fate, ip: str) -> Obj:
         before = pod["status"]
         ended, failed = bool(fate.exits), any(exited.code for exited in fate.exits.values())
         ready, runs = not fate.trouble and not ended, fate.trouble in RUNNING
@@ -199,8 +198,8 @@ class Kubelet:
         status = {
             "phase": ("Failed" if failed else "Succeeded") if ended else phase,
             "startTime": before.get("startTime") or self._server.now(),
-            "podIP": address,
-            "podIPs": [{"ip": address}],
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
             "conditions": self.conditions(before, holds),
             "containerStatuses": self._containers(pod, fate, "containers", "containerStatuses"),
         }
@@ -234,16 +233,16 @@ class Kubelet:
         return status
 
     def _terminated(self, ended: Exit, before: Obj) -> Obj:
-        """How the API shows the end of a container; one that was told keeps its time."""
-        said = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed"}
-        said |= {"message": ended.message} if ended.message else {}
+        """Return the terminated state of a container; an unchanged one keeps its time."""
+        result = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed"}
+        result |= {"message": ended.message} if ended.message else {}
         known: Obj = before.get("terminated", {})
-        if said.items() <= known.items():
+        if result.items() <= known.items():
             return before
-        return {"terminated": said | {"startedAt": self._server.now(), "finishedAt": self._server.now()}}
+        return {"terminated": result | {"startedAt": self._server.now(), "finishedAt": self._server.now()}}
 
     def conditions(self, status: Obj, holds: list[tuple[str, bool]]) -> list[Obj]:
-        """Conditions that keep the time of their last transition."""
+        """Build conditions; an unchanged one keeps its last transition time."""
         known = {condition["type"]: condition for condition in status.get("conditions", ())}
         found = []
         for name, value in holds:
@@ -254,8 +253,8 @@ class Kubelet:
         return found
 
     def _address(self) -> str:
-        """An IP address that no pod had before, unless there are spare ones."""
-        if self.spare:
-            return self.spare.pop(0)
-        self.made += 1
-        return f"10.244.{self.made // 250}.{self.made % 250 + 1}"
+        """Return a spare IP address if there is one, otherwise one that no pod had before."""
+        if self.reusable:
+            return self.reusable.pop(0)
+        self.created += 1
+        return f"10.244.{self.created // 250}.{self.created % 250 + 1}"

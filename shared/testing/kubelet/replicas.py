@@ -1,4 +1,4 @@
-"""What controllers that make pods of a template have in common."""
+"""Functions shared by the controllers that create pods from a template."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def reference(owner: Obj, kind: Kind) -> Obj:
-    """What makes an object the owner's."""
+    """Return the ownerReference of a controller."""
     metadata = owner["metadata"]
-    named = {"apiVersion": kind.api_version, "kind": kind.name, "name": metadata["name"], "uid": metadata["uid"]}
-    return named | {"controller": True, "blockOwnerDeletion": True}
+    identity = {"apiVersion": kind.api_version, "kind": kind.name, "name": metadata["name"], "uid": metadata["uid"]}
+    return identity | {"controller": True, "blockOwnerDeletion": True}
 
 
 def replica(owner: Obj, kind: Kind, name: str, labels: dict[str, str]) -> Obj:
-    """A pod of an owner's template, with further labels."""
+    """Build a pod from the owner's template, with additional labels."""
     metadata, template = owner["metadata"], owner["spec"]["template"]
-    about = template.get("metadata", {})
+    template_metadata = template.get("metadata", {})
     return {
         "metadata": {
             "name": name,
             "namespace": metadata["namespace"],
-            "labels": about.get("labels", {}) | labels,
-            "annotations": about.get("annotations", {}),
+            "labels": template_metadata.get("labels", {}) | labels,
+            "annotations": template_metadata.get("annotations", {}),
             "ownerReferences": [reference(owner, kind)],
         },
         "spec": template["spec"],
     }
 
 
-def is_of(pod: Obj, owner: Obj) -> bool:
-    """Whether a pod belongs to an owner."""
+def is_owned_by(pod: Obj, owner: Obj) -> bool:
+    """Whether the owner owns the pod."""
     references = pod["metadata"].get("ownerReferences", ())
     return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
 
 
-def is_leaving(pod: Obj) -> bool:
+def is_terminating(pod: Obj) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
@@ -50,13 +50,13 @@ def is_ready(pod: Obj) -> bool:
 
 
 def template_hash(owner: Obj) -> str:
-    """What tells pods of one template from those of another."""
+    """Hash the pod template of an owner."""
     template = json.dumps(owner["spec"]["template"], sort_keys=True)
-    return word(int.from_bytes(hashlib.sha256(template.encode()).digest()[:5]), 9)
+    return encode_name(int.from_bytes(hashlib.sha256(template.encode()).digest()[:5]), 9)
 
 
-def word(number: int, length: int = 5) -> str:
-    """A number in the letters of generated names, which spell nothing."""
+def encode_name(number: int, length: int = 5) -> str:
+    """Encode a number in the alphabet of generated names, which contains no vowels."""
     text = ""
     for _ in range(length):
         number, letter = divmod(number, len(_LETTERS))
@@ -64,6 +64,6 @@ def word(number: int, length: int = 5) -> str:
     return text
 
 
-def counted(counts: dict[str, Any]) -> Obj:
-    """Counts as the API shows them: zeros that Go omits are null in a patch."""
+def status_counts(counts: dict[str, Any]) -> Obj:
+    """Convert counts to a patch of a status: null removes zeros, as Go omits them."""
     return {name: count or None for name, count in counts.items()}

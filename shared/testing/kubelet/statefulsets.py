@@ -1,4 +1,4 @@
-"""Kubernetes' StatefulSet controller, one deterministic move at a time."""
+"""Kubernetes' StatefulSet controller, one deterministic action at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
+from shared.testing.kubelet.replicas import (
+    is_owned_by,
+    is_ready,
+    is_terminating,
+    reference,
+    replica,
+    status_counts,
+    template_hash,
+)
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer
@@ -16,14 +24,14 @@ REVISION = "controller-revision-hash"
 
 
 class StatefulSets:
-    """Makes what StatefulSets ask for happen."""
+    """Simulates the StatefulSet controller."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Create, take up or delete one pod, keep its claims, or write one status; returns whether there was a need."""
+        """Take one action on a pod, its claims or a status; return whether there was anything to do."""
         return any(self._control(owner) for _, owner in self._server.objects(STATEFUL_SET))
 
     def _control(self, owner: Obj) -> bool:
@@ -31,18 +39,21 @@ class StatefulSets:
             return False
         if self._adopt(owner) or self._own_claims(owner):
             return True
-        pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_of(pod, owner)}
+        pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_owned_by(pod, owner)}
         return self._scale(owner, pods) or self._roll(owner, pods) or self._report(owner, list(pods.values()))
 
     def _adopt(self, owner: Obj) -> bool:
-        """Take up a pod of its selector and its names that nobody controls."""
-        wanted, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
+        """Adopt a pod without a controller whose labels and name match."""
+        desired, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
         for _, pod in self._server.objects(POD):
             metadata = pod["metadata"]
-            labels, free = metadata.get("labels") or {}, not metadata.get("ownerReferences") and not is_leaving(pod)
-            if not free or metadata["namespace"] != owner["metadata"]["namespace"]:
+            labels, adoptable = (
+                metadata.get("labels") or {},
+                not metadata.get("ownerReferences") and not is_terminating(pod),
+            )
+            if not adoptable or metadata["namespace"] != owner["metadata"]["namespace"]:
                 continue
-            if wanted.items() <= labels.items() and re.fullmatch(rf"{name}-\d+", metadata["name"]):
+            if desired.items() <= labels.items() and re.fullmatch(rf"{name}-\d+", metadata["name"]):
                 self._controller.merge(
                     POD,
                     metadata["namespace"],
@@ -53,9 +64,9 @@ class StatefulSets:
         return False
 
     def _scale(self, owner: Obj, pods: dict[int, Obj]) -> bool:
-        wanted = owner["spec"]["replicas"]
+        desired = owner["spec"]["replicas"]
         ordered = owner["spec"]["podManagementPolicy"] == "OrderedReady"
-        for number in range(wanted):
+        for number in range(desired):
             if number not in pods:
                 if self._claim(owner, number) or self._create(owner, number):
                     return True
@@ -63,24 +74,24 @@ class StatefulSets:
                     return False
                 continue
             pod = pods[number]
-            if pod["status"].get("phase") in ("Succeeded", "Failed") and not is_leaving(pod):
+            if pod["status"].get("phase") in ("Succeeded", "Failed") and not is_terminating(pod):
                 return self._delete(pod)
-            if not pod["spec"].get("nodeName") and not is_leaving(pod) and self._claim(owner, number):
+            if not pod["spec"].get("nodeName") and not is_terminating(pod) and self._claim(owner, number):
                 return True
-            if ordered and (is_leaving(pod) or not is_ready(pod)):
+            if ordered and (is_terminating(pod) or not is_ready(pod)):
                 return False
-        surplus = [pods[number] for number in sorted(pods, reverse=True) if number >= wanted]
-        if ordered and any(map(is_leaving, surplus)):
+        surplus = [pods[number] for number in sorted(pods, reverse=True) if number >= desired]
+        if ordered and any(map(is_terminating, surplus)):
             return False
-        return any(self._delete(pod) for pod in surplus if not is_leaving(pod))
+        return any(self._delete(pod) for pod in surplus if not is_terminating(pod))
 
     def _roll(self, owner: Obj, pods: dict[int, Obj]) -> bool:
-        """Replace one outdated pod, the highest first, while all of the new ones are ready."""
+        """Delete one outdated pod, the highest ordinal first, once every updated pod is ready."""
         if owner["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return False
         for number in sorted(pods, reverse=True):
             pod = pods[number]
-            if is_leaving(pod):
+            if is_terminating(pod):
                 return False
             if not self._is_updated(owner, pod):
                 return self._delete(pod)
@@ -89,7 +100,7 @@ class StatefulSets:
         return False
 
     def _claim(self, owner: Obj, number: int) -> bool:
-        """Make a missing claim of a place; those that are there are taken as they are."""
+        """Create a missing claim of an ordinal; existing claims are used unchanged."""
         for template in owner["spec"].get("volumeClaimTemplates", ()):
             if self._claim_of(owner, template, number) is None:
                 labels = (template["metadata"].get("labels") or {}) | owner["spec"]["selector"]["matchLabels"]
@@ -100,20 +111,20 @@ class StatefulSets:
         return False
 
     def _own_claims(self, owner: Obj) -> bool:
-        """Make the claims go with it, or not, as persistentVolumeClaimRetentionPolicy.whenDeleted says.
+        """Set or remove the owner of the claims as persistentVolumeClaimRetentionPolicy.whenDeleted requires.
 
-        Only whenScaled: Retain is known here.
+        Only `whenScaled: Retain` is supported.
         """
         policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
-        assert policy["whenScaled"] == "Retain", "this controller does not delete claims of places that are scaled away"
-        wanted = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
+        assert policy["whenScaled"] == "Retain", "only whenScaled: Retain is supported"
+        desired = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
         pattern = rf"({'|'.join(map(re.escape, _claim_stems(owner)))})-\d+"
         for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM):
             metadata = claim["metadata"]
             here = metadata["namespace"] == owner["metadata"]["namespace"] and re.fullmatch(pattern, metadata["name"])
-            theirs = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
-            if here and not theirs and (metadata.get("ownerReferences") or []) != wanted:
-                patch = {"metadata": {"ownerReferences": wanted or None}}
+            others = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
+            if here and not others and (metadata.get("ownerReferences") or []) != desired:
+                patch = {"metadata": {"ownerReferences": desired or None}}
                 self._controller.merge(PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"], patch)
                 return True
         return False
@@ -128,7 +139,7 @@ class StatefulSets:
     def _create(self, owner: Obj, number: int) -> bool:
         templates = owner["spec"].get("volumeClaimTemplates", ())
         claims = [self._claim_of(owner, template, number) for template in templates]
-        if any(claim is None or is_leaving(claim) for claim in claims):
+        if any(claim is None or is_terminating(claim) for claim in claims):
             return False
         name, revision = f"{owner['metadata']['name']}-{number}", _revision(owner)
         labels = {REVISION: revision, "statefulset.kubernetes.io/pod-name": name}
@@ -141,11 +152,11 @@ class StatefulSets:
             for name, claim in zip((template["metadata"]["name"] for template in templates), claims, strict=True)
             if claim is not None
         ]
-        about = {"hostname": name, "subdomain": owner["spec"].get("serviceName", ""), "volumes": volumes}
-        pod["spec"] = {**pod["spec"], **about}
+        identity = {"hostname": name, "subdomain": owner["spec"].get("serviceName", ""), "volumes": volumes}
+        pod["spec"] = {**pod["spec"], **identity}
         try:
             self._controller.create(POD, pod)
-        except AlreadyExists:  # one of an earlier StatefulSet, that the garbage collector has still to take away
+        except AlreadyExists:  # the pod of an earlier StatefulSet awaits garbage collection
             return False
         return True
 
@@ -159,18 +170,18 @@ class StatefulSets:
     def _report(self, owner: Obj, pods: list[Obj]) -> bool:
         before = owner.get("status", {})
         ready = sum(map(is_ready, pods))
-        staying = [pod for pod in pods if not is_leaving(pod)]
+        staying = [pod for pod in pods if not is_terminating(pod)]
         updated = sum(self._is_updated(owner, pod) for pod in staying)
         status: Obj = {"observedGeneration": owner["metadata"]["generation"], "replicas": len(pods)}
         status |= {"availableReplicas": ready, "updateRevision": _revision(owner)}
-        status |= counted({"readyReplicas": ready, "updatedReplicas": updated})
+        status |= status_counts({"readyReplicas": ready, "updatedReplicas": updated})
         rolls = owner["spec"]["updateStrategy"]["type"] == "RollingUpdate"
         if (rolls and updated == len(pods)) or not before.get("currentRevision"):
             status["currentRevision"] = status["updateRevision"]
         if status == {key: before.get(key) for key in status}:
             return False
-        place = (owner["metadata"]["namespace"], owner["metadata"]["name"])
-        self._controller.merge(STATEFUL_SET, *place, {"status": status}, subresource="status")
+        address = (owner["metadata"]["namespace"], owner["metadata"]["name"])
+        self._controller.merge(STATEFUL_SET, *address, {"status": status}, subresource="status")
         return True
 
 
@@ -183,7 +194,7 @@ def _claim_name(owner: Obj, template: Obj, number: int) -> str:
 
 
 def _claim_stems(owner: Obj) -> list[str]:
-    """What the names of its claims begin with."""
+    """Return the prefixes of the claim names of a StatefulSet."""
     templates = owner["spec"].get("volumeClaimTemplates", ())
     return [f"{template['metadata']['name']}-{owner['metadata']['name']}" for template in templates]
 

@@ -1,7 +1,7 @@
-"""Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic move at a time.
+"""Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic action at a time.
 
-Pods belong to their Deployment directly (there are no ReplicaSets), but are named, labelled, rolled and counted as a
-cluster does it.
+Pods belong to their Deployment directly (there are no ReplicaSets). Names, labels, rollouts and counts match those of a
+real cluster.
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from shared.testing.api_server.server import ApiServer
 from shared.testing.kubelet.claims import Claims
 from shared.testing.kubelet.kubelet import Kubelet, Processes
-from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash, word
+from shared.testing.kubelet.replicas import (
+    encode_name,
+    is_owned_by,
+    is_ready,
+    is_terminating,
+    replica,
+    status_counts,
+    template_hash,
+)
 from shared.testing.kubelet.statefulsets import StatefulSets
 
 HASH = "pod-template-hash"
 
 
 class Workloads:
-    """Makes what Deployments, StatefulSets, claims and pods ask for happen.
+    """Simulates the controllers of Deployments, StatefulSets and claims, the scheduler and the kubelets.
 
     Args:
-        server: where they and their pods are.
-        trouble: why a pod is not ready, as `kubelet.Fate` says it; empty if nothing is. It may be replaced
-            at any time.
-        processes: what runs in pods.
-        made: how many pods and addresses were made before: the next ones get other names.
-        nodes: how many nodes pods are spread over.
+        server: API server that stores the workloads and their pods.
+        trouble: reason why a pod is not ready, as in `kubelet.Fate`; empty if ready.
+        processes: processes that run in pods.
+        created: number of pods and addresses created before; new ones get other names.
+        nodes: number of nodes over which pods are spread.
     """
 
     def __init__(
@@ -37,49 +44,49 @@ class Workloads:
         *,
         trouble: Callable[[Obj], str] = lambda _: "",
         processes: Processes | None = None,
-        made: int = 0,
+        created: int = 0,
         nodes: int = 1,
     ) -> None:
         self.trouble = trouble
         self.server = server
         self._controller = server.actor("kube-controller-manager")
-        self._kubelet = Kubelet(server, made=made, nodes=nodes)
+        self._kubelet = Kubelet(server, created=created, nodes=nodes)
         self._kubelet.processes = processes
         self._claims = Claims(server)
         self._stateful_sets = StatefulSets(server)
-        self._made = made
+        self._created = created
 
     def fork(self, server: ApiServer, processes: Processes | None = None) -> Workloads:
-        """The same for a fork of the server, and of what runs in its pods."""
-        workloads = Workloads(server, trouble=self.trouble, made=self._made)
+        """Return a copy for a fork of the server and of the processes in its pods."""
+        workloads = Workloads(server, trouble=self.trouble, created=self._created)
         workloads._kubelet = self._kubelet.fork(server)
         workloads._kubelet.processes = processes
         return workloads
 
     def give_again(self, addresses: Iterable[str]) -> None:
-        """The next pods get these addresses."""
-        self._kubelet.spare.extend(addresses)
+        """Assign these addresses to the next pods."""
+        self._kubelet.reusable.extend(addresses)
 
     def settle(self, limit: int = 1000) -> int:
-        """Move until nothing moves any more; returns the number of moves.
+        """Step until nothing changes any more; return the number of steps.
 
         Raises:
-            AssertionError: it does not come to rest within `limit` moves.
+            AssertionError: the workloads do not settle within `limit` steps.
         """
         for moves in range(limit):
             if not self.step():
                 return moves
-        raise AssertionError(f"the workloads still move after {limit} moves")
+        raise AssertionError(f"the workloads did not settle within {limit} steps")
 
     def step(self) -> bool:
-        """Make one move: end a pod, start one, create or delete one for its owner, or write an owner's status.
+        """Take one action: stop or start a pod, create or delete one for its owner, or write the status of an owner.
 
         Returns:
-            Whether there was one to make.
+            Whether there was anything to do.
         """
         pods = [pod for _, pod in self.server.objects(POD)]
-        self._kubelet.bury()
-        if self._claims.step() or any(self._kubelet.look_after(pod, self.trouble(pod)) for pod in pods):
+        self._kubelet.report_deletions()
+        if self._claims.step() or any(self._kubelet.sync_pod(pod, self.trouble(pod)) for pod in pods):
             return True
         if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):
             return True
@@ -90,31 +97,31 @@ class Workloads:
     def _control(self, deployment: Obj) -> bool:
         if deployment["metadata"].get("deletionTimestamp"):
             return False
-        pods = [pod for pod in self._pods_of(deployment) if not is_leaving(pod)]
+        pods = [pod for pod in self._pods_of(deployment) if not is_terminating(pod)]
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
 
     def _scale_and_roll(self, deployment: Obj, pods: list[Obj]) -> bool:
-        """Create or delete one pod, within what the strategy allows."""
-        wanted = deployment["spec"]["replicas"]
+        """Create or delete one pod within the limits of the update strategy."""
+        desired = deployment["spec"]["replicas"]
         old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != template_hash(deployment)]
         new = [pod for pod in pods if pod not in old]
-        if len(new) > wanted:
-            return self._delete(_least_wanted(new))
-        surge, unavailable = _allowance(deployment)
+        if len(new) > desired:
+            return self._delete(_first_to_delete(new))
+        surge, unavailable = _update_limits(deployment)
         recreates = deployment["spec"]["strategy"]["type"] == "Recreate"
-        if len(new) < wanted and (len(pods) < wanted + surge or not old) and not (old and recreates):
+        if len(new) < desired and (len(pods) < desired + surge or not old) and not (old and recreates):
             return self._create(deployment)
-        lost = [pod for pod in old if not is_ready(pod)]
-        if lost:
-            return self._delete(lost[0])  # an old pod that serves nobody is never worth waiting for
-        if old and (recreates or len([pod for pod in pods if is_ready(pod)]) > wanted - unavailable):
+        unready = [pod for pod in old if not is_ready(pod)]
+        if unready:
+            return self._delete(unready[0])  # the rollout does not wait for an old pod that is not ready
+        if old and (recreates or len([pod for pod in pods if is_ready(pod)]) > desired - unavailable):
             return self._delete(old[0])
         return False
 
     def _create(self, deployment: Obj) -> bool:
         digest = template_hash(deployment)
-        self._made += 1
-        name = f"{deployment['metadata']['name']}-{digest}-{word(self._made)}"
+        self._created += 1
+        name = f"{deployment['metadata']['name']}-{digest}-{encode_name(self._created)}"
         pod = replica(deployment, DEPLOYMENT, name, {HASH: digest})
         self._controller.create(POD, pod)
         return True
@@ -124,36 +131,36 @@ class Workloads:
         return True
 
     def _report(self, deployment: Obj, pods: list[Obj]) -> bool:
-        wanted, before = deployment["spec"]["replicas"], deployment.get("status", {})
+        desired, before = deployment["spec"]["replicas"], deployment.get("status", {})
         ready = sum(map(is_ready, pods))
         updated = sum(pod["metadata"]["labels"][HASH] == template_hash(deployment) for pod in pods)
-        available = ready >= wanted - _allowance(deployment)[1]
+        available = ready >= desired - _update_limits(deployment)[1]
         counts = {"replicas": len(pods), "readyReplicas": ready, "updatedReplicas": updated, "availableReplicas": ready}
-        counts["unavailableReplicas"] = max(0, wanted - ready)
+        counts["unavailableReplicas"] = max(0, desired - ready)
         status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
-        status |= counted(counts)
+        status |= status_counts(counts)
         status["conditions"] = self._kubelet.conditions(before, [("Available", available), ("Progressing", True)])
         if status == {key: before.get(key) for key in status}:
             return False
-        place = (deployment["metadata"]["namespace"], deployment["metadata"]["name"])
-        self._controller.merge(DEPLOYMENT, *place, {"status": status}, subresource="status")
+        address = (deployment["metadata"]["namespace"], deployment["metadata"]["name"])
+        self._controller.merge(DEPLOYMENT, *address, {"status": status}, subresource="status")
         return True
 
     def _pods_of(self, deployment: Obj) -> list[Obj]:
-        return [pod for _, pod in self.server.objects(POD) if is_of(pod, deployment)]
+        return [pod for _, pod in self.server.objects(POD) if is_owned_by(pod, deployment)]
 
 
-def _least_wanted(pods: list[Obj]) -> Obj:
-    """What a ReplicaSet deletes first: a pod that is not ready, else the youngest."""
+def _first_to_delete(pods: list[Obj]) -> Obj:
+    """Return the pod that a ReplicaSet deletes first: one that is not ready, otherwise the youngest."""
     return min(pods, key=lambda pod: (is_ready(pod), -int(pod["metadata"]["resourceVersion"])))
 
 
-def _allowance(deployment: Obj) -> tuple[int, int]:
-    """How many pods too many, and how many unavailable, a rolling update may make."""
-    wanted = deployment["spec"]["replicas"]
+def _update_limits(deployment: Obj) -> tuple[int, int]:
+    """Return the maximum surge and the maximum number of unavailable pods of a rolling update."""
+    desired = deployment["spec"]["replicas"]
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
-    surge = _count(rolling.get("maxSurge", 0), wanted, math.ceil)
-    unavailable = _count(rolling.get("maxUnavailable", 0), wanted, math.floor)
+    surge = _count(rolling.get("maxSurge", 0), desired, math.ceil)
+    unavailable = _count(rolling.get("maxUnavailable", 0), desired, math.floor)
     return surge, unavailable if surge or unavailable else 1
 
 

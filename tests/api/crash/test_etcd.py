@@ -1,7 +1,7 @@
-"""Scenarios of the crash harness for etcd on a real API server; its members are those of `FakeEtcd`.
+"""Scenarios of the crash harness for etcd on a real API server, with the members of `FakeEtcd`.
 
-One of them at once, the rest by `make test-long`. In memory there are many more
-(`tests/unit/etcd/simulation/test_crash.py`): here it counts that the API server is a real one.
+One scenario always runs, the others in `make test-long`. The in-memory suite has many more
+(`tests/unit/etcd/simulation/test_crash.py`); this one verifies the behaviour of a real API server.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
-PLAYED = {
-    "create one",
+SELECTED = {
+    "create one member",
     "create",
-    "there and back",
-    "another lost with its volume",
-    "one lost while nobody watches",
-    "upgraded",
+    "scale up and down",
+    "a later member lost with its volume",
+    "a member lost without an operator",
+    "upgrade",
     "owned objects deleted",
     "the StatefulSet orphans its pods",
-    "restored",
-    "a quorum lost and recovered",
+    "restore",
+    "lost quorum and recovery",
 }
-AT_ONCE = "create one"
+ALWAYS = "create one member"
 DISTURBANCES = ("a crash after", "an answer lost", "409")
 
 
 @dataclass
-class Shared(FakeEtcd):
-    """The same for two threads: the operator's and the kubelet's."""
+class LockedFake(FakeEtcd):
+    """A FakeEtcd for two threads: the operator's and the kubelet's."""
 
     lock: Any = field(default_factory=threading.RLock)
 
@@ -69,7 +69,7 @@ class Shared(FakeEtcd):
         return cast("Server", Locked(super().connect(endpoint, access), self.lock))
 
 
-def operator(etcd: Shared) -> Operator:
+def operator(etcd: LockedFake) -> Operator:
     served = ServedKind(resource.API, lambda options: replace(clusters(options, etcd.connect), issue=issued))
     return replace(OPERATOR, kinds=(served,))
 
@@ -78,11 +78,11 @@ CAST = Cast(
     "etcd",
     ETCD_CLUSTER,
     (ETCD_CLUSTER, ETCD_BACKUP, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD),
-    database=Shared,
+    database=LockedFake,
     operator=operator,
     patience=6.5,
     unstable=ETCD.unstable,
-    uncounted=frozenset({"a quorum lost and recovered"}),
+    uncounted=frozenset({"lost quorum and recovery"}),
 )
 
 CASES = [
@@ -90,10 +90,10 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if scenario.name == AT_ONCE and disturbance == DISTURBANCES[0] else pytest.mark.long,
+        marks=() if scenario.name == ALWAYS and disturbance == DISTURBANCES[0] else pytest.mark.long,
     )
     for scenario in SCENARIOS
-    if scenario.name in PLAYED
+    if scenario.name in SELECTED
     for disturbance in DISTURBANCES
 ]
 
@@ -101,15 +101,15 @@ learn = cache(LiveCourse.learn)
 
 
 @pytest.fixture(autouse=True)
-def at_once() -> Iterator[None]:
-    """No member of the fake has to be connected for a while before there is another."""
+def skip_connection_time() -> Iterator[None]:
+    """Skip the time for which a member must be connected before the next one is added."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "CONNECTED_SECONDS", 0.0)
         yield
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-def test_it_ends_as_if_nothing_had_happened(
+def test_disturbed_run_ends_as_the_undisturbed_one(
     plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))

@@ -1,4 +1,4 @@
-"""Scenarios of the crash harness on a real API server; some of them at once, all of them by `make test-long`."""
+"""Scenarios of the crash harness on a real API server: a subset by default, all of them with `make test-long`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.support.scenario_runner import SCRIPTS, LiveCourse
 from tests.support.memcached.scenarios import SCENARIOS
 
-SOME = {"create all at once", "scale", "owned objects deleted"}
-REFUSED = {"invalid, then mended", "left invalid"}
-"""The CRD does not let these come to be."""
+SOME = {"create with all optional objects", "scale", "owned objects deleted"}
+REFUSED = {"invalid, then repaired", "left invalid"}
+"""Scenarios whose spec the CRD rejects."""
 
 QUICK = ("a crash after", "an answer lost")
 
@@ -34,7 +34,7 @@ learn = cache(LiveCourse.learn)
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-def test_it_ends_as_if_nothing_had_happened(
+def test_disturbed_scenario_ends_like_an_undisturbed_one(
     plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(learn(plane, scenario).sweep(disturbance))

@@ -1,7 +1,7 @@
-"""Scenarios of the crash harness for redis on a real API server; its nodes are those of `FakeRedis`.
+"""Scenarios of the crash harness for redis on a real API server, with the nodes of `FakeRedis`.
 
-One of them at once, the rest by `make test-long`. In memory there are many more
-(`tests/unit/redis/simulation/test_crash.py`): here it counts that the API server is a real one.
+One scenario always runs, the others in `make test-long`. The in-memory suite has many more
+(`tests/unit/redis/simulation/test_crash.py`); this one verifies the behaviour of a real API server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 
-PLAYED = {
+SELECTED = {
     "create",
     "create without replicas",
     "there and back",
@@ -54,24 +54,24 @@ PLAYED = {
     "the StatefulSet orphans its pods",
     "with a password, and its Secret appears",
 }
-AT_ONCE = "create without replicas"
+ALWAYS = "create without replicas"
 DISTURBANCES = ("a crash after", "an answer lost", "409")
 
 FAST = 4
-"""How much faster than ours the time of the fake's servers goes: else all wait for elections and gossip."""
+"""Speed of the fake servers' clock relative to real time, so that elections and gossip take less time."""
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def hastened() -> datetime:
+def accelerated_time() -> datetime:
     return EPOCH + timedelta(seconds=FAST * (datetime.now(UTC) - EPOCH).total_seconds())
 
 
 @dataclass
-class Shared(FakeRedis):
-    """The same for two threads: the operator's and the kubelet's."""
+class LockedFake(FakeRedis):
+    """A FakeRedis for two threads: the operator's and the kubelet's."""
 
-    clock: Any = hastened
+    clock: Any = accelerated_time
     lock: Any = field(default_factory=threading.RLock)
 
     def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
@@ -96,7 +96,7 @@ class Shared(FakeRedis):
         return connect
 
 
-def operator(redis: Shared) -> Operator:
+def operator(redis: LockedFake) -> Operator:
     served = ServedKind(resource.API, lambda options: replace(clusters(options, redis.connect), issue=issued))
     return replace(OPERATOR, kinds=(served,))
 
@@ -113,7 +113,7 @@ CAST = Cast(
         PERSISTENT_VOLUME_CLAIM,
         POD,
     ),
-    database=Shared,
+    database=LockedFake,
     operator=operator,
     patience=6.5,
     unstable=REDIS.unstable,
@@ -125,22 +125,22 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if scenario.name == AT_ONCE and disturbance == DISTURBANCES[0] else pytest.mark.long,
+        marks=() if scenario.name == ALWAYS and disturbance == DISTURBANCES[0] else pytest.mark.long,
     )
     for scenario in SCENARIOS
-    if scenario.name in PLAYED
+    if scenario.name in SELECTED
     for disturbance in DISTURBANCES
 ]
 
 learn = cache(LiveCourse.learn)
 
 
-def test_what_is_played_is_there() -> None:
-    assert {scenario.name for scenario in SCENARIOS} >= PLAYED
+def test_selected_scenarios_exist() -> None:
+    assert {scenario.name for scenario in SCENARIOS} >= SELECTED
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-def test_it_ends_as_if_nothing_had_happened(
+def test_disturbed_run_ends_as_the_undisturbed_one(
     plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))

@@ -1,4 +1,4 @@
-"""A resource becomes its objects, and they stay as it says."""
+"""Objects and status of a Memcached on a real API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret
 
 
-def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
+def test_resource_creates_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
     resource = world.create(size=3)
     world.eventually(world.is_ready)
     labels = {
@@ -40,9 +40,7 @@ def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, op
     assert status["servers"] == sorted(f"{address}:11211" for address in pods.values())
 
 
-def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
-    world: World, operator: Operator
-) -> None:
+def test_all_features_create_their_objects_without_further_writes(world: World, operator: Operator) -> None:
     world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
     world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
     world.create(
@@ -65,12 +63,12 @@ def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
     ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
     assert ports == {"memcached": 11211, "metrics": 9150}
     operator.wire.asked.clear()
-    world.edit(MEMCACHED, {"metadata": {"annotations": {"look": "again"}}})
-    world.eventually(lambda: len([asked for asked in operator.wire.asked if "/secrets/" in asked.path]) == 2)
+    world.edit(MEMCACHED, {"metadata": {"annotations": {"reconcile": "again"}}})
+    world.eventually(lambda: len([request for request in operator.wire.asked if "/secrets/" in request.path]) == 2)
     assert operator.wire.writes == []
 
 
-def test_the_status_says_unknown_before_it_says_anything_else(world: World, operator: Operator) -> None:
+def test_first_status_reports_ready_as_unknown(world: World, operator: Operator) -> None:
     workloads, world.workloads = world.workloads, None
     world.create(size=2)
     first = world.eventually(world.condition)
@@ -94,35 +92,35 @@ def test_the_status_says_unknown_before_it_says_anything_else(world: World, oper
     }
 
 
-def test_events_tell_the_story(world: World, operator: Operator) -> None:
+def test_events_report_creation_scaling_and_update(world: World, operator: Operator) -> None:
     world.create(size=1)
     world.eventually(world.is_ready)
     world.change(size=3)
     world.eventually(lambda: world.is_ready() and len(world.listed(POD)) == 3)
     world.change(version="1.6.18")
     world.eventually(lambda: world.is_ready() and "1.6.18" in world.get(MEMCACHED)["status"]["image"])
-    told = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
-    # The last is the second time that three of three are ready: one event, counted.
-    assert [event["reason"] for event in told] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
-    assert {event["type"] for event in told} == {"Normal"}
-    assert {event["source"]["component"] for event in told} == {"memcached-operator"}
+    events = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
+    # The last event has the same message as an earlier one, so its count is 2.
+    assert [event["reason"] for event in events] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
+    assert {event["type"] for event in events} == {"Normal"}
+    assert {event["source"]["component"] for event in events} == {"memcached-operator"}
 
 
-def test_what_is_told_again_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
+def test_repeated_event_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
     world.create()
     world.eventually(world.is_ready)
 
-    def is_told(times: int) -> None:
+    def assert_event_count(times: int) -> None:
         world.edit(SERVICE, {"spec": {"ports": None}})
         world.eventually(lambda: [event["count"] for event in world.events(reason="Restored")] == [times])
 
-    is_told(1)
-    is_told(2)
+    assert_event_count(1)
+    assert_event_count(2)
     operator.restart()
-    is_told(3)
+    assert_event_count(3)
 
 
-def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:
+def test_scaling_to_zero_and_back(world: World, operator: Operator) -> None:
     world.create(size=2)
     world.eventually(world.is_ready)
     world.change(size=0)
@@ -133,7 +131,7 @@ def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:
     world.eventually(lambda: world.is_ready() and len(world.get(MEMCACHED)["status"]["servers"]) == 2)
 
 
-def test_a_change_and_its_reversal_leave_what_was_before(world: World, operator: Operator) -> None:
+def test_change_and_its_reversal_restore_the_objects(world: World, operator: Operator) -> None:
     world.create(size=2, memoryMB=128)
     world.eventually(world.is_ready)
     before = world.snapshot()

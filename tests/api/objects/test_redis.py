@@ -1,4 +1,4 @@
-"""What a RedisCluster owns, as a real API server takes it: once, unchanged by a second apply, and restricted."""
+"""The objects of a RedisCluster on a real API server: valid, idempotent, and restricted by Pod Security."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from operators.redis.objects import names, stateful_set
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
-from tests.api.support.golden import Golden, keeps_its_volumes
+from tests.api.support.golden import Golden, assert_claim_templates_are_kept
 from tests.api.support.world import World
 from tests.unit.redis.objects.test_golden import CASES
 from tests.unit.redis.objects.test_golden import GOLDEN as DIRECTORY
@@ -17,22 +17,22 @@ GOLDEN = Golden(DIRECTORY, "redis-operator", (SERVICE, CONFIG_MAP, DISRUPTION_BU
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_second_apply_changes_nothing_and_is_not_made(restricted: World, case: str) -> None:
-    GOLDEN.is_applied_once(restricted, case)
+def test_second_apply_is_a_no_op(restricted: World, case: str) -> None:
+    GOLDEN.assert_second_apply_is_a_no_op(restricted, case)
 
 
 @pytest.mark.parametrize("case", sorted({*CASES} - {"on-directories-of-nodes"}))
-def test_nodes_run_where_only_restricted_pods_may(restricted: World, case: str) -> None:
+def test_restricted_namespace_admits_node_pods(restricted: World, case: str) -> None:
     GOLDEN.start(restricted, case)
 
 
-def test_directories_of_hosts_need_a_namespace_that_lets_them_be(restricted: World) -> None:
+def test_restricted_namespace_rejects_host_directories(restricted: World) -> None:
     with pytest.raises(KubeError, match=r"restricted volume types.*hostPath"):
         GOLDEN.start(restricted, "on-directories-of-nodes")
 
 
-def test_what_a_stateful_set_cannot_change_is_not_asked_of_it(restricted: World) -> None:
-    def wanted(size: str, existing: Obj | None) -> Obj:
+def test_immutable_claim_templates_are_kept(restricted: World) -> None:
+    def desired(size: str, existing: Obj | None) -> Obj:
         resource = cluster(replicas=6, storage={"size": size})
         resource.obj["metadata"]["namespace"] = restricted.namespace
         resource.obj["metadata"]["name"] = "growing"
@@ -40,4 +40,4 @@ def test_what_a_stateful_set_cannot_change_is_not_asked_of_it(restricted: World)
         pod["metadata"]["labels"] |= {"app.kubernetes.io/instance": "growing"}
         return stateful_set.stateful_set(resource, names.owner(resource, GOLDEN.operator), pod, 6, existing)
 
-    keeps_its_volumes(restricted.actor(GOLDEN.operator), wanted)
+    assert_claim_templates_are_kept(restricted.actor(GOLDEN.operator), desired)

@@ -1,4 +1,4 @@
-"""What the API server takes, refuses and fills in, and how kubectl shows it."""
+"""Specs that the API server accepts, rejects and defaults, and the output of kubectl."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CASES = {
 }
 ACCEPTED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].ACCEPTED]
 REFUSED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].REFUSED]
-REFUSED_OF_ALL = [
+REJECTED_CHANGES_OF_ALL = [
     *((ETCD_CLUSTER, change) for change in REFUSED_CHANGES),
     *((ETCD_BACKUP, change) for change in backup_cases.REFUSED_CHANGES),
     *((REDIS_CLUSTER, change) for change in changes.REFUSED_CHANGES),
 ]
-TAKEN_OF_ALL = [
+ACCEPTED_CHANGES_OF_ALL = [
     *((ETCD_CLUSTER, change) for change in CHANGES),
     *((REDIS_CLUSTER, change) for change in changes.CHANGES),
 ]
@@ -85,7 +85,7 @@ def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:
 
 
 def holds(kept: Any, given: Any) -> bool:
-    """Whether all that was given was kept."""
+    """Whether the stored value contains every given field."""
     if not isinstance(given, dict):
         return bool(kept == given)
     return all(name in kept and holds(kept[name], value) for name, value in given.items())
@@ -96,12 +96,12 @@ def create(world: World, kind: Kind, case: Case) -> Obj:
 
 
 @pytest.mark.parametrize(("kind", "case"), ACCEPTED)
-def test_it_is_accepted(world: World, kind: Kind, case: Case) -> None:
-    assert holds(create(world, kind, case)["spec"], case.whole_spec), "as given, with defaults beside"
+def test_valid_spec_is_accepted(world: World, kind: Kind, case: Case) -> None:
+    assert holds(create(world, kind, case)["spec"], case.whole_spec), "the spec as given, plus defaults"
 
 
 @pytest.mark.parametrize(("kind", "case"), REFUSED)
-def test_it_is_refused_with_a_sentence(world: World, kind: Kind, case: Case) -> None:
+def test_invalid_spec_is_rejected_with_an_explanation(world: World, kind: Kind, case: Case) -> None:
     with pytest.raises(KubeError) as refused:
         create(world, kind, case)
     assert refused.value.status in (400, 422)
@@ -109,21 +109,21 @@ def test_it_is_refused_with_a_sentence(world: World, kind: Kind, case: Case) -> 
 
 
 def replace(world: World, kind: Kind, change: Change) -> Obj:
-    """Make a resource, give it a status, and put another spec into its place."""
-    made = create(world, kind, change.old)
+    """Create a resource, set its status, and replace its spec."""
+    created = create(world, kind, change.old)
     if change.status:
         status = {"status": change.status}
-        made = world.person.merge(kind, world.namespace, change.old.resource, status, subresource="status")
-    return world.person.update(kind, made | {"spec": change.new.whole_spec})
+        created = world.person.merge(kind, world.namespace, change.old.resource, status, subresource="status")
+    return world.person.update(kind, created | {"spec": change.new.whole_spec})
 
 
-@pytest.mark.parametrize(("kind", "change"), TAKEN_OF_ALL, ids=str)
-def test_a_change_is_accepted(world: World, kind: Kind, change: Change) -> None:
+@pytest.mark.parametrize(("kind", "change"), ACCEPTED_CHANGES_OF_ALL, ids=str)
+def test_valid_change_is_accepted(world: World, kind: Kind, change: Change) -> None:
     assert holds(replace(world, kind, change)["spec"], change.new.whole_spec)
 
 
-@pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
-def test_a_change_is_refused_with_a_sentence(world: World, kind: Kind, change: Change) -> None:
+@pytest.mark.parametrize(("kind", "change"), REJECTED_CHANGES_OF_ALL, ids=str)
+def test_invalid_change_is_rejected_with_an_explanation(world: World, kind: Kind, change: Change) -> None:
     with pytest.raises(KubeError) as refused:
         replace(world, kind, change)
     assert refused.value.status == 422
@@ -139,12 +139,12 @@ def test_a_change_is_refused_with_a_sentence(world: World, kind: Kind, change: C
     ],
     ids=lambda value: value.name if isinstance(value, Kind) else "",
 )
-def test_what_is_not_given_is_filled_in(world: World, kind: Kind, given: Obj, filled_in: Obj) -> None:
+def test_missing_fields_get_defaults(world: World, kind: Kind, given: Obj, filled_in: Obj) -> None:
     assert create(world, kind, Case("", given, base={}))["spec"] == given | filled_in
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_applies_strictly_and_is_made_real(
+def test_memcached_sample_applies_strictly_and_becomes_ready(
     world: World, kube: Kubectl, operator: Operator, sample: Path
 ) -> None:
     world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("wallet-tls")})
@@ -156,13 +156,13 @@ def test_a_sample_applies_strictly_and_is_made_real(
     assert f"{MEMCACHED.name.lower()}.{MEMCACHED.group}/{name} unchanged" in again
 
 
-def test_an_unknown_field_is_named(world: World, kube: Kubectl) -> None:
+def test_unknown_field_is_named(world: World, kube: Kubectl) -> None:
     case = manifest(Case("unknown", {"memoryMb": 64}))
     with pytest.raises(ClusterError, match=r'unknown field "spec\.memoryMb"'):
         kube("apply", "--validate=strict", "--filename", "-", stdin=json.dumps(case))
 
 
-def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) -> None:
+def test_kubectl_get_shows_the_printer_columns(world: World, kube: Kubectl, operator: Operator) -> None:
     world.create(size=2)
     world.eventually(world.is_ready)
     heading, row = kube("get", "mc").splitlines()
@@ -177,11 +177,11 @@ def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) 
 @pytest.mark.parametrize(
     "resource", [each for operator in installed() for each in operator.resources], ids=lambda api: api.kind.name
 )
-def test_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
-    said = kube("explain", f"{resource.kind.plural}.spec")
+def test_kubectl_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
+    output = kube("explain", f"{resource.kind.plural}.spec")
     for field in resource.spec.model_fields.values():
-        assert f"  {field.alias}\t" in said
-    assert "<no description>" not in kube("explain", resource.kind.plural, "--recursive") + said
+        assert f"  {field.alias}\t" in output
+    assert "<no description>" not in kube("explain", resource.kind.plural, "--recursive") + output
 
 
 SHOWN = {
@@ -211,7 +211,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.name)
-def test_get_shows_what_counts_of_a_status(world: World, kube: Kubectl, kind: Kind) -> None:
+def test_kubectl_get_shows_the_status(world: World, kube: Kubectl, kind: Kind) -> None:
     status, titles, cells = SHOWN[kind]
     create(world, kind, Case("", base=CASES[kind].BASE))
     world.person.merge(kind, world.namespace, "cache", {"status": status}, subresource="status")
@@ -232,17 +232,15 @@ def test_kubectl_scales_an_etcd_cluster_within_its_bounds(world: World, kube: Ku
 
 
 @pytest.mark.parametrize("sample", OTHER_SAMPLES, ids=lambda path: f"{path.parent.stem}: {path.stem}")
-def test_a_sample_applies_strictly_and_again_without_a_change(world: World, kube: Kubectl, sample: Path) -> None:
+def test_sample_applies_strictly_and_idempotently(world: World, kube: Kubectl, sample: Path) -> None:
     kube("apply", "--validate=strict", "--filename", sample)
     again = kube("apply", "--validate=strict", "--filename", sample).splitlines()
-    ours = [line for line in again if not line.startswith("secret/")]  # its stringData is applied each time
-    assert ours
-    assert all(line.endswith(" unchanged") for line in ours)
+    lines_of_resources = [line for line in again if not line.startswith("secret/")]  # stringData is applied every time
+    assert lines_of_resources
+    assert all(line.endswith(" unchanged") for line in lines_of_resources)
 
 
-def test_the_seeds_manifest_is_refused_for_its_version_alone_whether_created_or_changed_to(
-    world: World, kube: Kubectl
-) -> None:
+def test_seed_manifest_is_rejected_only_for_its_version(world: World, kube: Kubectl) -> None:
     text = SEED_OF_REDIS.read_text().replace("namespace: kube-system", f"namespace: {world.namespace}")
     with pytest.raises(ClusterError, match=r"redis 3\.2\.8 is not supported"):
         kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
@@ -252,8 +250,8 @@ def test_the_seeds_manifest_is_refused_for_its_version_alone_whether_created_or_
         kube("patch", "rec/example000-redis-cluster", "--type=merge", "--patch", '{"spec": {"version": "3.2.8"}}')
     kept = json.loads(kube("get", "rec/example000-redis-cluster", "--output=json"))
     assert kept["spec"]["version"] == "7.0.15"
-    assert kept["metadata"]["generation"] == 1, "applied again, it changes nothing"
-    assert "status" not in kept, "what the manifest says of it is not the manifest's to say"
+    assert kept["metadata"]["generation"] == 1, "the second apply changes nothing"
+    assert "status" not in kept, "an apply does not change the status subresource"
 
 
 def test_kubectl_scales_a_redis_cluster_within_its_bounds(world: World, kube: Kubectl) -> None:
@@ -264,7 +262,9 @@ def test_kubectl_scales_a_redis_cluster_within_its_bounds(world: World, kube: Ku
         kube("scale", "rec/cache", "--replicas=5")
 
 
-def test_kubectl_scales_and_an_autoscaler_finds_the_pods(world: World, kube: Kubectl, operator: Operator) -> None:
+def test_kubectl_scales_a_memcached_and_its_selector_finds_the_pods(
+    world: World, kube: Kubectl, operator: Operator
+) -> None:
     world.create(size=1)
     world.eventually(world.is_ready)
     kube("scale", "memcached/cache", "--replicas=3")
@@ -275,11 +275,11 @@ def test_kubectl_scales_and_an_autoscaler_finds_the_pods(world: World, kube: Kub
     assert len(found) == 3
 
 
-def test_describe_and_wait_work_as_people_expect(world: World, kube: Kubectl, operator: Operator) -> None:
+def test_kubectl_describe_and_wait_work(world: World, kube: Kubectl, operator: Operator) -> None:
     world.create()
     world.eventually(world.is_ready)
     kube("wait", "memcached/cache", "--for=condition=Ready", "--timeout=5s")
     world.eventually(lambda: world.events(reason="Ready"))
-    said = kube("describe", "memcached", "cache")
-    assert "1 of 1 servers are ready." in said
-    assert "memcached-operator" in said.partition("Events:")[2]
+    output = kube("describe", "memcached", "cache")
+    assert "1 of 1 servers are ready." in output
+    assert "memcached-operator" in output.partition("Events:")[2]

@@ -1,4 +1,4 @@
-"""What the operator owns and somebody edits or deletes comes back; what others own stays."""
+"""The operator restores edited and deleted objects, and keeps fields of other owners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
     ("label", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/part-of": "mine"}}}, "part-of"),
     ("label removed", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/component": None}}}, "component"),
     ("owner removed", DEPLOYMENT, {"metadata": {"ownerReferences": None}}, "ownerReferences"),
-    ("our own label removed", SERVICE, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}, ""),
+    ("label of the operator removed", SERVICE, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}, ""),
     ("selector removed", SERVICE, {"spec": {"selector": None}}, "spec.selector"),
     ("selector", SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}, "spec.selector"),
     ("port", SERVICE, {"spec": {"ports": [{"name": "mine", "port": 11211, "targetPort": 80}]}}, "spec.ports"),
@@ -37,25 +37,25 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
 
 @pytest.fixture
 def settled(world: World, operator: Operator) -> World:
-    """A world with one healthy resource."""
+    """Return a world with one healthy resource."""
     world.create(size=2)
     world.eventually(world.is_ready)
     return world
 
 
 @pytest.mark.parametrize(("kind", "patch", "field"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
-def test_an_edited_field_comes_back_and_the_event_names_it(settled: World, kind: Kind, patch: Obj, field: str) -> None:
+def test_edited_field_is_restored_and_named_in_an_event(settled: World, kind: Kind, patch: Obj, field: str) -> None:
     before = masked(settled.get(kind))
     settled.edit(kind, patch)
     settled.eventually(lambda: masked(settled.get(kind)) == before and settled.is_ready())
     if field:
-        (told,) = settled.eventually(lambda: settled.events(reason="Restored"))
-        assert field in told["message"]
-        assert f"{kind} cache" in told["message"]
+        (restored_event,) = settled.eventually(lambda: settled.events(reason="Restored"))
+        assert field in restored_event["message"]
+        assert f"{kind} cache" in restored_event["message"]
 
 
 @pytest.mark.parametrize("kind", OWNED, ids=str)
-def test_a_deleted_object_comes_back(settled: World, kind: Kind) -> None:
+def test_deleted_object_is_recreated(settled: World, kind: Kind) -> None:
     before = settled.get(kind)
     settled.delete(kind)
     settled.eventually(lambda: settled.find(kind) and settled.is_ready())
@@ -64,7 +64,7 @@ def test_a_deleted_object_comes_back(settled: World, kind: Kind) -> None:
     assert masked(after) == masked(before)
 
 
-def test_a_deleted_pod_is_replaced_and_meanwhile_a_loss_is_told(settled: World) -> None:
+def test_deleted_pod_is_reported_and_replaced(settled: World) -> None:
     workloads, settled.workloads = settled.workloads, None
     lost = settled.listed(POD)[0]["metadata"]["name"]
     settled.delete(POD, lost, gracePeriodSeconds=0)
@@ -75,10 +75,10 @@ def test_a_deleted_pod_is_replaced_and_meanwhile_a_loss_is_told(settled: World) 
 
 
 @pytest.mark.parametrize("kind", OWNED, ids=str)
-def test_fields_of_others_survive(settled: World, kind: Kind) -> None:
-    theirs = {"metadata": {"annotations": {"example.com/note": "mine"}, "labels": {"team": "shop"}}}
+def test_fields_of_other_managers_survive(settled: World, kind: Kind) -> None:
+    foreign = {"metadata": {"annotations": {"example.com/note": "mine"}, "labels": {"team": "shop"}}}
     spec = {"minReadySeconds": 1} if kind == DEPLOYMENT else {"publishNotReadyAddresses": True}
-    settled.edit(kind, {**theirs, "spec": spec})
+    settled.edit(kind, {**foreign, "spec": spec})
     settled.change(size=3, containerPort=11311)
     settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == 3)
     settled.eventually(lambda: settled.get(SERVICE)["spec"]["ports"][0]["port"] == 11311)
@@ -88,14 +88,14 @@ def test_fields_of_others_survive(settled: World, kind: Kind) -> None:
     assert spec.items() <= obj["spec"].items()
 
 
-def test_a_port_in_place_of_ours_becomes_one_beside_ours(settled: World) -> None:
-    """Entries of a keyed list have owners of their own: theirs is not ours to remove."""
+def test_foreign_service_port_is_kept_next_to_the_operators_port(settled: World) -> None:
+    """Entries of a keyed list have separate owners, so the operator does not remove a foreign entry."""
     settled.edit(SERVICE, {"spec": {"ports": [{"name": "mine", "port": 80}]}})
     settled.eventually(lambda: len(settled.get(SERVICE)["spec"]["ports"]) == 2)
     assert {port["name"] for port in settled.get(SERVICE)["spec"]["ports"]} == {"mine", "memcached"}
 
 
-def test_an_edit_while_the_operator_was_away_is_found(settled: World, operator: Operator) -> None:
+def test_edit_during_downtime_is_reverted(settled: World, operator: Operator) -> None:
     before = settled.snapshot()
     operator.stop()
     settled.edit(DEPLOYMENT, {"spec": {"replicas": 7}})

@@ -1,7 +1,7 @@
-"""`managed_fields.difference` predicts what the API server does with an apply, whoever edited the object.
+"""`managed_fields.difference` predicts whether an apply changes an object that any client edited.
 
-If it named a field for which an apply changes nothing, the operator would write for ever; if it missed one, an edit
-would stay.
+If it reported a field that an apply does not change, the operator would write endlessly; if it missed one, an edit
+would persist.
 """
 
 from __future__ import annotations
@@ -71,37 +71,37 @@ def container(obj: Obj) -> Obj:
 
 
 ANYWHERE: dict[str, Edit] = {
-    "their label": lambda obj: obj["metadata"]["labels"].update(team="theirs"),
-    "their annotation": lambda obj: obj["metadata"].update(annotations={"note": "theirs"}),
-    "our label changed": lambda obj: obj["metadata"]["labels"].update({"app.kubernetes.io/part-of": "theirs"}),
-    "our label removed": lambda obj: obj["metadata"]["labels"].pop("app.kubernetes.io/component", None),
-    "the owner removed": lambda obj: obj["metadata"].pop("ownerReferences", None),
-    "a finalizer": lambda obj: obj["metadata"].update(finalizers=["example.com/theirs"]),
+    "foreign label": lambda obj: obj["metadata"]["labels"].update(team="other"),
+    "foreign annotation": lambda obj: obj["metadata"].update(annotations={"note": "other"}),
+    "operator's label changed": lambda obj: obj["metadata"]["labels"].update({"app.kubernetes.io/part-of": "other"}),
+    "operator's label removed": lambda obj: obj["metadata"]["labels"].pop("app.kubernetes.io/component", None),
+    "owner removed": lambda obj: obj["metadata"].pop("ownerReferences", None),
+    "a finalizer": lambda obj: obj["metadata"].update(finalizers=["example.com/other"]),
 }
 
 TEMPLATE: dict[str, Edit] = ANYWHERE | {
     "replicas": lambda obj: obj["spec"].update(replicas=2),
     "an image": lambda obj: container(obj).update(image="memcached:1.6.18"),
     "arguments removed": lambda obj: container(obj).pop("args", None),
-    "their variable": lambda obj: container(obj).setdefault("env", []).append({"name": "C", "value": "3"}),
+    "foreign variable": lambda obj: container(obj).setdefault("env", []).append({"name": "C", "value": "3"}),
     "all variables removed": lambda obj: container(obj).pop("env", None),
-    "resources written otherwise": lambda obj: container(obj)["resources"].update(requests={"cpu": "0.05"}),
+    "resources in other notation": lambda obj: container(obj)["resources"].update(requests={"cpu": "0.05"}),
     "resources removed": lambda obj: container(obj).pop("resources", None),
     "a probe removed": lambda obj: container(obj).pop("livenessProbe", None),
     "a probe changed": lambda obj: container(obj)["readinessProbe"].update(periodSeconds=7),
     "a port's name": lambda obj: container(obj)["ports"][0].pop("name", None),
-    "their container": lambda obj: obj["spec"]["template"]["spec"]["containers"].append(
-        {"name": "theirs", "image": "theirs:1"}
+    "foreign container": lambda obj: obj["spec"]["template"]["spec"]["containers"].append(
+        {"name": "other", "image": "other:1"}
     ),
-    "no security context": lambda obj: container(obj).pop("securityContext", None),
-    "their toleration": lambda obj: obj["spec"]["template"]["spec"].update(tolerations=[{"operator": "Exists"}]),
-    "no spreading": lambda obj: obj["spec"]["template"]["spec"].pop("topologySpreadConstraints", None),
-    "their volume": lambda obj: (
-        obj["spec"]["template"]["spec"].setdefault("volumes", []).append({"name": "theirs", "emptyDir": {}})
+    "security context removed": lambda obj: container(obj).pop("securityContext", None),
+    "foreign toleration": lambda obj: obj["spec"]["template"]["spec"].update(tolerations=[{"operator": "Exists"}]),
+    "spread constraints removed": lambda obj: obj["spec"]["template"]["spec"].pop("topologySpreadConstraints", None),
+    "foreign volume": lambda obj: (
+        obj["spec"]["template"]["spec"].setdefault("volumes", []).append({"name": "other", "emptyDir": {}})
     ),
-    "a mount that may be written": lambda obj: (container(obj).get("volumeMounts") or [{}])[0].update(readOnly=False),
+    "a mount made writable": lambda obj: (container(obj).get("volumeMounts") or [{}])[0].update(readOnly=False),
     "an annotation of the pods removed": lambda obj: obj["spec"]["template"]["metadata"].pop("annotations", None),
-    "a field of theirs": lambda obj: obj["spec"].update(minReadySeconds=1),
+    "foreign field": lambda obj: obj["spec"].update(minReadySeconds=1),
 }
 
 EDITS: dict[Kind, dict[str, Edit]] = {
@@ -109,23 +109,21 @@ EDITS: dict[Kind, dict[str, Edit]] = {
     STATEFUL_SET: TEMPLATE
     | {
         "a partition": lambda obj: obj["spec"]["updateStrategy"].update(rollingUpdate={"partition": 1}),
-        "what becomes of volumes": lambda obj: obj["spec"]["persistentVolumeClaimRetentionPolicy"].update(
+        "retention policy of volumes": lambda obj: obj["spec"]["persistentVolumeClaimRetentionPolicy"].update(
             whenDeleted="Delete"
         ),
     },
     DISRUPTION_BUDGET: ANYWHERE
     | {
-        "how many": lambda obj: obj["spec"].update(minAvailable=3),
-        "their selector": lambda obj: obj["spec"]["selector"]["matchLabels"].update(team="theirs"),
+        "minAvailable": lambda obj: obj["spec"].update(minAvailable=3),
+        "foreign selector label": lambda obj: obj["spec"]["selector"]["matchLabels"].update(team="other"),
         "another policy": lambda obj: obj["spec"].update(unhealthyPodEvictionPolicy="IfHealthyBudget"),
     },
     AUTOSCALER: ANYWHERE
     | {
-        "the most": lambda obj: obj["spec"].update(maxReplicas=9),
-        "no least": lambda obj: obj["spec"].pop("minReplicas", None),
-        "a behaviour of theirs": lambda obj: obj["spec"].update(
-            behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}
-        ),
+        "maxReplicas": lambda obj: obj["spec"].update(maxReplicas=9),
+        "minReplicas removed": lambda obj: obj["spec"].pop("minReplicas", None),
+        "foreign behaviour": lambda obj: obj["spec"].update(behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}),
         "another target": lambda obj: obj["spec"]["metrics"][0]["containerResource"]["target"].update(
             averageUtilization=5
         ),
@@ -135,30 +133,30 @@ EDITS: dict[Kind, dict[str, Edit]] = {
                 "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 9}},
             }
         ),
-        "another resource": lambda obj: obj["spec"]["scaleTargetRef"].update(name="theirs"),
+        "another resource": lambda obj: obj["spec"]["scaleTargetRef"].update(name="other"),
     },
     SERVICE: ANYWHERE
     | {
-        "no selector": lambda obj: obj["spec"].pop("selector", None),
-        "their selector": lambda obj: (
-            obj["spec"]["selector"].update(team="theirs") if "selector" in obj["spec"] else None
+        "selector removed": lambda obj: obj["spec"].pop("selector", None),
+        "foreign selector label": lambda obj: (
+            obj["spec"]["selector"].update(team="other") if "selector" in obj["spec"] else None
         ),
-        "their port": lambda obj: obj["spec"]["ports"].append({"name": "theirs", "port": 80}),
+        "foreign port": lambda obj: obj["spec"]["ports"].append({"name": "other", "port": 80}),
         "a target port": lambda obj: obj["spec"]["ports"][0].update(targetPort=1),
         "a port's name": lambda obj: obj["spec"]["ports"][0].update(name="mine"),
-        "a field of theirs": lambda obj: obj["spec"].update(publishNotReadyAddresses=True),
+        "foreign field": lambda obj: obj["spec"].update(publishNotReadyAddresses=True),
     },
 }
 
 
 def desired(world: World, kind: Kind, spec: Obj) -> Obj:
-    """The object that the operator makes of a spec that asks for it."""
-    asked: dict[Kind, Obj] = {
+    """Return the object that the operator builds for a spec that requires it."""
+    requiring: dict[Kind, Obj] = {
         STATEFUL_SET: {"workload": "StatefulSet"},
         DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 2}},
         AUTOSCALER: {"autoscaling": {"maxReplicas": 2}},
     }
-    given = asked.get(kind, {}) | spec
+    given = requiring.get(kind, {}) | spec
     resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": given})
     own = owner(resource, "memcached-operator")
     pod = template.pod(resource, own, resource.spec.image_reference("memcached"), "exporter:1", "digest")
@@ -172,7 +170,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
 
 
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)
-def test_it_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlPlane, kind: Kind) -> None:
+def test_difference_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlPlane, kind: Kind) -> None:
     world = World(plane)
     operator = world.actor("memcached-operator")
 
@@ -188,13 +186,13 @@ def test_it_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlPlane, ki
             obj = copy.deepcopy(world.get(kind))
             EDITS[kind][edit](obj)
             world.person.update(kind, obj)
-        wanted = desired(world, kind, second)
+        expected = desired(world, kind, second)
         observed = world.get(kind)
-        paths = difference(wanted, observed, "memcached-operator")
-        applied = operator.apply(kind, wanted, force=True)
+        paths = difference(expected, observed, "memcached-operator")
+        applied = operator.apply(kind, expected, force=True)
         note(f"difference: {paths}")
         assert bool(paths) == (applied["metadata"]["resourceVersion"] != observed["metadata"]["resourceVersion"])
-        assert difference(wanted, applied, "memcached-operator") == []
+        assert difference(expected, applied, "memcached-operator") == []
 
     try:
         check()

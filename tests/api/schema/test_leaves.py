@@ -1,4 +1,4 @@
-"""A change of any field ends as if the spec had been so from the start, and its reversal as if it had never been."""
+"""Changing any field has the same result as creating the resource with it, and reverting it leaves no trace."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ NAMES = {leaf: f"leaf-{number}" for number, leaf in enumerate(CHANGES)}
 
 
 def objects(world: World) -> dict[str, Any]:
-    """What became of each resource, by its name; with that name left out."""
+    """Return the objects of each resource by its name, with that name masked."""
     found: dict[str, list[Obj]] = {}
     for kind in (MEMCACHED, *EVERYTHING):
         for obj in world.listed(kind):
             name = obj["metadata"]["name"]
-            told = json.dumps(masked(obj), sort_keys=True)
+            text = json.dumps(masked(obj), sort_keys=True)
             found.setdefault(name, []).append(
-                json.loads(told.replace(f'"{name}"', '"NAME"').replace(f"={name},", "=NAME,"))
+                json.loads(text.replace(f'"{name}"', '"NAME"').replace(f"={name},", "=NAME,"))
             )
     return found
 
 
 def settled(world: World, *prefixes: str) -> bool:
-    """Whether every resource is ready, or paused as it asks to be."""
+    """Whether every resource is ready, or paused if its spec requires that."""
     names = [f"{prefix}{name}" for prefix in prefixes for name in NAMES.values()]
     paused = {f"{prefix}{NAMES['paused']}" for prefix in prefixes}
     return all(world.reason(name) == "Paused" if name in paused else world.is_ready(name) for name in names)
 
 
-def test_a_change_is_as_from_the_start_and_its_reversal_as_never(world: World, operator: Operator) -> None:
+def test_field_change_equals_creation_and_can_be_reverted(world: World, operator: Operator) -> None:
     world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
     world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
     for leaf, name in NAMES.items():
@@ -50,7 +50,7 @@ def test_a_change_is_as_from_the_start_and_its_reversal_as_never(world: World, o
     differ = [
         leaf
         for leaf, name in NAMES.items()
-        # One that is paused from the start has no objects; the other keeps what it had.
+        # A resource paused at creation has no objects; one paused later keeps them.
         if leaf != "paused" and seen[f"old-{name}"] != seen[f"new-{name}"]
     ]
     assert differ == []

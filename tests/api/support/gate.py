@@ -1,4 +1,4 @@
-"""A reverse proxy between the operator and the API server: it counts what passes, and can break the watches."""
+"""A reverse proxy between the operator and the API server that records requests and can break watches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from aiohttp import web
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
 
-GONE = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
-"""What the API server says in a watch whose resourceVersion it no longer knows."""
+EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
+"""Watch event of the API server for an expired resourceVersion."""
 
 
 class Passed(NamedTuple):
-    """A request that came by."""
+    """A request that passed through the proxy."""
 
     method: str
     path: str
@@ -31,10 +31,10 @@ class Passed(NamedTuple):
 
 
 class Gate:
-    """Plain HTTP on loopback towards the operator, the administrator's TLS towards the API server.
+    """A proxy: plain HTTP on loopback for the operator, TLS as administrator to the API server.
 
     Attributes:
-        passed: every request, as soon as its answer begins.
+        passed: every request, from the start of its response.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -44,8 +44,8 @@ class Gate:
         self.passed: list[Passed] = []
         self._watches: set[asyncio.Task[None]] = set()
         self._broken = False
-        self._held: list[asyncio.Event] = []
-        self._begun = threading.Event()
+        self._blocked: list[asyncio.Event] = []
+        self._started = threading.Event()
 
     @classmethod
     @contextmanager
@@ -53,7 +53,7 @@ class Gate:
         gate = cls(plane)
         thread = threading.Thread(target=lambda: asyncio.run(gate._serve()), name="gate")
         thread.start()
-        assert gate._begun.wait(10), "the gate did not open"
+        assert gate._started.wait(10), "the proxy did not start"
         try:
             yield gate
         finally:
@@ -62,11 +62,11 @@ class Gate:
 
     @contextmanager
     def watches_broken(self) -> Iterator[None]:
-        """No watch brings anything meanwhile; afterwards each is told that what it asks for is too old (410)."""
+        """Deliver no watch events while the context is open; afterwards answer every watch with 410 (expired)."""
         self._broken = True
         count = len(self._watches)
         self._loop.call_soon_threadsafe(self._cut)
-        self._wait_for(lambda: len(self._held) == count, "the watches to come again")
+        self._wait_for(lambda: len(self._blocked) == count, "the watches to be retried")
         yield
         self._broken = False
         self._loop.call_soon_threadsafe(self._release)
@@ -78,7 +78,7 @@ class Gate:
     def _wait_for(holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 15
         while not holds():
-            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            assert time.monotonic() < deadline, f"timed out waiting for {what}"
             time.sleep(0.02)
 
     def _cut(self) -> None:
@@ -86,9 +86,9 @@ class Gate:
             watch.cancel()
 
     def _release(self) -> None:
-        for held in self._held:
-            held.set()
-        self._held.clear()
+        for blocked in self._blocked:
+            blocked.set()
+        self._blocked.clear()
 
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
@@ -101,7 +101,7 @@ class Gate:
             runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", self._port).start()
-            self._begun.set()
+            self._started.set()
             await self._end.wait()
             self._release()
             self._cut()
@@ -129,7 +129,7 @@ class Gate:
                 await copying
             except asyncio.CancelledError:
                 if request.transport is not None:
-                    request.transport.abort()  # a cut watch does not end well
+                    request.transport.abort()  # a broken watch ends without a final chunk
                 raise
             finally:
                 self._watches.discard(copying)
@@ -138,9 +138,9 @@ class Gate:
 
     async def _hold(self, request: web.Request) -> web.StreamResponse:
         released = asyncio.Event()
-        self._held.append(released)
+        self._blocked.append(released)
         await released.wait()
-        return web.Response(text=json.dumps(GONE) + "\n", content_type="application/json")
+        return web.Response(text=json.dumps(EXPIRED) + "\n", content_type="application/json")
 
 
 async def _copy(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:

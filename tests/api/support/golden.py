@@ -1,4 +1,4 @@
-"""Golden objects as a real API server takes them."""
+"""Golden objects applied to a real API server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.api.support.world import World
 
 @dataclass(frozen=True)
 class Golden:
-    """What an operator makes.
+    """The golden objects of an operator.
 
     Attributes:
-        directory: one in it a case, with objects.yaml: the StatefulSet is the last.
-        operator: its name.
-        kinds: those that are taken here; of others the server knows none.
+        directory: directory with a subdirectory per case, each with an objects.yaml that ends with the StatefulSet.
+        operator: name of the operator.
+        kinds: kinds to apply; the test API server serves no others.
     """
 
     directory: Path
@@ -31,16 +31,16 @@ class Golden:
     kinds: tuple[Kind, ...]
 
     def objects(self, world: World, case: str) -> list[Obj]:
-        """What there is of a case, in the world's namespace."""
+        """Load the objects of a case for the world's namespace."""
         known = {kind.name for kind in self.kinds}
         found = yaml.safe_load_all((self.directory / case / "objects.yaml").read_text())
-        taken = [obj for obj in found if obj["kind"] in known]
-        for obj in taken:
+        supported = [obj for obj in found if obj["kind"] in known]
+        for obj in supported:
             obj["metadata"]["namespace"] = world.namespace
-        return taken
+        return supported
 
-    def is_applied_once(self, world: World, case: str) -> None:
-        """See that a second apply changes nothing, and that the operator would not make it."""
+    def assert_second_apply_is_a_no_op(self, world: World, case: str) -> None:
+        """Assert that a second apply changes nothing, and that the operator would not send it."""
         operator, kinds = world.actor(self.operator), {kind.name: kind for kind in self.kinds}
         for obj in self.objects(world, case):
             kind = kinds[obj["kind"]]
@@ -50,34 +50,34 @@ class Golden:
             assert again["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
 
     def start(self, world: World, case: str) -> None:
-        """Make a pod of the template.
+        """Create a pod from the template of the StatefulSet.
 
         Raises:
-            KubeError: none such may run in this namespace.
+            KubeError: the namespace does not admit the pod.
         """
         template = self.template(world, case)
         if not any(volume["name"] == "data" for volume in template["spec"].get("volumes", ())):
             template["spec"].setdefault("volumes", []).append({"name": "data", "emptyDir": {}})
-        template["spec"].pop("priorityClassName", None)  # a class that nobody made here
+        template["spec"].pop("priorityClassName", None)  # this cluster has no such class
         metadata = template["metadata"] | {"name": f"{case}-pod", "namespace": world.namespace}
         world.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 
     def template(self, world: World, case: str) -> Obj:
-        """The template of its pods."""
+        """Return the pod template of the StatefulSet."""
         *_, stateful_set = self.objects(world, case)
         found: Obj = stateful_set["spec"]["template"]
         return found
 
 
-def keeps_its_volumes(operator: Actor, wanted: Callable[[str, Obj | None], Obj]) -> None:
-    """See that a StatefulSet, which cannot change what volumes it makes, is not asked to.
+def assert_claim_templates_are_kept(operator: Actor, desired: Callable[[str, Obj | None], Obj]) -> None:
+    """Assert that the operator never changes the immutable claim templates of a StatefulSet.
 
     Args:
-        wanted: the StatefulSet with volumes of a size, beside the one that there is.
+        desired: builds the StatefulSet for a volume size, given the existing one.
     """
-    made = operator.apply(STATEFUL_SET, wanted("1Gi", None))
+    created = operator.apply(STATEFUL_SET, desired("1Gi", None))
     with pytest.raises(Invalid):
-        operator.apply(STATEFUL_SET, wanted("2Gi", None))
-    larger = wanted("2Gi", made)
-    assert difference(larger, made, operator.name) == []
+        operator.apply(STATEFUL_SET, desired("2Gi", None))
+    larger = desired("2Gi", created)
+    assert difference(larger, created, operator.name) == []
     operator.apply(STATEFUL_SET, larger)

@@ -1,4 +1,4 @@
-"""A real API server in the place of the in-memory one, so that the same people and controllers act on both."""
+"""A real API server with the interface of the in-memory one, so that the same actors and controllers use both."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shared.testing import Actor, ApiServer
 
 
 class LiveServer:
-    """What `Actor`, `Workloads` and the garbage collector need of a server, over HTTP, in one namespace.
+    """The server interface of `Actor`, `Workloads` and the garbage collector, over HTTP, in one namespace.
 
-    Nothing here waits or retries: an answer is what the API server said to one request.
+    Never waits or retries: each response answers exactly one request.
 
     Args:
-        kinds: all that there is to collect.
+        kinds: kinds that the garbage collector handles.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, kinds: tuple[Kind, ...] = ()) -> None:
@@ -37,12 +37,12 @@ class LiveServer:
         url = request.path + ("?" + urlencode(request.query) if request.query else "")
         headers = {"Content-Type": request.content_type, "Accept": "application/json"}
         self._connection.request(request.method, url, text, headers)
-        with self._connection.getresponse() as answer:
-            said = answer.read()
-            return Response(answer.status, json.loads(said) if said.startswith(b"{") else said.decode())
+        with self._connection.getresponse() as response:
+            content = response.read()
+            return Response(response.status, json.loads(content) if content.startswith(b"{") else content.decode())
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """The namespace's objects, or those of a kind, as a controller that compares them with its own wants them."""
+        """Return the objects of the namespace, or those of a kind, without zero values so that they compare equal."""
         reader = self.actor("reader")
         kinds = (kind,) if kind else self.kinds
         return [(of, _without_zeros(obj)) for of in kinds for obj in reader.list(of, self.namespace)]
@@ -53,7 +53,7 @@ class LiveServer:
 
     @property
     def as_server(self) -> ApiServer:
-        """For signatures that name the in-memory server."""
+        """The same object, typed as the in-memory server."""
         return cast("ApiServer", self)
 
     def now(self) -> str:
@@ -64,7 +64,7 @@ class LiveServer:
 
 
 class _Kubelet(Actor):
-    """A pod's node is set by a binding, as the scheduler does: the real server takes no patch for it."""
+    """An actor that binds pods to nodes as the scheduler does, because the API rejects patches of spec.nodeName."""
 
     def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
         node = patch.get("spec", {}).get("nodeName")
@@ -72,11 +72,11 @@ class _Kubelet(Actor):
             return super().merge(kind, namespace, name, patch, subresource=subresource)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        return self._ask(Request("POST", kind.path(namespace, name, "binding"), body=binding))
+        return self._send(Request("POST", kind.path(namespace, name, "binding"), body=binding))
 
 
 def _without_zeros(value: Any) -> Any:
-    """Without what Go writes of fields that nobody set."""
+    """Remove the zero values that Go encodes for unset fields."""
     if isinstance(value, list):
         return [_without_zeros(item) for item in value]
     if isinstance(value, dict):

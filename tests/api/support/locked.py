@@ -1,4 +1,4 @@
-"""A fake database that two threads use: the operator's and the kubelet's."""
+"""A fake database for use from two threads: the operator's and the kubelet's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Locked:
-    """A server that answers while nobody else changes anything: no answer of a fake waits for anything.
+    """A server whose calls hold a lock. The fakes answer without waiting, so a call never blocks for long.
 
     Args:
         lock: a `threading.RLock`.
@@ -17,10 +17,10 @@ class Locked:
         self._lock = lock
 
     def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._server, name)
+        method = getattr(self._server, name)
 
         async def answer(*arguments: Any) -> Any:
             with self._lock:
-                return await asked(*arguments)
+                return await method(*arguments)
 
         return answer

@@ -1,4 +1,4 @@
-"""The memcached operator as processes of their own: replicas that probes, metrics and logs tell of."""
+"""Replicas of the memcached operator as separate processes, with their probes, metrics and logs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.api.support.running import NAME
 
 
 class Replica:
-    """A process `python -m operators.memcached` whose metrics are open.
+    """A process `python -m operators.memcached` with unprotected metrics.
 
     Attributes:
-        process: what runs.
-        said: its log, line by line.
+        process: operating system process.
+        log: log lines.
         probes, metrics: URLs.
     """
 
@@ -38,7 +38,7 @@ class Replica:
             *(f"--health-probe-bind-address=127.0.0.1:{probes}", f"--metrics-bind-address=127.0.0.1:{metrics}"),
             *(f"--kubeconfig={kubeconfig}", *arguments),
         ]
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
         self.process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
@@ -46,7 +46,7 @@ class Replica:
     @classmethod
     @contextmanager
     def running(cls, kubeconfig: Path, *arguments: str) -> Iterator[Replica]:
-        """One that is ready, until the block is left."""
+        """Run a replica while the context is open, and wait until it is ready."""
         replica = cls(kubeconfig, *arguments)
         try:
             wait(lambda: answer(f"{replica.probes}/readyz")[0] == 200)
@@ -60,28 +60,28 @@ class Replica:
         return self.metric(f'leader_election_master_status{{name="{NAME}"}}') == 1
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's values, over the labels that are not given; 0 where there is none."""
+        """Return the sum of a metric over all labels that are not given; 0 if the metric is missing."""
         beginning, _, labels = name.partition("{")
-        wanted = labels.rstrip("}")
+        labels_text = labels.rstrip("}")
         lines = re.findall(rf"^{re.escape(beginning)}(?:{{(.*)}})? (\S+)$", answer(self.metrics)[1], re.MULTILINE)
-        return sum(float(value) for given, value in lines if wanted in given)
+        return sum(float(value) for given, value in lines if labels_text in given)
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
 
     def end(self) -> int:
-        """Wait for its end; returns the exit code."""
+        """Wait until the process ends; return the exit code."""
         code = self.process.wait(20)
         self._reading.join(5)
         return code
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        self.said.extend(self.process.stderr)
+        self.log_lines.extend(self.process.stderr)
 
 
 def answer(url: str) -> tuple[int, str]:
-    """Status and text; 0 where nobody answers."""
+    """Return status and body of a response; status 0 without a response."""
     try:
         with urllib.request.urlopen(url, timeout=5) as found:
             return found.status, found.read().decode()
@@ -94,5 +94,5 @@ def answer(url: str) -> tuple[int, str]:
 def wait(check: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not check():
-        assert time.monotonic() < deadline, "it did not come"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The memcached operator inside the test's process, in a thread and an event loop of its own."""
+"""The memcached operator in a thread of the test process, with its own event loop."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from tests.unit.memcached.fake_servers import Fleet
 NAME = "memcached-operator"
 
 
-class Asked(NamedTuple):
-    """A request of the operator, and the server's answer to it, even if a fault kept the answer back.
+class SentRequest(NamedTuple):
+    """A request of the operator and the server's response, even if a fault dropped it.
 
     Attributes:
-        status: HTTP status; 0 if the request never got there.
-        uid: of the object that the answer is about, which a DELETE names whether it is gone or on its way out.
+        status: HTTP status; 0 if the request did not arrive.
+        uid: UID of the object in the response. The response to a DELETE also has it, whether the object is removed or
+            only terminating.
     """
 
     method: str
@@ -45,17 +46,17 @@ class Asked(NamedTuple):
 
 
 class Wire:
-    """A `Transport` around the real one that writes down what is asked and brings what can go wrong.
+    """A `Transport` that records the requests to the real one and injects faults.
 
     Attributes:
-        asked: every request, in order.
-        cut: whether a fault has ended who asks: nothing gets out any more, though its process takes a while to be gone.
+        log: every request, in order.
+        cut: whether a fault has ended the operator. Further requests fail, although the thread takes a while to end.
     """
 
     def __init__(self) -> None:
         self.cut = False
         self.faults = Faults()
-        self.asked: list[Asked] = []
+        self.asked: list[SentRequest] = []
         self.transport: Transport | None = None
 
     async def request(self, request: Request) -> Response:
@@ -68,44 +69,44 @@ class Wire:
             try:
                 answer = await self.transport.request(request)
             except Unavailable:
-                self._write_down(request, None)
+                self._record(request, None)
                 raise
-        self._write_down(request, answer)
+        self._record(request, answer)
         if fault is not None:
             self.cut = self.cut or fault.crash
             return strike(fault, request)
         assert answer is not None
         return answer
 
-    def _write_down(self, request: Request, answer: Response | None) -> None:
+    def _record(self, request: Request, answer: Response | None) -> None:
         body = (answer.body if answer else None) or {}
-        about = (body.get("metadata") or {}) | (body.get("details") or {})  # of an object, or of a Status
+        about = (body.get("metadata") or {}) | (body.get("details") or {})  # metadata of an object, details of a Status
         status = answer.status if answer else 0
-        self.asked.append(Asked(request.method, request.path, status, request.query, about.get("uid", "")))
+        self.asked.append(SentRequest(request.method, request.path, status, request.query, about.get("uid", "")))
 
     @property
-    def writes(self) -> list[Asked]:
+    def writes(self) -> list[SentRequest]:
         return [asked for asked in self.asked if asked.method in WRITES]
 
     @property
     def created(self) -> Counter[str]:
-        """How often each object came to be by us, events aside."""
+        """Number of creations by the operator per object, without events."""
         return Counter(asked.path for asked in self.writes if asked.status == 201 and "/events" not in asked.path)
 
 
 class Operator:
-    """The operator as a process is started and ended; each start has an empty cache.
+    """The operator, started and stopped like a process. Each start has an empty cache.
 
     Args:
-        kubeconfig: whose rights it has.
-        namespaces: what it watches; none means all.
-        host: the API server's address, where something stands between.
-        name: its name; two of one name would fight for the same objects.
-        flags: what else it is told.
-        of: what operator it is; without it, memcached's.
+        kubeconfig: credentials of the operator.
+        namespaces: namespaces to watch; all by default.
+        host: address of a proxy in front of the API server.
+        name: name of the operator. Two operators of one name would compete for the same objects.
+        flags: further command-line flags.
+        of: operator to run, by default memcached's.
 
     Attributes:
-        fleet: the servers that it finds behind the pods.
+        fleet: fake memcached servers behind the pods.
     """
 
     def __init__(
@@ -132,19 +133,19 @@ class Operator:
         arguments += ["--agent-image", "memcached-operator:test"]
         self._options = parse_options(NAME, "memcached", [*arguments, *addresses, *flags], {})
         self._thread: threading.Thread | None = None
-        self._begun = threading.Event()
+        self._started = threading.Event()
         self._error: BaseException | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What it watches."""
+        """Kinds that the operator watches."""
         (served,) = self._operator.controllers(self._options)
         return served.kinds
 
     def start(self) -> None:
-        """Start, and wait until its cache is filled, or a fault has ended it."""
+        """Start, and wait until the cache is filled or a fault has ended the operator."""
         self.wire.cut, self._error = False, None
-        self._begun.clear()
+        self._started.clear()
         self._thread = threading.Thread(target=self._run, name="operator")
         self._thread.start()
         deadline = time.monotonic() + 20
@@ -155,32 +156,32 @@ class Operator:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it as a signal would; does nothing if it does not run, or a fault was faster."""
+        """Stop the operator as a signal does; do nothing if it does not run."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        if self._begun.wait(5) and not self._loop.is_closed():
-            with suppress(RuntimeError):  # it closed meanwhile
+        if self._started.wait(5) and not self._loop.is_closed():
+            with suppress(RuntimeError):  # the loop may close concurrently
                 self._loop.call_soon_threadsafe(self._task.cancel)
         with suppress(Crash):
             self._join(thread)
 
     @property
     def crashed(self) -> bool:
-        """Whether a fault has ended it, or is about to, and nobody has stopped or revived it since."""
+        """Whether a fault has ended the operator, and it was not stopped or started since."""
         return self.wire.cut and self._thread is not None
 
     def revive(self) -> None:
-        """Start it again after a crash."""
+        """Start the operator again after a crash."""
         assert self.crashed
         with suppress(Crash):
             self.ended()
         self.start()
 
     def ended(self) -> None:
-        """Wait until it ends by itself; raises what it ended with."""
+        """Wait until the operator ends without being stopped, and raise its exception."""
         thread, self._thread = self._thread, None
-        assert thread is not None, "it does not run"
+        assert thread is not None, "the operator does not run"
         self._join(thread)
 
     def _join(self, thread: threading.Thread) -> None:
@@ -204,7 +205,7 @@ class Operator:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._process())
-        self._begun.set()
+        self._started.set()
         await self._task
 
     async def _process(self) -> None:

@@ -1,4 +1,4 @@
-"""Plays the crash harness's scenarios on a real API server, with the operator as it is started and ended."""
+"""Runs the scenarios of the crash harness on a real API server, with the operator started and stopped as a process."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from shared.runtime import operator as process_operator
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
 from shared.testing.faults import Faults, writes
-from shared.testing.harness.outcome import HISTORY, Done, Named, Outcome, Reference
+from shared.testing.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Reference
 from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
 from shared.testing.harness.sweep import Failure, Oracle, Sweep
 from shared.testing.kubelet.kubelet import Processes
-from tests.api.support.running import Asked, Operator
+from tests.api.support.running import Operator, SentRequest
 from tests.api.support.world import EVERYTHING, MEMCACHED, World
 
 QUIET = 0.5
-"""Seconds without a request or a move after which all rest: news and a first retry come sooner."""
+"""Seconds without a request or an action after which a run counts as settled. Events and first retries come sooner."""
 
-LOOK = 0.08
-"""Seconds between two looks at whether all rest. Where they take half as much again the machine is busy with other
-things, the operator may be kept from going on, and nothing can be told from its silence."""
+CHECK_INTERVAL = 0.08
+"""Seconds between two checks for a settled run. If a check takes 50% longer, the machine is overloaded; the operator
+may be delayed, and the absence of requests proves nothing.
+"""
 
 PATIENCE = 20.0
-"""Seconds within which a run must end as the undisturbed one."""
+"""Seconds within which a run must reach the same end as the undisturbed one."""
 
 AT_ONCE = 6
-"""Runs at a time: most of each is waiting."""
+"""Number of concurrent runs; most of their time is waiting."""
 
 UNSTABLE = (*HISTORY, "currentRevision", "updateRevision")
 
@@ -45,7 +46,7 @@ Script = Callable[[Faults, int], None]
 
 
 def counts(method: str, path: str) -> bool:
-    """Writes of reconciles: those of events come when they come."""
+    """Match the writes of reconciles. Writes of events are excluded, as their timing varies."""
     return writes(method, path) and "/events" not in path
 
 
@@ -61,20 +62,20 @@ SCRIPTS: dict[str, Script] = {
 
 @dataclass(frozen=True)
 class Cast:
-    """Who plays.
+    """The operator under test and its environment.
 
     Attributes:
-        name: the operator's, as the summary has it.
-        kind: the resource's kind.
-        kinds: all that may be there, of which the end is compared.
-        database: makes the database of a new world; None where the operator brings its own.
-        operator: the operator over such a database; without it, memcached's.
-        patience: seconds without a write after which all rest though the resource is not as wanted: for so long timers
-            are waited for.
-        unstable: fields that may end otherwise where something went wrong.
-        nodes: how many nodes pods are spread over.
-        uncounted: scenarios in which a pod may be made anew once more, as real time has it: a learner's that came
-            before it was known as one.
+        name: name in the summary.
+        kind: kind of the resource.
+        kinds: all kinds of objects, which are compared at the end.
+        database: builds the database of a new world; None if the operator creates its own.
+        operator: builds the operator for a database; by default memcached's.
+        patience: seconds without a write after which a run counts as settled although the resource is not in its
+            desired state. Timers up to this length are awaited.
+        unstable: fields that a disturbance may change at the end.
+        nodes: number of nodes over which pods are spread.
+        uncounted: scenarios in which real time may cause one more recreation of a pod, such as a learner's pod that
+            started before the learner was a known member.
     """
 
     name: str
@@ -92,77 +93,78 @@ MEMCACHED_CAST = Cast("memcached", MEMCACHED, (MEMCACHED, *EVERYTHING, POD))
 
 
 class Run:
-    """One run in a namespace of its own."""
+    """One run in its own namespace."""
 
     def __init__(self, plane: ControlPlane, *, seed: int = 0, cast: Cast = MEMCACHED_CAST) -> None:
         self.cast = cast
         self.database = cast.database()
         processes = self.database if isinstance(self.database, Processes) else None
-        self.world = World(plane, made=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
+        self.world = World(plane, created=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
         of = cast.operator(self.database) if cast.operator else None
         self.operator = Operator(plane.kubeconfig, self.world.namespace, of=of)
         self.operator.start()
-        self._here = True
+        self._running = True
 
     @property
-    def wrote(self) -> list[Asked]:
+    def wrote(self) -> list[SentRequest]:
         return [asked for asked in self.operator.wire.writes if counts(asked.method, asked.path)]
 
     @property
     def outcome(self) -> Outcome:
-        done: Counter[Done] = Counter()
+        done: Counter[Operation] = Counter()
         deleted: set[str] = set()
         for asked in self.wrote:
             *_, plural, name = asked.path.split("/")
             if asked.status == 201:
-                done[Done("created", Named(plural, name), own=True)] += 1
+                done[Operation("created", ObjectName(plural, name), own=True)] += 1
             elif asked.method == "DELETE" and asked.status == 200 and asked.uid not in deleted:
-                deleted.add(asked.uid)  # who got no answer asks again, perhaps before it is gone
-                done[Done("deleted", Named(plural, name), own=True)] += 1
+                # A deletion without a response is repeated, perhaps before the object is removed.
+                deleted.add(asked.uid)
+                done[Operation("deleted", ObjectName(plural, name), own=True)] += 1
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)
 
-    def go(self, steps: Iterable[ScenarioStep]) -> None:
+    def run_steps(self, steps: Iterable[ScenarioStep]) -> None:
         for step in steps:
-            if self._be_here(not step.absent) and not step.absent:
+            if self._set_operator(not step.absent) and not step.absent:
                 self.rest()
             workloads = self.world.workloads
             assert workloads is not None
             database = self.operator.fleet if self.database is None else self.database
             stage = Stage(self.cast.kind, self.world.namespace, self.world.person, workloads, database)
             step.act(stage)
-            if step.untold and self._here:
-                self.operator.restart()  # it looks at everything again
+            if step.untold and self._running:
+                self.operator.restart()  # a restart also observes everything
             if step.turns is None:
                 self.rest()
-        if self._be_here(True):
+        if self._set_operator(True):
             self.rest()
 
     def rest(self) -> None:
-        """Wait until nobody does anything any more; an operator that a fault has ended starts again."""
+        """Wait until neither operator nor workloads act any more; restart an operator that a fault has ended."""
         since, before = time.monotonic(), -1
         while time.monotonic() - since < (QUIET if self._is_done() else self.cast.patience):
             if self.operator.crashed:
                 self.operator.revive()
             moves = self._move()
             now = len(self.wrote if self._polls else self.operator.wire.asked)
-            if moves or now != before or not self._told():
+            if moves or now != before or not self._statuses_are_current():
                 since, before = time.monotonic(), now
-            looked = time.monotonic()
-            time.sleep(LOOK)
-            if time.monotonic() - looked > 1.5 * LOOK:
+            slept_since = time.monotonic()
+            time.sleep(CHECK_INTERVAL)
+            if time.monotonic() - slept_since > 1.5 * CHECK_INTERVAL:
                 since = time.monotonic()
         self._require_safe()
 
     def eventually(self, differs: Callable[[], list[str]]) -> list[str]:
-        """What differs in the end, after it had its time."""
+        """Return the differences at the end, after the run had time to converge."""
         deadline = time.monotonic() + PATIENCE
         while (found := differs()) and time.monotonic() < deadline:
             self.rest()
         return found
 
     def writes_of_the_next(self) -> list[str]:
-        """What the next process writes, though nothing is left to do."""
+        """Return the writes of a restarted operator in a settled world."""
         before = len(self.wrote)
         self.operator.restart()
         self.rest()
@@ -172,12 +174,12 @@ class Run:
         self.operator.stop()
         self.world.close()
 
-    def _be_here(self, wanted: bool) -> bool:
-        """Let there be an operator, or none; returns whether that is new."""
-        if wanted == self._here:
+    def _set_operator(self, must_run: bool) -> bool:
+        """Start or stop the operator as required; return whether its state changed."""
+        if must_run == self._running:
             return False
-        self._here = wanted
-        (self.operator.start if wanted else self.operator.stop)()
+        self._running = must_run
+        (self.operator.start if must_run else self.operator.stop)()
         return True
 
     def _move(self) -> int:
@@ -185,28 +187,28 @@ class Run:
         try:
             return self.world.workloads.settle() or garbage_collector.collect(self.world.server)
         except KubeError:
-            return 1  # somebody was faster; it is looked at again
+            return 1  # a conflict with another writer: try again
 
-    def _told(self) -> bool:
-        """Whether every status tells of the newest spec."""
-        return not self._here or all(map(accessors.is_current, self.world.listed(self.cast.kind)))
+    def _statuses_are_current(self) -> bool:
+        """Whether the status of every resource is up to date with its spec."""
+        return not self._running or all(map(accessors.is_current, self.world.listed(self.cast.kind)))
 
     @property
     def _polls(self) -> bool:
-        """Whether the operator looks at its database again and again, so that its reads tell nothing."""
+        """Whether the operator polls its database, so that its reads are no sign of activity."""
         return self.cast.patience > QUIET
 
     def _is_done(self) -> bool:
-        """Whether no resource waits for what a timer would bring."""
-        if not self._polls or not self._here:
+        """Whether no resource waits for a timer."""
+        if not self._polls or not self._running:
             return True
         return not any(accessors.is_true(found, conditions.RECONCILING) for found in self.world.listed(self.cast.kind))
 
     def _require_safe(self) -> None:
-        """Make sure that nothing was done to the database that must not.
+        """Require that no unsafe operation was carried out on the database.
 
         Raises:
-            Unsafe: it was.
+            Unsafe: there was an unsafe operation.
         """
         if violations := getattr(self.database, "violations", None):
             raise Unsafe("; ".join(violations[:3]))
@@ -214,16 +216,16 @@ class Run:
 
 @dataclass(frozen=True)
 class LiveCourse:
-    """How a scenario goes on the real API server if nothing goes wrong.
+    """An undisturbed run on the real API server.
 
     Attributes:
-        writes: what the operator wrote during the steps, in order.
+        writes: writes of the operator during the steps, in order.
     """
 
     plane: ControlPlane
     scenario: Scenario
     reference: Reference
-    writes: tuple[Asked, ...]
+    writes: tuple[SentRequest, ...]
     cast: Cast
 
     @classmethod
@@ -233,7 +235,7 @@ class LiveCourse:
         return cls(plane, scenario, Reference(one, other), tuple(asked), cast)
 
     def sweep(self, disturbance: str) -> Sweep:
-        """Play it with the fault on each write."""
+        """Run the scenario once per write, with the fault at that write."""
         done = Sweep(f"{self.cast.name}/{self.scenario} (API server)")
         before = panics()
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -242,39 +244,42 @@ class LiveCourse:
                     done.runs += 1
                     done.failures += failures
         if panics() > before:
-            done.failures.append(Failure(f"{done.name}, {disturbance}", Oracle.DEFECT, ("the log tells of it",)))
+            run = f"{done.name}, disturbance '{disturbance}'"
+            done.failures.append(Failure(run, Oracle.DEFECT, ("see the log of the test",)))
         return done
 
     def _disturbed(self, disturbance: str, nth: int) -> list[Failure] | None:
-        """What did not hold of a run; None if it had fewer writes: how many statuses there are is a matter of time."""
+        """Return the failures of a run; None if it had fewer writes, as timing decides the number of status updates."""
         asked = self.writes[nth]
-        name = f"{self.scenario}, {disturbance} {nth + 1} of {len(self.writes)} ({asked.method} {asked.path})"
+        point = f"write {nth + 1} of {len(self.writes)} ({asked.method} {asked.path})"
+        name = f"{self.scenario}, disturbance '{disturbance}', {point}"
         run = Run(self.plane, seed=2 + nth, cast=self.cast)
         unstable = (*UNSTABLE, *self.cast.unstable)
         try:
-            run.go(self.scenario.given)
+            run.run_steps(self.scenario.given)
             SCRIPTS[disturbance](run.operator.wire.faults, nth)
-            run.go(self.scenario.steps)
-            said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
+            run.run_steps(self.scenario.steps)
+            details = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
             if run.operator.wire.faults.pending:
                 return None
             if self.scenario.counted and self.scenario.name not in self.cast.uncounted:
-                said[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
-            said[Oracle.STILL] = run.eventually(run.writes_of_the_next)
-            return [Failure(name, oracle, tuple(lines)) for oracle, lines in said.items() if lines]
+                details[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
+            details[Oracle.STILL] = run.eventually(run.writes_of_the_next)
+            return [Failure(name, oracle, tuple(lines)) for oracle, lines in details.items() if lines]
         finally:
             run.close()
 
 
-def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast) -> tuple[Outcome, list[Asked]]:
-    """How it ends, and what was written on the way."""
+def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast) -> tuple[Outcome, list[SentRequest]]:
+    """Return the outcome and the writes of an undisturbed run."""
     run = Run(plane, seed=seed, cast=cast)
     try:
-        run.go(scenario.given)
+        run.run_steps(scenario.given)
         begins = len(run.wrote)
-        run.go(scenario.steps)
+        run.run_steps(scenario.steps)
         reasons = {accessors.condition(found, conditions.READY).get("reason") for found in run.world.listed(cast.kind)}
-        assert reasons == ({scenario.ends} if scenario.ends else set()), f"{scenario} ends with {reasons}"
+        expected = {scenario.ends} if scenario.ends else set()
+        assert reasons == expected, f"{scenario}: expected final reasons {expected}, found {reasons}"
         return run.outcome, run.wrote[begins:]
     finally:
         run.close()

@@ -1,4 +1,4 @@
-"""WebhookConfigurations as the chart makes them, but for an operator on this machine: called by URL."""
+"""Webhook configurations like those of the chart, but called by URL, for an operator on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from shared.pki.trust_bundle import MUTATING, VALIDATING
 from tests.api.support.world import World
 
 BAD: dict[str, Any] = {"memoryMB": 64, "maxItemSizeMB": 33}
-SENTENCE = "33 is more than half of memoryMB, the most that memcached takes; lower it, or raise memoryMB."
+SENTENCE = "33 is more than half of memoryMB, the maximum that memcached accepts; lower it, or raise memoryMB."
 
 SPEC_CHANGED = "!has(object.metadata.deletionTimestamp) && (oldObject == null || object.?spec != oldObject.?spec)"
-"""Who only removes a finalizer is not held up, even where no operator is there to ask."""
+"""Updates that only remove a finalizer bypass the webhook, so that they succeed without an operator."""
 
 
 def configurations(name: str, port: int, namespace: str, *, failure_policy: str = "Fail") -> list[Obj]:
-    """Both configurations, for one namespace and an operator that serves webhooks at a port of this machine."""
+    """Return both configurations for one namespace and an operator whose webhooks listen on a local port."""
     kind = API.kind
     about = {
         "apiGroups": [kind.group],
@@ -49,11 +49,11 @@ def configurations(name: str, port: int, namespace: str, *, failure_policy: str 
     ]
 
 
-def forget_rules(world: World) -> None:
-    """Make the CRD as if it were older than every rule: what only the webhooks and the reconcile refuse."""
+def remove_rules(world: World) -> None:
+    """Remove the validation rules from the CRD, so that only the webhooks and the reconcile reject specs."""
     name = f"{API.kind.plural}.{API.kind.group}"
     world.person.update(CRD, _without_rules(world.person.get(CRD, None, name)))
-    world.eventually(lambda: _lands(world))
+    world.eventually(lambda: _accepts_bad_spec(world))
 
 
 def _without_rules(node: Any) -> Any:
@@ -64,7 +64,7 @@ def _without_rules(node: Any) -> Any:
     return node
 
 
-def _lands(world: World) -> bool:
+def _accepts_bad_spec(world: World) -> bool:
     try:
         world.create("probe", **BAD)
     except Invalid:

@@ -1,4 +1,4 @@
-"""One namespace of a real API server with everybody who acts in it."""
+"""One namespace of a real API server with all its clients."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
 REDIS_CLUSTER = redis.API.kind
 OWNED = (DEPLOYMENT, SERVICE)
-"""What every Memcached owns that does not ask for more."""
+"""Kinds that every Memcached owns, also with minimal settings."""
 
 EVERYTHING = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)
-"""What a Memcached may own; of the first two, one at a time."""
+"""All kinds that a Memcached may own. It owns either a Deployment or a StatefulSet."""
 
 _numbers = itertools.count(1)
 
 
 class World:
-    """A namespace of its own, a person with kubectl, and Kubernetes' controllers (played by `Workloads`).
+    """A namespace, a user with kubectl, and Kubernetes' controllers (simulated by `Workloads`).
 
     Args:
-        kinds: all that there is to look at and to collect.
-        processes: what runs in pods.
-        nodes: how many nodes these are spread over.
+        kinds: kinds that are observed and garbage collected.
+        processes: processes that run in pods.
+        nodes: number of nodes over which pods are spread.
 
     Attributes:
-        person: whoever uses the cluster.
-        workloads: the Deployment controller and the kubelet; they move whenever the test waits.
-        server: what all of them talk to.
+        person: client of the user.
+        workloads: Deployment controller and kubelet, which act whenever the test waits.
+        server: API server of all clients.
     """
 
     def __init__(
         self,
         plane: ControlPlane,
         *,
-        made: int = 0,
+        created: int = 0,
         kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
         processes: Processes | None = None,
         nodes: int = 1,
@@ -70,22 +70,22 @@ class World:
         self._live = LiveServer(plane, self.namespace, kinds)
         self.server = self._live.as_server
         self.person = self._live.actor("person")
-        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made, nodes=nodes)
+        self.workloads: Workloads | None = Workloads(self.server, processes=processes, created=created, nodes=nodes)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:
-        """Somebody else, under a field manager of that name."""
+        """Return another client with a field manager of that name."""
         return self._live.actor(name)
 
     def close(self) -> None:
-        """Leave no resource behind: without controllers nobody ends the namespace."""
+        """Delete all resources: without controllers, Kubernetes does not empty the namespace."""
         for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
             for obj in self.person.list(kind, self.namespace):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
-        """Make a Memcached; one server where no size is given."""
+        """Create a Memcached, by default with one server."""
         body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": self.metadata(name)}
         return self.person.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
 
@@ -111,7 +111,7 @@ class World:
         self.person.delete(kind, self.namespace, name, **options)
 
     def remove(self, kind: Kind, name: str) -> None:
-        """See that an object is gone, whatever holds it."""
+        """Delete an object regardless of its finalizers."""
         try:
             self.edit(kind, {"metadata": {"finalizers": None}}, name)
             self.delete(kind, name, gracePeriodSeconds=0)
@@ -125,36 +125,37 @@ class World:
         return accessors.condition(self.find(MEMCACHED, name) or {}, of)
 
     def reason(self, name: str = "cache") -> str:
-        """What the Ready condition gives as its reason; empty while there is none."""
+        """Return the reason of the Ready condition; empty without the condition."""
         return str(self.condition(name).get("reason", ""))
 
     def is_ready(self, name: str = "cache") -> bool:
-        """Ready, and that of the newest spec."""
+        """Whether the resource is ready and its status is up to date."""
         obj = self.find(MEMCACHED, name) or {"metadata": {}}
         current = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation")
         return current and accessors.is_true(obj, conditions.READY)
 
     def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
-        """What was told of a resource, in order."""
-        told = [event for event in self.listed(EVENT) if event["involvedObject"]["name"] == name]
+        """Return the events of a resource, in order."""
+        of_resource = [event for event in self.listed(EVENT) if event["involvedObject"]["name"] == name]
         return sorted(
-            (event for event in told if reason in ("", event["reason"])),
+            (event for event in of_resource if reason in ("", event["reason"])),
             key=lambda event: int(event["metadata"]["resourceVersion"]),
         )
 
     def eventually(self, check: Callable[[], Any], seconds: float = 20.0) -> Any:
-        """Wait until something holds, while Kubernetes' controllers do their part; returns what the check says."""
+        """Wait until the check returns a true value, while Kubernetes' controllers act; return that value."""
         deadline = time.monotonic() + seconds
         while True:
             self.settle()
             found = check()
             if found:
                 return found
-            assert time.monotonic() < deadline, f"it did not come; the resources: {self._statuses()}"
+            statuses = self._statuses()
+            assert time.monotonic() < deadline, f"the condition did not become true in time; resources: {statuses}"
             time.sleep(0.05)
 
     def settle(self) -> None:
-        """Let Kubernetes' controllers finish; what changes under their hands is theirs to see again."""
+        """Let Kubernetes' controllers settle. A conflict with another writer ends this attempt early."""
         if self.workloads is None:
             return
         try:
@@ -164,12 +165,12 @@ class World:
             pass
 
     def snapshot(self) -> list[Obj]:
-        """The resources and what they own, without what differs from run to run."""
+        """Return the resources and their owned objects, without fields that differ from run to run."""
         kinds = (MEMCACHED, *EVERYTHING)
         return [masked(obj) for kind in kinds for obj in self.listed(kind)]
 
     def _collect_garbage(self) -> None:
-        """End pods whose workload is gone, as the garbage collector does."""
+        """Delete pods without an existing owner, as the garbage collector does."""
         alive = {owner["metadata"]["uid"] for kind in (DEPLOYMENT, STATEFUL_SET) for owner in self.listed(kind)}
         for pod in self.listed(POD):
             if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:

@@ -1,4 +1,4 @@
-"""The client of memcached's protocol against memcached itself."""
+"""Client of memcached's protocol against real memcached servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def refused(to: Memcached, tls: ssl.SSLContext | None = None, auth: tuple[
     return error.value
 
 
-async def test_a_plain_server_tells_its_version_and_statistics(servers: Servers, version: str) -> None:
+async def test_version_and_statistics_of_a_plain_server_are_read(servers: Servers, version: str) -> None:
     with servers.memcached(version, "--memory-limit=32") as to:
         Client((to.host, to.port)).set("key", "value", noreply=False)
         async with connected(to) as server:
@@ -57,59 +57,60 @@ async def test_a_plain_server_tells_its_version_and_statistics(servers: Servers,
             assert await server.version() == version
 
 
-async def test_a_server_that_ends_or_is_gone_is_told(servers: Servers, version: str) -> None:
+async def test_stopped_server_is_reported_as_unreachable(servers: Servers, version: str) -> None:
     with servers.memcached(version) as to:
         async with connected(to) as server:
             to.stop()
             with pytest.raises(Unreachable, match="it stopped"):
                 await server.stats()
-        assert "no process listens on the port" in str(await refused(to))
+        assert "no process listens" in str(await refused(to))
 
 
-async def test_a_server_with_as_many_clients_as_it_takes_is_told(servers: Servers, version: str) -> None:
+async def test_connection_limit_is_reported(servers: Servers, version: str) -> None:
     with servers.memcached(version, "--conn-limit=32", "--threads=1") as to:
         idle = [await asyncio.open_connection(to.host, to.port) for _ in range(40)]
         for reader, writer in idle:
             writer.write(b"version\r\n")
             with suppress(ConnectionError):
-                await reader.readline()  # one that it took, or its word that it did not
-        assert isinstance(await refused(to), Busy | Unreachable)  # it may hang up before its word is read
+                await reader.readline()  # a response, or the error of a rejected connection
+        # The connection may be closed before the error is read.
+        assert isinstance(await refused(to), Busy | Unreachable)
         for _, writer in idle:
             writer.close()
 
 
-async def test_users_are_told_from_strangers(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_only_known_users_are_accepted(servers: Servers, version: str, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("alice:open sesame\nalice:open\nbob:a:b\n")
     with servers.memcached(version, f"--auth-file={FILES}/users", files=tmp_path) as to:
         for auth in (("alice", "open"), ("bob", "a:b")):
             async with connected(to, auth=auth) as server:
-                assert (await server.stats())["curr_items"] == "0"  # and the password is no item
-        for stranger in (("alice", "other"), ("alice", "open sesame"), None):
-            why = await refused(to, auth=stranger)
+                assert (await server.stats())["curr_items"] == "0"  # the password is not stored as an item
+        for foreign in (("alice", "other"), ("alice", "open sesame"), None):
+            why = await refused(to, auth=foreign)
             assert isinstance(why, AuthenticationFailed)
             assert "sesame" not in str(why)
 
 
-async def test_a_password_is_no_item_of_a_server_that_asks_for_none(servers: Servers, version: str) -> None:
+async def test_password_is_not_stored_by_a_server_without_authentication(servers: Servers, version: str) -> None:
     with servers.memcached(version) as to:
         async with connected(to, auth=("alice", "open")) as server:
             assert (await server.stats())["total_items"] == "0"
 
 
-async def test_users_change_when_the_server_is_told(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_server_reloads_users_on_sighup(servers: Servers, version: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:one\n")
     with servers.memcached(version, f"--auth-file={FILES}/users", files=tmp_path) as to:
         async with connected(to, auth=("alice", "one")) as before:
             users.write_text("alice:two\n")
             to.signal(signal.SIGHUP)
-            await asyncio.sleep(1.5)  # it looks once a second
+            await asyncio.sleep(1.5)  # memcached checks once a second
             assert isinstance(await refused(to, auth=("alice", "one")), AuthenticationFailed)
             async with connected(to, auth=("alice", "two")):
                 assert await before.version() == version
 
 
-async def test_tls_is_trusted_by_authority_and_name(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_tls_verifies_authority_and_name(servers: Servers, version: str, tmp_path: Path) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     certificate, _ = authority.issue("server", NAME)
     with servers.memcached(version, *TLS, files=tmp_path) as to:
@@ -122,22 +123,20 @@ async def test_tls_is_trusted_by_authority_and_name(servers: Servers, version: s
         assert "expects TLS" in str(await refused(to))
 
 
-async def test_tls_to_a_plain_server_is_told(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_tls_to_a_plain_server_is_reported(servers: Servers, version: str, tmp_path: Path) -> None:
     with servers.memcached(version) as to:
-        assert "speaks no TLS" in str(await refused(to, Authority(tmp_path).trust()))
+        assert "does not use TLS" in str(await refused(to, Authority(tmp_path).trust()))
 
 
-async def test_a_client_certificate_that_is_required_is_required(
-    servers: Servers, version: str, tmp_path: Path
-) -> None:
-    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+async def test_required_client_certificate_is_enforced(servers: Servers, version: str, tmp_path: Path) -> None:
+    authority, foreign = Authority(tmp_path), Authority(tmp_path, "foreign")
     authority.issue("server", NAME)
     with servers.memcached(version, *TLS, CLIENTS, files=tmp_path) as to:
         async with connected(to, tls=authority.trust(authority.issue("client"))) as server:
             assert await server.version() == version
         for trust in (
             authority.trust(),
-            authority.trust(stranger.issue("intruder")),
+            authority.trust(foreign.issue("intruder")),
             authority.trust(authority.issue("late", days=-1)),
         ):
             why = await refused(to, trust)
@@ -145,7 +144,7 @@ async def test_a_client_certificate_that_is_required_is_required(
             assert "certificate" in str(why)
 
 
-async def test_certificates_are_renewed_without_a_lost_item(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_certificate_renewal_loses_no_items(servers: Servers, version: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", NAME)
     trust = authority.trust()
@@ -162,12 +161,12 @@ async def test_certificates_are_renewed_without_a_lost_item(servers: Servers, ve
             async with connected(to, tls=trust) as after:
                 assert after.certificate == renewed
                 assert int((await after.stats())["time_since_server_cert_refresh"]) <= 2
-            assert await before.version() == version  # what is connected stays so
+            assert await before.version() == version  # open connections stay
         keys = [f"key{number}" for number in range(500)]
         assert shown.get_many(keys) == {f"key{number}": str(number).encode() for number in range(500)}
 
 
-async def test_a_certificate_that_cannot_be_used_is_told_and_the_old_one_stays(
+async def test_invalid_certificate_is_reported_and_the_old_one_stays(
     servers: Servers, version: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -181,7 +180,7 @@ async def test_a_certificate_that_cannot_be_used_is_told_and_the_old_one_stays(
             assert again.certificate == server.certificate
 
 
-async def test_a_key_of_another_certificate_is_told_and_mended_over_the_same_connection(
+async def test_key_mismatch_is_reported_and_repaired_over_the_same_connection(
     servers: Servers, version: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -194,14 +193,14 @@ async def test_a_key_of_another_certificate_is_told_and_mended_over_the_same_con
             key.write_text(fitting)
             with pytest.raises(CertificatesRefused, match="key"):
                 await server.refresh_certs()
-            assert isinstance(await refused(to, authority.trust()), TLSFailed)  # now it lets nobody in
+            assert isinstance(await refused(to, authority.trust()), TLSFailed)  # the server rejects new clients
             key.write_text(renewed)
             await server.refresh_certs()
             async with connected(to, tls=authority.trust()) as again:
                 assert again.certificate != server.certificate
 
 
-async def test_tls_and_users_go_together(servers: Servers, version: str, tmp_path: Path) -> None:
+async def test_tls_and_users_work_together(servers: Servers, version: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", NAME)
     (tmp_path / "users").write_text("alice:open\n")
@@ -212,7 +211,7 @@ async def test_tls_and_users_go_together(servers: Servers, version: str, tmp_pat
 
 
 def _without_names(authority: Authority) -> ssl.SSLContext:
-    """For a client that takes the host for the name."""
+    """Return a context without host name checks, for a client that uses the IP address as the name."""
     context = authority.trust()
     context.check_hostname = False
     return context

@@ -1,4 +1,4 @@
-"""The exporter, as a process of its own, beside memcached in a container."""
+"""The exporter as a process, with memcached in a container."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROXY = {name for name in TABLE if re.match("memcached_(proxy|round_robin|unexpe
 SINCE_1_6_18 = {"memcached_tls_protocol_errors_total"}
 
 
-def beside(to: Memcached, *flags: str) -> AbstractContextManager[Running]:
+def exporter_for(to: Memcached, *flags: str) -> AbstractContextManager[Running]:
     return running(f"--address={to.host}:{to.port}", *flags)
 
 
@@ -34,12 +34,12 @@ def scraped(exporting: Running) -> Samples:
 
 
 def names(text: str) -> set[str]:
-    """Metrics with a sample."""
+    """Return the names of the metrics that have samples."""
     return {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE ")}
 
 
-def test_what_clients_did_is_counted(servers: Servers, version: str) -> None:
-    with servers.memcached(version, "--memory-limit=32", "--max-item-size=1m") as to, beside(to) as exporting:
+def test_commands_of_clients_are_counted(servers: Servers, version: str) -> None:
+    with servers.memcached(version, "--memory-limit=32", "--max-item-size=1m") as to, exporter_for(to) as exporting:
         before = scraped(exporting)
         client = Client((to.host, to.port), default_noreply=False)
         for number in range(7):
@@ -69,9 +69,9 @@ def test_what_clients_did_is_counted(servers: Servers, version: str) -> None:
     assert sum(of_slabs) == 6
 
 
-def test_every_metric_comes_from_a_statistic_that_servers_tell(servers: Servers, version: str) -> None:
-    # Items of a short life have an LRU of their own only if told so.
-    with servers.memcached(version, "--extended=temporary_ttl=60") as to, beside(to) as exporting:
+def test_every_metric_has_a_statistic_of_a_real_server(servers: Servers, version: str) -> None:
+    # Only with temporary_ttl, items with a short TTL have a separate LRU.
+    with servers.memcached(version, "--extended=temporary_ttl=60") as to, exporter_for(to) as exporting:
         Client((to.host, to.port)).set("key", "value", noreply=False)
         found = names(exporting.get()[1])
         assert found >= TABLE - TLS_AND_EXTSTORE - PROXY
@@ -84,16 +84,16 @@ def test_metrics_of_tls_and_extstore_come_from_servers_that_have_them(
     authority = Authority(tmp_path)
     authority.issue("server", NAME)
     server = servers.memcached(version, *TLS, "--extended=ext_path=/tmp/items:64m", files=tmp_path)
-    with server as to, beside(to, *trusting(authority)) as exporting:
+    with server as to, exporter_for(to, *trusting(authority)) as exporting:
         found = names(exporting.get()[1])
     assert found >= TLS_AND_EXTSTORE - (SINCE_1_6_18 if version == "1.6.18" else set())
 
 
-def test_metrics_of_the_proxy_come_from_a_server_that_is_one(servers: Servers, tmp_path: Path) -> None:
+def test_metrics_of_the_proxy_come_from_a_proxy(servers: Servers, tmp_path: Path) -> None:
     (tmp_path / "proxy.lua").write_text("function mcp_config_pools() end\nfunction mcp_config_routes() end\n")
     try:
         server = servers.memcached(VERSIONS[-1], f"--extended=proxy_config={FILES}/proxy.lua", files=tmp_path)
-        with server as to, beside(to) as exporting:
+        with server as to, exporter_for(to) as exporting:
             assert names(exporting.get()[1]) >= PROXY
     except AssertionError as error:
         if 'Illegal suboption "proxy_config' not in str(error):
@@ -101,7 +101,7 @@ def test_metrics_of_the_proxy_come_from_a_server_that_is_one(servers: Servers, t
         pytest.skip("the official images are built without the proxy")
 
 
-def test_users_and_certificates_change_and_the_exporter_goes_on(servers: Servers, version: str, tmp_path: Path) -> None:
+def test_exporter_follows_changed_users_and_certificates(servers: Servers, version: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:one\nbob:two\n")
     authority = Authority(tmp_path)
@@ -109,13 +109,13 @@ def test_users_and_certificates_change_and_the_exporter_goes_on(servers: Servers
     certificate, key = authority.issue("client")
     flags = [f"--auth-file={users}", *trusting(authority), f"--tls-cert={certificate}", f"--tls-key={key}"]
     server = servers.memcached(version, *TLS, CLIENTS, f"--auth-file={FILES}/users", files=tmp_path)
-    with server as to, beside(to, *flags) as exporting:
+    with server as to, exporter_for(to, *flags) as exporting:
         assert scraped(exporting)["memcached_up"] == 1
-        authority = Authority(tmp_path)  # another one of the same name, and all that it signed
+        authority = Authority(tmp_path)  # another CA of the same name, with new certificates
         authority.issue("server", NAME)
         authority.issue("client")
         users.write_text("carol:three\n")
-        assert scraped(exporting)["memcached_up"] == 1  # what is connected stays so
+        assert scraped(exporting)["memcached_up"] == 1  # open connections stay
         to.restart()
         found = scraped(exporting)
         assert found["memcached_up"] == 1
@@ -123,7 +123,9 @@ def test_users_and_certificates_change_and_the_exporter_goes_on(servers: Servers
         assert found["process_resident_memory_bytes"] < 40 * 2**20
 
 
-def test_a_server_that_asks_for_more_is_down_with_the_reason(servers: Servers, version: str, tmp_path: Path) -> None:
+def test_missing_client_certificate_or_user_is_counted_by_reason(
+    servers: Servers, version: str, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", NAME)
     (tmp_path / "users").write_text("alice:one\n")
@@ -134,14 +136,14 @@ def test_a_server_that_asks_for_more_is_down_with_the_reason(servers: Servers, v
             ([], "TLSFailed"),
             ([f"--tls-cert={certificate}", f"--tls-key={key}"], "AuthenticationFailed"),
         ):
-            with beside(to, *trusting(authority), *flags) as exporting:
+            with exporter_for(to, *trusting(authority), *flags) as exporting:
                 found = scraped(exporting)
                 assert found["memcached_up"] == 0
                 assert found[f'memcached_exporter_errors_total{{reason="{reason}"}}'] == 1
 
 
-def test_a_server_that_ends_is_down_and_up_again(servers: Servers, version: str) -> None:
-    with servers.memcached(version) as to, beside(to) as exporting:
+def test_restarted_server_is_down_and_up_again(servers: Servers, version: str) -> None:
+    with servers.memcached(version) as to, exporter_for(to) as exporting:
         assert scraped(exporting)["memcached_up"] == 1
         to.stop()
         found = scraped(exporting)

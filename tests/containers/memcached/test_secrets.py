@@ -1,4 +1,4 @@
-"""What the operator takes as a users' file, memcached reads as it is meant, in every version."""
+"""Every version of memcached reads each users file that the operator accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operators.memcached.client import server as database
-from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, judge
+from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, parse_secrets
 from tests.containers.support.servers import FILES, Servers
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import resource
@@ -17,37 +17,37 @@ TEXTS = {
     "colons": "alice::a:b:\n",
     "letters": "älice:ünd\"'\\$%#\n",
     "several": "alice:one\nalice:two\nbob:one\n",
-    "most": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS)),
+    "maximum": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS)),
     "too many": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS + 1)),
     "longest": f"alice:{'x' * (MAX_LINE_BYTES - 1 - len('alice:'))}\n",
     "too long": f"alice:{'x' * (MAX_LINE_BYTES + 1 - len('alice:'))}\n",
-    "no end": "alice:open",
+    "no line break": "alice:open",
     "windows": "alice:open\r\n",
     "empty line": "alice:open\n\n",
     "comment": "# users\nalice:open\n",
     "blank": "alice:open sesame\n",
-    "nobody": ":open\n",
-    "nothing": "alice:\n",
+    "no user": ":open\n",
+    "no password": "alice:\n",
 }
 
 
 def accepted(text: str) -> bool:
-    return judge(resource(auth={"secretName": "users"}), {"users": secret("users", users=text)}).problem is None
+    return parse_secrets(resource(auth={"secretName": "users"}), {"users": secret("users", users=text)}).problem is None
 
 
-def test_these_are_accepted_and_the_others_refused() -> None:
+def test_only_files_that_memcached_reads_correctly_are_accepted() -> None:
     assert [name for name, text in TEXTS.items() if accepted(text)] == [
         "one",
         "colons",
         "letters",
         "several",
-        "most",
+        "maximum",
         "longest",
     ]
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS.values() if accepted(text)], ids=lambda text: text[:12])
-async def test_every_user_of_an_accepted_file_is_let_in(
+async def test_every_user_of_an_accepted_file_can_log_in(
     servers: Servers, version: str, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "users").write_text(text)

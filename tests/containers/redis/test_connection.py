@@ -119,7 +119,11 @@ async def test_both_ends_prove_who_they_are(redis: Redis, engine: tuple[str, str
             (replace(access, pair=expired), HOST, "certificate"),
             (OPEN, HOST, "TLS"),
             (replace(access, authority="nonsense"), HOST, "no authority to trust"),
-            (replace(access, pair=Pair(pair.certificate, stranger.key)), HOST, "the key is not the certificate's"),
+            (
+                replace(access, pair=Pair(pair.certificate, stranger.key)),
+                HOST,
+                "the key does not belong to the certificate",
+            ),
         ):
             server = connect(replace(node.endpoint, host=host), wrong)
             with pytest.raises(Unreachable, match=why) as told:

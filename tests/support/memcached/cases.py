@@ -1,6 +1,6 @@
-"""Specs that the Memcached CRD takes and refuses, a refused one for every constraint it has; and what each field does.
+"""Specs that the Memcached CRD accepts, specs that it rejects (one for every constraint), and a change of each field.
 
-The unit tests ask the operator's own validation about them, `tests/api` asks a real API server.
+The unit tests check them with the operator's own validation, and `tests/api` with a real API server.
 """
 
 from __future__ import annotations
@@ -18,56 +18,62 @@ def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
 BIG = {"memoryMB": 1048576}
 TLS = {"tls": {"secretName": "cache-tls"}}
 USERS = {"auth": {"secretName": "users"}}
-OLD_WORDS = "1.5.17 is too old for tls, auth and warmRestart, which memcached knows since 1.5.18"
-LIMIT_WORDS = "memory is below what memoryMB, maxConnections and threads may need; give at least 147Mi"
-ITEM_WORDS = "33 is more than half of memoryMB, the most that memcached takes"
-NAME_WORDS = "metadata.name names the Service too"
+OLD_WORDS = "1.5.17 does not support tls, auth and warmRestart, which need memcached 1.5.18"
+LIMIT_WORDS = "memory is less than memoryMB, maxConnections and threads may need; use at least 147Mi"
+ITEM_WORDS = "33 is more than half of memoryMB, the maximum that memcached accepts"
+NAME_WORDS = "metadata.name is also the name of the Service"
 
 ACCEPTED = (
     *podspec_cases.ACCEPTED,
-    Case("the seed's"),
-    Case("none", {"size": 0}),
-    Case("the most", {"size": 1000}),
+    Case("the seed manifest"),
+    Case("no servers", {"size": 0}),
+    Case("the maximum size", {"size": 1000}),
     Case("an image with a registry port and a digest", {"image": f"example.com:5000/a/b@sha256:{'0' * 64}"}),
-    Case("a registry's address as the image's", {"image": "[::1]:5000/memcached"}),
+    Case("an image in a registry with an IPv6 address", {"image": "[::1]:5000/memcached"}),
     Case("a version", {"version": "1.6.18-alpine"}),
-    Case("the least memory", {"memoryMB": 8, "maxItemSizeMB": 4}),
-    Case("the most memory", {**BIG, "maxItemSizeMB": 1024}),
-    Case("bounds of connections and threads", {"maxConnections": 1000000, "threads": 128}),
-    Case("the least connections and threads", {"maxConnections": 16, "threads": 1}),
-    Case("bounds of the port", {"containerPort": 1024}),
+    Case("the minimum memory", {"memoryMB": 8, "maxItemSizeMB": 4}),
+    Case("the maximum memory", {**BIG, "maxItemSizeMB": 1024}),
+    Case("the maximum connections and threads", {"maxConnections": 1000000, "threads": 128}),
+    Case("the minimum connections and threads", {"maxConnections": 16, "threads": 1}),
+    Case("the lowest port", {"containerPort": 1024}),
     Case("the highest port", {"containerPort": 65535}),
-    Case("a memory limit that just suffices", limit("147Mi")),
+    Case("the minimum memory limit", limit("147Mi")),
     Case("a memory limit as a number of bytes", limit(147 * 2**20)),
     Case("a memory limit with a decimal point", limit("0.15Gi")),
-    Case("further arguments", {"extraArgs": ["-v", "--disable-evictions", "-o", "modern,no_lru_crawler", "-R", "40"]}),
     Case(
-        "a flag that begins like one of ours", {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]}
+        "additional arguments", {"extraArgs": ["-v", "--disable-evictions", "-o", "modern,no_lru_crawler", "-R", "40"]}
+    ),
+    Case(
+        "flags with the prefix of a reserved flag",
+        {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]},
     ),
     Case("paused", {"paused": True}),
     Case("the longest name", resource="a" * 63),
-    Case("names that stay", {"workload": "StatefulSet"}, resource="a" * 52),
-    Case("a Deployment, said", {"workload": "Deployment"}),
+    Case("a StatefulSet", {"workload": "StatefulSet"}, resource="a" * 52),
+    Case("an explicit Deployment", {"workload": "Deployment"}),
     Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
     Case("users", {"auth": {"secretName": "users"}}),
-    Case("encryption", {"tls": {"secretName": "cache.tls"}}),
-    Case("encryption with clients' certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
-    Case("encryption whose ciphers are given", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
-    Case("an old version without what it lacks", {"version": "1.4.39"}),
-    Case("an image with what its version might lack", {"image": "memcached:1.4.39", **TLS}),
-    Case("the first version that knows all", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
+    Case("TLS", {"tls": {"secretName": "cache.tls"}}),
+    Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
+    Case("TLS with additional options", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
+    Case("an old version without unsupported features", {"version": "1.4.39"}),
+    Case("an old image with TLS", {"image": "memcached:1.4.39", **TLS}),
+    Case("the first version with all features", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
     Case("metrics", {"metrics": {}}),
-    Case("metrics elsewhere", {"metrics": {"enabled": True, "port": 1024}}),
+    Case("metrics at the lowest port", {"metrics": {"enabled": True, "port": 1024}}),
     Case("metrics at the highest port", {"metrics": {"enabled": False, "port": 65535}}),
     Case("autoscaling", {"autoscaling": {"maxReplicas": 1}}),
     Case(
-        "autoscaling at its bounds",
+        "autoscaling at its upper bounds",
         {"autoscaling": {"minReplicas": 1000, "maxReplicas": 1000, "targetCPUUtilization": 1000}},
     ),
-    Case("autoscaling of nothing", {"autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPUUtilization": 1}}),
-    Case("everything at once", {**TLS, **USERS, "warmRestart": True, "workload": "StatefulSet", "metrics": {}}),
-    Case("a memory limit that just suffices with TLS", limit("183Mi", **TLS)),
-    Case("as few connections as threads allow", {"threads": 4, "maxConnections": 31}),
+    Case(
+        "autoscaling at its lower bounds",
+        {"autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPUUtilization": 1}},
+    ),
+    Case("all features", {**TLS, **USERS, "warmRestart": True, "workload": "StatefulSet", "metrics": {}}),
+    Case("the minimum memory limit with TLS", limit("183Mi", **TLS)),
+    Case("the minimum connections for four threads", {"threads": 4, "maxConnections": 31}),
 )
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -115,25 +121,35 @@ CHANGES: dict[str, dict[str, Any]] = {
     "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
     "paused": {"paused": True},
 }
-"""For each leaf of the spec, what sets it; each differs from all others in what becomes of it."""
+"""A change for each leaf of the spec; each change gives different objects."""
 
 
 REFUSED = (
     *podspec_cases.REFUSED,
-    Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+    Case("a missing size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
     Case(
-        "a size that is no number",
+        "a size that is not a number",
         {"size": "three"},
         "must be of type integer",
-        "is not a whole number; give one, without quotes",
+        "is not an integer; use an integer without quotes",
     ),
     at_least("size", -1, 0),
     at_most("size", 1001, 1000),
-    Case("an empty image", {"image": ""}, "'' is no image", "spec.image: '' is no image"),
-    Case("an image with capital letters", {"image": "a/B:1"}, "'a/B:1' is no image", "'a/B:1' is no image"),
-    Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
-    Case("a version that is no tag", {"version": "1.6 38"}, "'1.6 38' is no image tag", "'1.6 38' is no image tag"),
-    Case("an endless version", {"version": "1" * 129}, "may not be more than 128", "at most 128 characters"),
+    Case("an empty image", {"image": ""}, "'' is not a valid image", "spec.image: '' is not a valid image"),
+    Case(
+        "an image with capital letters",
+        {"image": "a/B:1"},
+        "'a/B:1' is not a valid image",
+        "'a/B:1' is not a valid image",
+    ),
+    Case("a too long image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
+    Case(
+        "a version that is not a tag",
+        {"version": "1.6 38"},
+        "'1.6 38' is not a valid image tag",
+        "'1.6 38' is not a valid image tag",
+    ),
+    Case("a too long version", {"version": "1" * 129}, "may not be more than 128", "at most 128 characters"),
     at_least("memoryMB", 7, 8),
     at_most("memoryMB", 1048577, 1048576),
     at_least("maxConnections", 15, 16),
@@ -142,28 +158,28 @@ REFUSED = (
     at_most("threads", 129, 128),
     at_least("maxItemSizeMB", 0, 1),
     Case(
-        "items above what memcached takes",
+        "items above the maximum of memcached",
         {**BIG, "maxItemSizeMB": 1025},
         "should be less than or equal to 1024",
-        "too large; give at most 1024",
+        "too large; use at most 1024",
     ),
     at_least("containerPort", 1023, 1024),
     at_most("containerPort", 65536, 65535),
     Case("items larger than half of the memory", {"memoryMB": 64, "maxItemSizeMB": 33}, ITEM_WORDS, ITEM_WORDS),
-    Case("a memory limit below the need", limit("146Mi"), LIMIT_WORDS, LIMIT_WORDS),
-    Case("a memory limit in bytes below the need", limit(147 * 2**20 - 1), LIMIT_WORDS, LIMIT_WORDS),
+    Case("a too low memory limit", limit("146Mi"), LIMIT_WORDS, LIMIT_WORDS),
+    Case("a too low memory limit in bytes", limit(147 * 2**20 - 1), LIMIT_WORDS, LIMIT_WORDS),
     Case(
-        "a memory limit that more connections outgrow",
+        "a too low memory limit for more connections",
         limit("147Mi", maxConnections=4096),
-        "give at least 211Mi",
-        "give at least 211Mi",
+        "use at least 211Mi",
+        "use at least 211Mi",
     ),
     *(
         Case(
-            f"an argument of ours: {argument}",
+            f"a reserved argument: {argument}",
             {"extraArgs": ["-v", argument]},
-            f"'{argument}' is for another field to set",
-            f"spec.extraArgs: '{argument}' is for another field to set",
+            f"'{argument}' is not allowed",
+            f"spec.extraArgs: '{argument}' is not allowed",
         )
         for argument in (
             *("-m", "-m64", "-p", "-c", "-t", "-I", "-d", "-u", "-l", "-U", "-P", "-a", "-s", "-h", "-i", "-V"),
@@ -173,32 +189,32 @@ REFUSED = (
         )
     ),
     Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
-    Case("an endless argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
+    Case("a too long argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
     Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
-    Case("paused by a word", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; give true or false"),
-    Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
-    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
-    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),
+    Case("paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
+    Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; use a list"),
+    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it in quotes"),
+    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "use 'Deployment'"),
     Case(
         "a name too long for a StatefulSet",
         {"workload": "StatefulSet"},
-        "may then have at most 52 characters",
-        "may then have at most 52 characters",
+        "which may have at most 52 characters",
+        "which may have at most 52 characters",
         resource="a" * 53,
     ),
-    Case("warm restart by a word", {"warmRestart": "yes"}, "must be of type boolean", "is not a boolean"),
+    Case("warm restart as a string", {"warmRestart": "yes"}, "must be of type boolean", "is not a boolean"),
     Case(
-        "warm restart of too little memory",
+        "warm restart with too little memory",
         {"warmRestart": True, "memoryMB": 63},
         "63 is too small for warmRestart",
         "spec.memoryMB: 63 is too small for warmRestart",
     ),
     *(
         Case(
-            f"an argument against warm restart: {argument}",
+            f"an argument that conflicts with warm restart: {argument}",
             {"warmRestart": True, "extraArgs": ["-v", argument]},
-            f"'{argument}' does not go with spec.warmRestart",
-            f"spec.extraArgs: '{argument}' does not go with spec.warmRestart",
+            f"'{argument}' conflicts with spec.warmRestart",
+            f"spec.extraArgs: '{argument}' conflicts with spec.warmRestart",
         )
         for argument in (
             "-e",
@@ -214,10 +230,10 @@ REFUSED = (
     ),
     *(
         Case(
-            f"an argument against TLS: {argument}",
+            f"an argument that conflicts with TLS: {argument}",
             {**TLS, "extraArgs": [argument]},
-            f"'{argument}' is for spec.tls to set",
-            f"spec.extraArgs: '{argument}' is for spec.tls to set",
+            f"'{argument}' conflicts with spec.tls",
+            f"spec.extraArgs: '{argument}' conflicts with spec.tls",
         )
         for argument in (
             "-Z",
@@ -236,10 +252,10 @@ REFUSED = (
     ),
     *(
         Case(
-            f"an argument against users: {argument}",
+            f"an argument that conflicts with users: {argument}",
             {**USERS, "extraArgs": [argument]},
-            f"'{argument}' does not go with spec.auth",
-            f"spec.extraArgs: '{argument}' does not go with spec.auth",
+            f"'{argument}' conflicts with spec.auth",
+            f"spec.extraArgs: '{argument}' conflicts with spec.auth",
         )
         for argument in ("-Y/x", "--auth-file=/x", "-S", "-vS", "--enable-sasl", "-B", "--protocol=binary")
     ),
@@ -247,28 +263,37 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
-    Case("users of an endless Secret", {"auth": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
-    Case("users of a Secret that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
-    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is missing"),
-    Case("TLS of an endless Secret", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
-    Case("TLS of another namespace's Secret", {"tls": {"secretName": "a/b"}}, "should match", "does not match"),
+    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case(
-        "an unknown demand of clients",
+        "users with a too long Secret name",
+        {"auth": {"secretName": "a" * 254}},
+        "may not be more than 253",
+        "at most 253",
+    ),
+    Case("users with an invalid Secret name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
+    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is required"),
+    Case(
+        "TLS with a too long Secret name", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"
+    ),
+    Case("TLS with a Secret of another namespace", {"tls": {"secretName": "a/b"}}, "should match", "does not match"),
+    Case(
+        "an unknown clientAuth",
         {"tls": {"secretName": "a", "clientAuth": "maybe"}},
         "Unsupported value",
-        "give 'none' or 'required'",
+        "use 'none' or 'required'",
     ),
     at_least("metrics.port", 1023, 1024),
     at_most("metrics.port", 65536, 65535),
-    Case("metrics by a word", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
+    Case("metrics enabled by a string", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
     Case(
         "metrics at the servers' port",
         {"metrics": {"port": 11211}},
-        "11211 is containerPort too",
-        "spec.metrics.port: 11211 is containerPort too",
+        "11211 is also containerPort",
+        "spec.metrics.port: 11211 is also containerPort",
     ),
-    Case("autoscaling without an end", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is missing"),
+    Case(
+        "autoscaling without a maximum", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is required"
+    ),
     at_least("autoscaling.minReplicas", 0, 1, maxReplicas=2),
     at_most("autoscaling.minReplicas", 1001, 1000, maxReplicas=2),
     at_least("autoscaling.maxReplicas", 0, 1),
@@ -276,18 +301,18 @@ REFUSED = (
     at_least("autoscaling.targetCPUUtilization", 0, 1, maxReplicas=2),
     at_most("autoscaling.targetCPUUtilization", 1001, 1000, maxReplicas=2),
     Case(
-        "autoscaling upside down",
+        "autoscaling with a minimum above the maximum",
         {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}},
-        "3 is above maxReplicas",
-        "spec.autoscaling.minReplicas: 3 is above maxReplicas",
+        "3 is greater than maxReplicas",
+        "spec.autoscaling.minReplicas: 3 is greater than maxReplicas",
     ),
     Case(
         "too few connections for the threads",
         {"threads": 8, "maxConnections": 50},
-        "memcached would not start; give at least 51",
-        "spec.maxConnections: too few: threads take of them before any client does",
+        "would not start; use at least 51",
+        "spec.maxConnections: too small: memcached reserves connections for its threads",
     ),
-    Case("a memory limit that TLS outgrows", limit("182Mi", **TLS), "give at least 183Mi", "give at least 183Mi"),
+    Case("a too low memory limit for TLS", limit("182Mi", **TLS), "use at least 183Mi", "use at least 183Mi"),
     Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
     Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
     Case("a name too long for a Service", {}, NAME_WORDS, NAME_WORDS, resource="a" * 64),

@@ -1,4 +1,4 @@
-"""An exporter as a process of its own, and its answers as Prometheus reads them."""
+"""The exporter as a process, and its metrics as parsed by Prometheus's client library."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ REPOSITORY = paths.REPOSITORY
 EXPORTER = (sys.executable, "-m", "operators.memcached", "exporter")
 
 Samples = dict[str, float]
-"""Values by name and labels, as a person writes them: commands_total{command="get",status="hit"}."""
+"""Values by name and labels in PromQL notation: commands_total{command="get",status="hit"}."""
 
 
 def samples(text: str) -> Samples:
-    """Read by Prometheus's own client library, which refuses what is no exposition format.
+    """Return the samples, parsed by Prometheus's client library, which rejects invalid exposition formats.
 
-    That library gives every counter the ending _total.
+    The library appends _total to the name of every counter.
     """
-    found = {}
+    values = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
-            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
+            values[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return values
 
 
 @dataclass(frozen=True)
 class Running:
-    """An exporter, and the port that it answers on."""
+    """An exporter process and its port."""
 
     process: subprocess.Popen[str]
     port: int
 
     def get(self, path: str = "/metrics") -> tuple[int, str]:
-        """Status and text of an answer."""
+        """Return the status and body of a response."""
         with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
 
 
 @contextmanager
 def running(*flags: str) -> Iterator[Running]:
-    """An exporter on a free port until the context is left."""
+    """Run an exporter on a free port until the context exits."""
     command = [*EXPORTER, "--listen=127.0.0.1:0", *flags]
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            said = json.loads(process.stderr.readline())["message"]
-            found = re.fullmatch(r"Metrics of \S+ are at 127\.0\.0\.1:(\d+), /metrics\.", said)
-            assert found, said
-            yield Running(process, int(found[1]))
+            message = json.loads(process.stderr.readline())["message"]
+            match = re.fullmatch(r"Serving metrics of \S+ on 127\.0\.0\.1:(\d+), /metrics\.", message)
+            assert match, message
+            yield Running(process, int(match[1]))
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""What people do to a Memcached, for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
+"""Scenarios of a Memcached for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "ex
 
 
 class Servers(Fleet):
-    """Servers that are not there, as the harness wants a database; what they show, the resource's status tells."""
+    """Fake servers as the harness's database; the status of the resource contains their state."""
 
     def state(self) -> Any:
         return None
 
     def counts(self) -> Counter[str]:
-        return Counter()  # reading a certificate twice is as good as once
+        return Counter()  # reloading a certificate twice has the effect of once
 
 
 MEMCACHED = Subject("memcached", lambda servers: controller(OPTIONS, servers.connect), database=Servers)
@@ -64,7 +64,7 @@ def given_certificate() -> ScenarioStep:
 
 
 def renewed_certificate() -> ScenarioStep:
-    """The Secret has another certificate, and the kubelet brings it to the servers."""
+    """Renew the certificate in the Secret and in the servers' files."""
     new = certificate("renewed")
 
     def act(stage: Stage) -> None:
@@ -74,37 +74,39 @@ def renewed_certificate() -> ScenarioStep:
     return untold(ScenarioStep("the certificate is renewed", act))
 
 
-# Where servers do not matter there are none: replacing them is many writes of the same kind.
+# Scenarios that do not depend on servers have none: replacing servers causes many similar writes.
 SCENARIOS = (
     Scenario("create", (apply(size=2),)),
-    Scenario("create with names", (apply(**NAMED),)),
-    Scenario("create all at once", (apply(size=1, metrics={}, **BUDGET, **AUTOSCALING),)),
+    Scenario("create a StatefulSet", (apply(**NAMED),)),
+    Scenario("create with all optional objects", (apply(size=1, metrics={}, **BUDGET, **AUTOSCALING),)),
     Scenario("scale", (apply(size=2), apply(size=1)), given=(apply(size=1),)),
-    Scenario("scale with names", (apply(**NAMED | {"size": 2}), apply(**NAMED)), given=(apply(**NAMED),)),
-    Scenario("scale to none and back", (apply(size=0), apply(size=1)), given=(apply(size=1),)),
+    Scenario("scale a StatefulSet", (apply(**NAMED | {"size": 2}), apply(**NAMED)), given=(apply(**NAMED),)),
+    Scenario("scale to zero and back", (apply(size=0), apply(size=1)), given=(apply(size=1),)),
     Scenario("change the image", (apply(size=2, version="1.6.18"),), given=(apply(size=2),)),
-    Scenario("change the image with names", (apply(**NAMED, version="1.6.18"),), given=(apply(**NAMED),)),
+    Scenario("change the image of a StatefulSet", (apply(**NAMED, version="1.6.18"),), given=(apply(**NAMED),)),
     Scenario(
-        "change again before it is done",
+        "change again during an update",
         (hurried(apply(size=1, memoryMB=128), 3), apply(size=2, memoryMB=256)),
         given=(apply(size=1),),
         counted=False,
     ),
     Scenario("switch the workload", (apply(**NAMED), apply(size=1)), given=(apply(size=1),)),
     Scenario(
-        "switch the workload and back at once",
+        "switch the workload and back immediately",
         (hurried(apply(**NAMED), 3), apply(size=1)),
         given=(apply(size=1),),
         counted=False,
     ),
     Scenario("metrics on and off", (apply(size=0, metrics={}), apply(size=0)), given=(apply(size=0),)),
     Scenario(
-        "auth, and its Secret appears",
+        "auth before its Secret exists",
         (apply(size=0, **AUTH), given_users(), untold(edit(SECRET, {"data": users("two")}, "cache-users"))),
         given=(apply(size=0),),
     ),
     Scenario(
-        "TLS on, and renewed", (apply(size=1, **TLS), renewed_certificate()), given=(given_certificate(), apply(size=1))
+        "TLS on, then a renewed certificate",
+        (apply(size=1, **TLS), renewed_certificate()),
+        given=(given_certificate(), apply(size=1)),
     ),
     Scenario("warm restart on", (apply(size=0, warmRestart=True),), given=(apply(size=0),)),
     Scenario("disruption budget on and off", (apply(size=1, **BUDGET), apply(size=1)), given=(apply(size=1),)),
@@ -114,11 +116,11 @@ SCENARIOS = (
         given=(apply(size=1, resources=REQUESTS),),
     ),
     Scenario(
-        "paused, with edits meanwhile",
+        "edits while paused",
         (apply(size=1, paused=True), delete(SERVICE), edit(DEPLOYMENT, {"spec": {"replicas": 3}}), apply(size=1)),
         given=(apply(size=1),),
     ),
-    Scenario("invalid, then mended", (apply(size=2, **INVALID), apply(size=1)), given=(apply(size=1),)),
+    Scenario("invalid, then repaired", (apply(size=2, **INVALID), apply(size=1)), given=(apply(size=1),)),
     Scenario("left invalid", (apply(size=2, **INVALID),), given=(apply(size=1),), ends="InvalidSpec"),
     Scenario("owned objects deleted", (delete(SERVICE), delete(DEPLOYMENT)), given=(apply(size=1),)),
     Scenario(
@@ -131,32 +133,32 @@ SCENARIOS = (
         given=(apply(size=1),),
     ),
     Scenario(
-        "named workload deleted and edited",
+        "StatefulSet deleted and edited",
         (delete(STATEFUL_SET), edit(STATEFUL_SET, {"spec": {"replicas": 3}})),
         given=(apply(**NAMED),),
     ),
     Scenario(
-        "what was added is deleted",
+        "optional objects deleted",
         (delete(DISRUPTION_BUDGET), delete(AUTOSCALER)),
         given=(apply(size=1, **BUDGET, **AUTOSCALING),),
     ),
     Scenario("a server lost", (lose(POD),), given=(apply(size=2),)),
     Scenario(
-        "servers that fail, then are well",
+        "servers fail, then recover",
         (trouble("CrashLoopBackOff"), apply(size=2), trouble("")),
         given=(apply(size=1),),
     ),
     Scenario("deleted", (delete(),), given=(apply(size=1, **BUDGET),), ends=""),
-    Scenario("deleted and made again", (delete(), apply(**NAMED)), given=(apply(size=1),)),
-    Scenario("replaced at once", at_once(delete(), apply(size=1)), given=(apply(size=2),)),
-    Scenario("orphaned and taken up", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
+    Scenario("deleted and recreated", (delete(), apply(**NAMED)), given=(apply(size=1),)),
+    Scenario("replaced immediately", at_once(delete(), apply(size=1)), given=(apply(size=2),)),
+    Scenario("orphaned and adopted", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
     Scenario(
-        "no operator meanwhile",
+        "changes without an operator",
         away(apply(size=1, version="1.6.18"), delete(SERVICE), lose(POD), delete(), apply(size=1)),
         given=(apply(size=2),),
     ),
     Scenario(
-        "a stranger's Service in the way",
+        "foreign Service of the same name",
         (apply(size=1), untold(delete(SERVICE))),
         given=(create(SERVICE, "cache", spec={"ports": [{"port": 80}]}),),
     ),

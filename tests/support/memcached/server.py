@@ -1,4 +1,4 @@
-"""As much of memcached as `operators.memcached.check` needs: it keeps what is set, and gives it back."""
+"""Fake memcached for `operators.memcached.check`, in a correct and two faulty variants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Keeping(socketserver.StreamRequestHandler):
-    """Serves set, get and quit."""
+    """Server of the commands set, get and quit."""
 
     def handle(self) -> None:
         items: dict[bytes, bytes] = {}
@@ -23,7 +23,7 @@ class Keeping(socketserver.StreamRequestHandler):
 
 
 class Forgetting(socketserver.StreamRequestHandler):
-    """Takes everything, and keeps nothing."""
+    """Server that accepts items and loses them."""
 
     def handle(self) -> None:
         while (line := self.rfile.readline()) and line != b"quit\r\n":
@@ -31,8 +31,8 @@ class Forgetting(socketserver.StreamRequestHandler):
         self.wfile.write(b"STORED\r\nEND\r\n")
 
 
-class Silent(socketserver.StreamRequestHandler):
-    """Never answers."""
+class Unresponsive(socketserver.StreamRequestHandler):
+    """Server that never responds."""
 
     def handle(self) -> None:
         self.rfile.read()
@@ -47,7 +47,7 @@ class _Server(socketserver.ThreadingTCPServer):
 def serving(
     behaviour: type[socketserver.BaseRequestHandler] = Keeping, host: str = "127.0.0.1", port: int = 0
 ) -> Iterator[str]:
-    """The address (host:port) of a server; port 0 takes a free one."""
+    """Run a server and yield its address (host:port); port 0 means any free port."""
     with _Server((host, port), behaviour) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()

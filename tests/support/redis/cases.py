@@ -56,7 +56,7 @@ SEED: dict[str, Any] = {
 }
 """What the seed's manifest says, but for its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 OLD_WORDS = "is not supported"
 ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
 DIRECTIVE_WORDS = "is set by another field or by the operator"
@@ -166,7 +166,7 @@ REFUSED = over(
     (
         *podspec_cases.REFUSED,
         *map(in_pod, shared(podspec_cases.REFUSED)),
-        Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is missing"),
+        Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is required"),
         at_least("replicas", 2, 3),
         at_most("replicas", 501, 500),
         at_least("replicasPerMaster", -1, 0),
@@ -174,7 +174,7 @@ REFUSED = over(
             "more replicas than anybody needs",
             {"replicas": 500, "replicasPerMaster": 10},
             "should be less than or equal to 9",
-            "too large; give at most 9",
+            "too large; use at most 9",
         ),
         *(
             Case(
@@ -185,7 +185,7 @@ REFUSED = over(
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))
         ),
-        Case("deletion of another kind", {"finalizers": "background"}, "Unsupported value", "give 'foreground' or ''"),
+        Case("deletion of another kind", {"finalizers": "background"}, "Unsupported value", "use 'foreground' or ''"),
         Case(
             "a repository with a tag",
             {"repository": "library/redis:7"},
@@ -211,7 +211,7 @@ REFUSED = over(
             "may not be more than 128",
             "at most 128 characters",
         ),
-        Case("an engine of another's", {"engine": "keydb"}, "Unsupported value", "give 'redis' or 'valkey'"),
+        Case("an engine of another's", {"engine": "keydb"}, "Unsupported value", "use 'redis' or 'valkey'"),
         Case(
             "valkey of the operator's own image",
             {"engine": "valkey"},
@@ -254,7 +254,7 @@ REFUSED = over(
             "an unknown way to receive slots",
             {"updateStrategy": {"type": "TakeAll"}},
             "Unsupported value",
-            "give 'AutoReceive' or 'AssignReceive'",
+            "use 'AutoReceive' or 'AssignReceive'",
         ),
         *(
             Case(
@@ -274,10 +274,12 @@ REFUSED = over(
         Case(
             "an endless pipeline", {"updateStrategy": {"pipeline": "1" * 17}}, "more than 16", "at most 16 characters"
         ),
-        Case("no slots", assigned(slots=0), "greater than or equal to 1", "too small; give at least 1"),
+        Case("no slots", assigned(slots=0), "greater than or equal to 1", "too small; use at least 1"),
         Case("more slots than there are", assigned(slots=16385), "less than or equal to 16384", "at most 16384"),
-        Case("slots, and not how many", assigned(slots=...), "slots: Required value", "slots: is missing"),
-        Case("slots of nobody", assigned(fromReplicas=...), "fromReplicas: Required value", "fromReplicas: is missing"),
+        Case("slots, and not how many", assigned(slots=...), "slots: Required value", "slots: is required"),
+        Case(
+            "slots of nobody", assigned(fromReplicas=...), "fromReplicas: Required value", "fromReplicas: is required"
+        ),
         *(
             Case(f"slots of {given!r}", assigned(fromReplicas=given), "should match", "does not match")
             for given in ("", "a,,b", "a b", "cache-0")
@@ -294,14 +296,14 @@ REFUSED = over(
             "an unknown way to replace pods",
             podded(updateStrategy={"type": "Recreate"}),
             "Unsupported value",
-            "give 'RollingUpdate' or 'OnDelete'",
+            "use 'RollingUpdate' or 'OnDelete'",
         ),
-        Case("volumes of no type", podded(volumes={}), "type: Required value", "type: is missing"),
+        Case("volumes of no type", podded(volumes={}), "type: Required value", "type: is required"),
         Case(
             "volumes of an unknown type",
             podded(volumes={"type": "tape"}),
             "Unsupported value",
-            "give 'hostPath' or 'nfs'",
+            "use 'hostPath' or 'nfs'",
         ),
         Case(
             "one volume, and not which",
@@ -319,7 +321,7 @@ REFUSED = over(
             "a claim without a name",
             podded(volumes={**NFS, "persistentVolumeClaimName": ""}),
             "at least 1 chars",
-            "too short; give at least 1",
+            "too short; use at least 1",
         ),
         Case(
             "a claim with an endless name",
@@ -364,14 +366,14 @@ REFUSED = over(
                 Case(
                     f"{field} of ours",
                     {field: {"a": "b", "redis.middleware.hc.cn/serves": "clients"}},
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
                 Case(
                     f"{field} of ours in pod[0]",
                     podded(**{field: {"redis.middleware.hc.cn/serves": "clients"}}),
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
             )
         ),
@@ -424,10 +426,10 @@ REFUSED = over(
             "cannot be combined with pod[0].volumes",
             "spec.storage: cannot be combined with pod[0].volumes",
         ),
-        Case("a password of nobody", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+        Case("a password of nobody", {"auth": {}}, "secretName: Required value", "secretName: is required"),
         Case("a password that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
         Case("a password with an endless name", {"auth": {"secretName": "a" * 254}}, "more than 253", "at most 253"),
-        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         Case(
             "a certificate of others, and not which",
             {"tls": {"mode": "secret"}},
@@ -448,16 +450,18 @@ REFUSED = over(
         Case(
             "cert-manager without an issuer",
             {"tls": {"mode": "certManager"}},
-            "is missing: cert-manager signs by an issuer",
-            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+            "is required in mode certManager",
+            "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
             "an issuer for nothing",
             {"tls": {**ISSUED, "mode": "self"}},
-            "only mode certManager asks an issuer",
-            "spec.tls.issuer: only mode certManager asks an issuer",
+            "is used only in mode certManager",
+            "spec.tls.issuer: is used only in mode certManager",
         ),
-        Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
+        Case(
+            "an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"
+        ),
         Case(
             "an issuer that is no name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"
         ),
@@ -466,13 +470,13 @@ REFUSED = over(
             "an issuer of another kind",
             {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Vault"}}},
             "Unsupported value",
-            "give 'Issuer' or 'ClusterIssuer'",
+            "use 'Issuer' or 'ClusterIssuer'",
         ),
         Case(
             "clients asked now and then",
             {"tls": {"mode": "self", "clientAuth": "optional"}},
             "Unsupported value",
-            "give 'none' or 'required'",
+            "use 'none' or 'required'",
         ),
         Case(
             "an exporter that is none",
@@ -487,7 +491,7 @@ REFUSED = over(
             "is also set in pod[0].monitorImage",
             "spec.metrics.image: is also set in pod[0].monitorImage",
         ),
-        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
+        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),

@@ -1,4 +1,4 @@
-"""Memcached servers that are not there, and the certificates that they show."""
+"""Fake memcached servers and their certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def signer(name: str) -> certs.Pair:
 
 
 @cache
-def certificate(name: str = "cache", *, by: str = "ours", client: bool = True, ended: bool = False) -> certs.Pair:
+def certificate(name: str = "cache", *, by: str = "ca", client: bool = True, ended: bool = False) -> certs.Pair:
     ends = BEGINS + timedelta(hours=1) if ended else ENDS
     return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
 
@@ -34,7 +34,7 @@ def der(pair: certs.Pair) -> bytes:
 
 
 def secret(name: str, **data: str) -> Obj:
-    """A Secret; `tls_crt` stands for tls.crt."""
+    """Return a Secret; the argument `tls_crt` sets the key tls.crt."""
     encoded = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in data.items()}
     return {
         "apiVersion": "v1",
@@ -44,33 +44,35 @@ def secret(name: str, **data: str) -> Obj:
     }
 
 
-def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ours") -> Obj:
+def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ca") -> Obj:
     return secret(name, tls_crt=pair.certificate, tls_key=pair.key, ca_crt=signer(by).certificate)
 
 
 @dataclass
 class Fleet:
-    """Servers that read a certificate when they are first seen, and again when they are told.
+    """Servers that load a certificate on the first connection, and again on refresh_certs.
 
     Attributes:
-        files: what the kubelet has brought.
-        silent: addresses that do not answer.
-        told: addresses of those that were told to read their certificate.
-        asked: how many connections were made.
+        files: certificate in the servers' files.
+        unreachable: addresses that do not respond.
+        refreshed: addresses that received refresh_certs, in order.
+        connections: number of connections.
+        served: certificate of each server in DER form, by address.
+        ages: seconds since a server loaded its certificate, by address.
     """
 
     files: certs.Pair = field(default_factory=certificate)
-    silent: set[str] = field(default_factory=set)
-    told: list[str] = field(default_factory=list)
-    asked: int = 0
-    shown: dict[str, bytes] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    refreshed: list[str] = field(default_factory=list)
+    connections: int = 0
+    served: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, float] = field(default_factory=dict)
 
     async def connect(self, host: str, port: int, **_: object) -> Connected:
-        self.asked += 1
-        if host in self.silent:
-            raise Unreachable(f"{host}:{port} cannot be reached: no route.")
-        self.shown.setdefault(host, der(self.files))
+        self.connections += 1
+        if host in self.unreachable:
+            raise Unreachable(f"{host}:{port} is unreachable: no route.")
+        self.served.setdefault(host, der(self.files))
         return Connected(self, host)
 
 
@@ -81,7 +83,7 @@ class Connected:
 
     @property
     def certificate(self) -> bytes:
-        return self.fleet.shown[self.address]
+        return self.fleet.served[self.address]
 
     async def version(self) -> str:
         return "1.6.38"
@@ -90,8 +92,8 @@ class Connected:
         return {"time_since_server_cert_refresh": str(self.fleet.ages.get(self.address, 3600))}
 
     async def refresh_certs(self) -> None:
-        self.fleet.told.append(self.address)
-        self.fleet.shown[self.address] = der(self.fleet.files)
+        self.fleet.refreshed.append(self.address)
+        self.fleet.served[self.address] = der(self.fleet.files)
         self.fleet.ages[self.address] = 0
 
     async def aclose(self) -> None:

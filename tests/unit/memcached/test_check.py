@@ -1,4 +1,4 @@
-"""What `helm test` runs: it passes where a Memcached works, tells why where it does not, and leaves nothing behind."""
+"""The check of `helm test`: it passes if a Memcached works, names the cause if not, and deletes its resource."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shared.cli.check import LABEL, Failed
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import Obj
 from shared.testing import ApiServer
-from tests.support.memcached.server import Forgetting, Silent, serving
+from tests.support.memcached.server import Forgetting, Unresponsive, serving
 
 KIND = CHECK.kind
 NAME = "check-platform-memcached-operator"
-WELL = "{} of its servers gave back what they took"
+SUCCESS = "{0} of {0} servers stored and returned a value"
 
 
 def status(generation: int, ready: str, message: str, servers: tuple[str, ...]) -> Obj:
@@ -41,15 +41,15 @@ def server() -> ApiServer:
 
 @asynccontextmanager
 async def operator(server: ApiServer, *servers: str, message: str = "") -> AsyncIterator[None]:
-    """Says of each Memcached that these servers are ready; or that it is not, where there is a message."""
+    """Write the status of each Memcached: ready with these servers, or not ready with the message."""
     actor = server.actor("operator")
 
     async def work() -> None:
         while True:
             for obj in actor.list(KIND, "default"):
                 if "status" not in obj:
-                    said = status(obj["metadata"]["generation"], "False" if message else "True", message, servers)
-                    actor.merge(KIND, "default", obj["metadata"]["name"], {"status": said}, subresource="status")
+                    reported = status(obj["metadata"]["generation"], "False" if message else "True", message, servers)
+                    actor.merge(KIND, "default", obj["metadata"]["name"], {"status": reported}, subresource="status")
             await asyncio.sleep(0.01)
 
     task = asyncio.create_task(work())
@@ -57,7 +57,7 @@ async def operator(server: ApiServer, *servers: str, message: str = "") -> Async
     task.cancel()
 
 
-def left(server: ApiServer) -> list[str]:
+def remaining(server: ApiServer) -> list[str]:
     return [obj["metadata"]["name"] for obj in server.actor("reader").list(KIND, "default")]
 
 
@@ -70,75 +70,75 @@ async def run(transport: Any, *, within: float = 2.0) -> str:
     return await CHECK.run(Kube(transport, manager="check"), "default", NAME, within=within, pause=0.01)
 
 
-async def test_each_server_is_used_and_nothing_is_left(server: ApiServer) -> None:
+async def test_every_server_is_checked_and_the_resource_is_deleted(server: ApiServer) -> None:
     with serving() as one, serving() as other:
         async with operator(server, one, other):
-            assert await run(server) == WELL.format(2)
-    assert left(server) == []
+            assert await run(server) == SUCCESS.format(2)
+    assert remaining(server) == []
 
 
-async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -> None:
+async def test_server_that_loses_items_is_named(server: ApiServer) -> None:
     with serving() as good, serving(Forgetting) as bad:
         async with operator(server, good, bad):
-            with pytest.raises(Failed, match=f"{bad} was to answer .*STORED.*VALUE.*, and answered"):
+            with pytest.raises(Failed, match=f"{bad} returned .*STORED.* instead of .*VALUE"):
                 await run(server)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
-async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_server_is_named(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "TIMEOUT_SECONDS", 0.05)
 
-    with serving(Silent) as address:
+    with serving(Unresponsive) as address:
         async with operator(server, address):
-            with pytest.raises(Failed, match=f"{address} does not answer: TimeoutError"):
+            with pytest.raises(Failed, match=f"{address} does not respond: TimeoutError"):
                 await run(server)
-    async with operator(server, address):  # it is closed by now
-        with pytest.raises(Failed, match=f"{address} does not answer"):
+    async with operator(server, address):  # the server is stopped
+        with pytest.raises(Failed, match=f"{address} does not respond"):
             await run(server)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
-async def test_one_that_does_not_become_ready_is_told_with_its_own_words(server: ApiServer) -> None:
+async def test_resource_that_does_not_become_ready_is_reported_with_its_message(server: ApiServer) -> None:
     async with operator(server, message="No further pod can be created: quota"):
         with pytest.raises(Failed, match="is not Ready: No further pod can be created: quota"):
             await run(server, within=0.05)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
-async def test_a_cluster_without_an_operator_is_told(server: ApiServer) -> None:
+async def test_cluster_without_an_operator_is_reported(server: ApiServer) -> None:
     with pytest.raises(Failed, match="No operator has said anything of it"):
         await run(server, within=0.05)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
-async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
+async def test_resource_of_a_killed_check_is_replaced(server: ApiServer) -> None:
     server.actor("check").create(KIND, memcached(labels=LABEL))
     with serving() as address:
         async with operator(server, address):
-            assert await run(server) == WELL.format(1)
-    assert left(server) == []
+            assert await run(server) == SUCCESS.format(1)
+    assert remaining(server) == []
 
 
-async def test_somebodys_own_of_that_name_is_left_alone(server: ApiServer) -> None:
+async def test_foreign_resource_of_the_same_name_is_not_changed(server: ApiServer) -> None:
     server.actor("person").create(KIND, memcached())
     with pytest.raises(Failed, match="exists and is no check's"):
         await run(server)
-    assert left(server) == [NAME]
+    assert remaining(server) == [NAME]
 
 
-async def test_a_check_that_is_told_to_end_takes_its_resource_along(server: ApiServer) -> None:
+async def test_cancelled_check_deletes_its_resource(server: ApiServer) -> None:
     task = asyncio.create_task(run(server))
     await asyncio.sleep(0.1)
-    assert left(server) == [NAME]
+    assert remaining(server) == [NAME]
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert left(server) == []
+    assert remaining(server) == []
 
 
-async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServer) -> None:
+async def test_creation_is_retried_while_a_webhook_is_unavailable(server: ApiServer) -> None:
     class Starting:
-        """Answers the first creation as an API server does whose webhook does not answer."""
+        """Fails the first creation, like an API server whose webhook is unavailable."""
 
         refusals = 1
 
@@ -150,4 +150,4 @@ async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServ
 
     with serving() as address:
         async with operator(server, address):
-            assert await run(Starting()) == WELL.format(1)
+            assert await run(Starting()) == SUCCESS.format(1)

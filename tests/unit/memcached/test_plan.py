@@ -1,4 +1,4 @@
-"""What the operator does and says in every state a Memcached can be in."""
+"""Plan and status for every state of a Memcached."""
 
 from __future__ import annotations
 
@@ -12,118 +12,133 @@ from operators.memcached.observe import Observed
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply
 from shared.status.verdict import Progress
-from tests.unit.memcached.world import EMPTY, plan, pod, resource, world
+from tests.unit.memcached.world import EMPTY, observed_pods, plan, pod, resource
 
 THREE = tuple(pod(number) for number in (1, 2, 3))
 
 
-def test_a_new_resource_gets_its_objects() -> None:
-    made = plan(resource(), EMPTY)
-    assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
-    assert (made.verdict.reason, made.verdict.message) == ("Creating", "0 of 3 servers are ready.")
-    assert made.status["phase"] == "Creating"
+def test_new_resource_gets_its_objects() -> None:
+    result = plan(resource(), EMPTY)
+    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
+    assert (result.verdict.reason, result.verdict.message) == (
+        "Creating",
+        "Creating the servers: 0 of 3 servers are ready.",
+    )
+    assert result.status["phase"] == "Creating"
 
 
-def test_a_resource_as_wanted_is_ready_and_lists_its_servers() -> None:
-    made = plan(resource(phase="Creating"), world(*THREE))
-    assert made.verdict.done
-    assert made.verdict.message == "3 of 3 servers are ready."
-    assert made.status["phase"] == "Running"
-    assert made.status["nodes"] == ["cache-1", "cache-2", "cache-3"]
-    assert made.status["servers"] == ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"]
-    assert made.requeue is None
+def test_complete_resource_is_ready_and_lists_its_servers() -> None:
+    result = plan(resource(phase="Creating"), observed_pods(*THREE))
+    assert result.verdict.done
+    assert result.verdict.message == "3 of 3 servers are ready."
+    assert result.status["phase"] == "Running"
+    assert result.status["nodes"] == ["cache-1", "cache-2", "cache-3"]
+    assert result.status["servers"] == ["10.0.0.1:11211", "10.0.0.2:11211", "10.0.0.3:11211"]
+    assert result.requeue is None
 
 
-def test_only_servers_that_clients_may_use_are_listed() -> None:
-    seen = world(pod(1), pod(2, ready=False), pod(3, leaving=True))
-    status = plan(resource(phase="Running", observed=1), seen).status
+def test_only_ready_servers_are_listed() -> None:
+    observed = observed_pods(pod(1), pod(2, ready=False), pod(3, leaving=True))
+    status = plan(resource(phase="Running", observed=1), observed).status
     assert status["servers"] == ["10.0.0.1:11211"]
     assert status["nodes"] == ["cache-1", "cache-2"]
     assert (status["replicas"], status["readyReplicas"]) == (2, 1)
 
 
-def test_an_ipv6_server_is_written_as_clients_read_it() -> None:
-    seen = world(replace(pod(1), address="fd00::1"))
-    assert plan(resource(size=1), seen).status["servers"] == ["[fd00::1]:11211"]
+def test_ipv6_address_is_listed_in_brackets() -> None:
+    observed = observed_pods(replace(pod(1), address="fd00::1"))
+    assert plan(resource(size=1), observed).status["servers"] == ["[fd00::1]:11211"]
 
 
-def test_none_wanted_and_none_there_is_ready() -> None:
-    made = plan(resource(size=0, phase="Scaling"), world(replicas=0))
-    assert made.verdict.done
-    assert made.verdict.message == "No server is wanted, and none runs."
+def test_resource_scaled_to_zero_is_ready() -> None:
+    result = plan(resource(size=0, phase="Scaling"), observed_pods(replicas=0))
+    assert result.verdict.done
+    assert result.verdict.message == "Scaled to zero: no servers run."
 
 
 @pytest.mark.parametrize(
-    ("before", "seen", "reason", "message"),
+    ("before", "observed", "reason", "message"),
     [
-        ("", world(pod(1), pod(2, ready=False)), "Creating", "1 of 3 servers are ready."),
-        ("Creating", world(pod(1)), "Creating", "1 of 3 servers are ready."),
+        ("", observed_pods(pod(1), pod(2, ready=False)), "Creating", "Creating the servers: 1 of 3 servers are ready."),
+        ("Creating", observed_pods(pod(1)), "Creating", "Creating the servers: 1 of 3 servers are ready."),
         (
             "Running",
-            world(*THREE, replicas=4, updated=1),
+            observed_pods(*THREE, replicas=4, updated=1),
             "Updating",
-            "3 of 3 servers are ready; 3 still run as before",
+            "Rolling update: 1 of 3 servers are updated, and 3 are ready.",
         ),
-        ("Updating", world(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
-        ("Scaling", world(pod(1)), "Scaling", "1 of 3 servers are ready."),
-        ("Failed", world(pod(1, ready=False)), "Creating", "0 of 3 servers are ready."),
-        ("Failed", world(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
-        ("Running", world(pod(1), pod(2)), "Degraded", "2 of 3 servers are ready."),
-        ("Running", world(*THREE, pod(4)), "Degraded", "4 servers run; 3 are wanted."),
-        ("Scaling", world(*THREE, seen=False), "Scaling", "3 of 3 servers are ready; Kubernetes has not yet taken up"),
+        ("Updating", observed_pods(pod(1), pod(2)), "Updating", "Rolling update: 2 of 3 servers are ready."),
+        ("Scaling", observed_pods(pod(1)), "Scaling", "Scaling to 3 servers: 1 of 3 servers are ready."),
+        ("Failed", observed_pods(pod(1, ready=False)), "Creating", "Creating the servers: 0 of 3 servers are ready."),
+        ("Failed", observed_pods(pod(1), pod(2)), "Updating", "Rolling update: 2 of 3 servers are ready."),
+        (
+            "Running",
+            observed_pods(pod(1), pod(2)),
+            "Degraded",
+            "2 of 3 servers are ready. Kubernetes restarts or replaces",
+        ),
+        ("Running", observed_pods(*THREE, pod(4)), "Degraded", "Removing surplus servers: 4 servers run"),
+        (
+            "Scaling",
+            observed_pods(*THREE, up_to_date=False),
+            "Scaling",
+            "3 of 3 servers are ready. Waiting for the Deployment controller",
+        ),
     ],
 )
-def test_what_is_under_way_has_a_name_until_it_is_over(before: str, seen: Observed, reason: str, message: str) -> None:
-    made = plan(resource(phase=before, observed=1), seen)
-    assert made.verdict.progress is Progress.PROGRESSING
-    assert made.verdict.reason == made.status["phase"] == reason
-    assert made.verdict.message.startswith(message)
-    assert made.verdict.warning is (reason == "Degraded")
+def test_operation_keeps_its_reason_until_it_completes(
+    before: str, observed: Observed, reason: str, message: str
+) -> None:
+    result = plan(resource(phase=before, observed=1), observed)
+    assert result.verdict.progress is Progress.PROGRESSING
+    assert result.verdict.reason == result.status["phase"] == reason
+    assert result.verdict.message.startswith(message)
+    assert result.verdict.warning is (reason == "Degraded")
 
 
-def test_a_changed_size_is_scaling_not_a_loss() -> None:
-    made = plan(resource(phase="Running", generation=2, observed=1, size=5), world(*THREE))
-    assert made.verdict.reason == "Scaling"
+def test_changed_size_is_scaling_and_not_degraded() -> None:
+    result = plan(resource(phase="Running", generation=2, observed=1, size=5), observed_pods(*THREE))
+    assert result.verdict.reason == "Scaling"
 
 
-def test_a_changed_spec_is_not_reality_before_kubernetes_took_it_up() -> None:
+def test_changed_spec_is_not_ready_before_the_workload_observes_it() -> None:
     changed = resource(phase="Running", generation=2, observed=1)
-    assert plan(changed, world(*THREE, seen=False)).verdict.reason == "Updating"
+    assert plan(changed, observed_pods(*THREE, up_to_date=False)).verdict.reason == "Updating"
 
 
-def test_an_annotation_of_anothers_on_the_deployment_is_no_loss() -> None:
-    """It raises the Deployment's generation; what ran before still runs."""
-    assert plan(resource(phase="Running", observed=1), world(*THREE, seen=False)).verdict.done
+def test_foreign_annotation_on_the_deployment_keeps_the_resource_ready() -> None:
+    """The annotation raises the Deployment's generation, but changes no server."""
+    assert plan(resource(phase="Running", observed=1), observed_pods(*THREE, up_to_date=False)).verdict.done
 
 
-def test_a_server_that_cannot_start_is_named_with_kubernetes_own_words() -> None:
-    seen = world(pod(1), pod(2), pod(3, ready=False, trouble="ImagePullBackOff: no such image"))
-    verdict = plan(resource(phase="Creating"), seen).verdict
+def test_failing_server_is_reported_with_the_message_of_kubernetes() -> None:
+    observed = observed_pods(pod(1), pod(2), pod(3, ready=False, trouble="ImagePullBackOff: no such image"))
+    verdict = plan(resource(phase="Creating"), observed).verdict
     assert verdict.reason == "ServerFailing"
-    assert verdict.message == "2 of 3 servers are ready. cache-3 does not start: ImagePullBackOff: no such image"
+    assert verdict.message == "2 of 3 servers are ready. Pod cache-3 is failing: ImagePullBackOff: no such image"
     assert verdict.warning
 
 
-def test_pods_refused_by_a_quota_are_told() -> None:
-    verdict = plan(resource(phase="Creating"), world(refusal="exceeded quota: few")).verdict
+def test_pods_rejected_by_a_quota_are_reported() -> None:
+    verdict = plan(resource(phase="Creating"), observed_pods(replica_failure="exceeded quota: few")).verdict
     assert verdict.reason == "PodsRefused"
     assert "exceeded quota: few" in verdict.message
 
 
-def test_paused_reports_and_touches_nothing() -> None:
-    whole = plan(resource(paused=True, phase="Running"), world(*THREE))
+def test_paused_resource_is_reported_and_not_changed() -> None:
+    whole = plan(resource(paused=True, phase="Running"), observed_pods(*THREE))
     assert whole.actions == ()
     assert (whole.verdict.reason, whole.verdict.ready, whole.status["phase"]) == ("Paused", True, "Paused")
-    assert plan(resource(paused=True), world(pod(1))).verdict.ready is False
+    assert plan(resource(paused=True), observed_pods(pod(1))).verdict.ready is False
 
 
-def test_a_contradiction_that_came_past_admission_changes_nothing() -> None:
-    made = plan(resource(memoryMB=8, maxItemSizeMB=8, phase="Running"), world(*THREE))
-    assert made.actions == ()
-    assert made.verdict.progress is Progress.BLOCKED
-    assert "spec.maxItemSizeMB: 8" in made.verdict.message
-    assert made.verdict.message.endswith("Nothing was changed.")
-    assert len(made.status["servers"]) == 3, "what runs is reported all the same"
+def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:
+    result = plan(resource(memoryMB=8, maxItemSizeMB=8, phase="Running"), observed_pods(*THREE))
+    assert result.actions == ()
+    assert result.verdict.progress is Progress.BLOCKED
+    assert "spec.maxItemSizeMB: 8" in result.verdict.message
+    assert result.verdict.message.endswith("Nothing was changed.")
+    assert len(result.status["servers"]) == 3, "the status still lists the running servers"
 
 
 PODS = st.lists(
@@ -137,18 +152,20 @@ PHASES = st.sampled_from(["", "Creating", "Running", "Scaling", "Updating", "Deg
 
 
 @given(PODS, PHASES, st.integers(0, 5), st.integers(0, 6), st.booleans(), st.booleans())
-def test_ready_is_never_said_of_a_world_that_is_not_as_wanted(
+def test_ready_is_reported_only_when_the_observed_state_matches_the_spec(
     pods: list[Pod], phase: str, size: int, updated: int, taken_up: bool, paused: bool
 ) -> None:
-    seen = world(*pods, updated=updated, seen=taken_up)
-    made = plan(resource(phase=phase, observed=1, size=size, paused=paused), seen)
-    if made.verdict.done:
+    observed = observed_pods(*pods, updated=updated, up_to_date=taken_up)
+    result = plan(resource(phase=phase, observed=1, size=size, paused=paused), observed)
+    if result.verdict.done:
         assert taken_up or phase == "Running"
         assert not paused
-        assert len(seen.workload.current) == len(seen.workload.ready) == size
-        assert seen.workload.outdated <= 0
+        assert len(observed.workload.current) == len(observed.workload.ready) == size
+        assert observed.workload.outdated <= 0
     else:
-        assert made.verdict.reason
-        assert made.verdict.message
-    assert set(made.status["servers"]) == {f"{found.address}:11211" for found in seen.workload.ready}
-    assert made == plan(resource(phase=phase, observed=1, size=size, paused=paused), seen), "a plan is a function"
+        assert result.verdict.reason
+        assert result.verdict.message
+    assert set(result.status["servers"]) == {f"{found.address}:11211" for found in observed.workload.ready}
+    assert result == plan(resource(phase=phase, observed=1, size=size, paused=paused), observed), (
+        "the plan depends only on its inputs"
+    )

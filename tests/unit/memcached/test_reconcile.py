@@ -1,6 +1,6 @@
-"""The whole operator on the in-memory API server: what it writes, when it writes nothing, and that it arrives.
+"""The whole operator on the in-memory API server: its writes, and convergence.
 
-What becomes of it when it is disturbed at any moment is in test_crash.py.
+Disturbances at every write are in simulation/test_crash.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def reason(resource: Obj) -> str:
     return str(resource["status"]["conditions"][0]["reason"])
 
 
-async def test_a_resource_becomes_servers_and_its_status_lists_them(harness: Harness) -> None:
+async def test_resource_creates_servers_and_its_status_lists_them(harness: Harness) -> None:
     resource = await created(harness)
     assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
     pods = [pod for _, pod in harness.server.objects(POD)]
@@ -53,17 +53,17 @@ async def test_a_resource_becomes_servers_and_its_status_lists_them(harness: Har
     assert [found for found, _ in await harness.events()] == ["Creating", "Ready"]
 
 
-async def test_creation_costs_no_more_writes_than_its_objects_and_two(harness: Harness) -> None:
+async def test_creation_writes_each_object_once_and_the_status_twice(harness: Harness) -> None:
     harness.apply("cache", size=2)
     await harness.run()
     assert [str(write.verb) for write in harness.server.log.writes()] == ["APPLY", "APPLY", "PATCH"]
     await harness.settle()
     ready = harness.server.log.writes("Memcached")
     assert len(harness.server.log.writes()) - len(ready) == 2, "Service and Deployment once each"
-    assert not harness.server.log.reads, "all that was read came from the cache"
+    assert not harness.server.log.reads, "all reads come from the cache"
 
 
-async def test_a_healthy_resource_costs_no_write_and_no_read(harness: Harness) -> None:
+async def test_healthy_resource_causes_no_write_and_no_read(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
     for _ in range(3):
@@ -74,7 +74,7 @@ async def test_a_healthy_resource_costs_no_write_and_no_read(harness: Harness) -
     assert harness.server.log.silent, harness.server.log.writes()
 
 
-async def test_a_restarted_operator_writes_nothing_about_what_is_well(harness: Harness) -> None:
+async def test_restarted_operator_does_not_write_to_a_healthy_resource(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
     await harness.restart().settle()
@@ -92,7 +92,7 @@ async def test_a_restarted_operator_writes_nothing_about_what_is_well(harness: H
         (SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}),
     ],
 )
-async def test_what_a_stranger_edits_is_put_back_and_told(harness: Harness, kind: Any, edit: Obj) -> None:
+async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any, edit: Obj) -> None:
     await created(harness)
     before = harness.person.get(kind, NAMESPACE, "cache")
     harness.person.merge(kind, NAMESPACE, "cache", edit)
@@ -104,17 +104,17 @@ async def test_what_a_stranger_edits_is_put_back_and_told(harness: Harness, kind
     assert "Restored" in [found for found, _ in await harness.events()]
 
 
-async def test_what_a_stranger_adds_is_left(harness: Harness) -> None:
+async def test_foreign_addition_is_kept(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
-    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"theirs": "yes"}}})
+    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
     await harness.settle()
     assert harness.server.log.silent
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["theirs"] == "yes"
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
 
 
 @pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
-async def test_what_a_stranger_deletes_is_made_again(harness: Harness, kind: Any) -> None:
+async def test_deleted_object_is_recreated(harness: Harness, kind: Any) -> None:
     await created(harness)
     harness.person.delete(kind, NAMESPACE, "cache")
     await harness.settle()
@@ -122,21 +122,21 @@ async def test_what_a_stranger_deletes_is_made_again(harness: Harness, kind: Any
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
-@pytest.mark.parametrize("controlled", [False, True], ids=["a person's", "another controller's"])
-async def test_an_object_of_anothers_is_left_alone_until_it_is_gone(harness: Harness, controlled: bool) -> None:
+@pytest.mark.parametrize("controlled", [False, True], ids=["without owner", "of another controller"])
+async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Harness, controlled: bool) -> None:
     shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
     uid = harness.person.create(CONFIG_MAP, shop)["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "shop", "uid": uid, "controller": True}
     metadata = {"name": "cache", "namespace": NAMESPACE, **({"ownerReferences": [owner]} if controlled else {})}
-    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
-    before = harness.person.create(SERVICE, theirs)
+    foreign = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+    before = harness.person.create(SERVICE, foreign)
     resource = await created(harness)
     assert harness.person.get(SERVICE, NAMESPACE, "cache") == before
     assert conditions(resource)["Stalled"] == "True"
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
-    assert ("belongs to ConfigMap shop" if controlled else "was not made by this operator") in message
-    assert not harness.server.objects(DEPLOYMENT), "nothing after the step that stalled"
+    assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
+    assert not harness.server.objects(DEPLOYMENT), "no step runs after the one that blocks"
     harness.person.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
@@ -144,7 +144,7 @@ async def test_an_object_of_anothers_is_left_alone_until_it_is_gone(harness: Har
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
-async def test_the_servers_of_a_resource_that_stalls_are_still_told_truly(harness: Harness) -> None:
+async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harness: Harness) -> None:
     await created(harness)
     taken: Obj = {"ownerReferences": None, "labels": None}
     harness.person.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
@@ -158,7 +158,7 @@ async def test_the_servers_of_a_resource_that_stalls_are_still_told_truly(harnes
     assert (len(stalled["status"]["servers"]), stalled["status"]["phase"]) == (1, "Failed")
 
 
-async def test_an_orphan_of_ours_is_taken_up(harness: Harness) -> None:
+async def test_orphaned_object_is_adopted(harness: Harness) -> None:
     await created(harness)
     harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
     harness.server.collect_garbage()
@@ -169,7 +169,7 @@ async def test_an_orphan_of_ours_is_taken_up(harness: Harness) -> None:
     assert deployment["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
 
 
-async def test_a_deleted_resource_is_not_worked_on(harness: Harness) -> None:
+async def test_resource_under_deletion_is_not_reconciled(harness: Harness) -> None:
     await created(harness)
     harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Foreground")
     harness.server.log.reset()
@@ -180,14 +180,14 @@ async def test_a_deleted_resource_is_not_worked_on(harness: Harness) -> None:
     assert not harness.server.objects(DEPLOYMENT)
 
 
-async def test_a_spec_that_cannot_be_stalls_and_what_runs_goes_on(harness: Harness) -> None:
+async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness) -> None:
     before = await created(harness)
     deployment = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.apply("cache", size=2, memoryMB=1)
     await harness.settle()
     stalled = harness.resource("cache")
     assert (reason(stalled), conditions(stalled)["Stalled"]) == ("InvalidSpec", "True")
-    assert "spec.memoryMB: 1 is too small; give at least 8." in stalled["status"]["conditions"][0]["message"]
+    assert "spec.memoryMB: 1 is too small; use at least 8." in stalled["status"]["conditions"][0]["message"]
     assert stalled["status"]["servers"] == before["status"]["servers"]
     harness.apply("cache", size=2)
     await harness.settle()
@@ -195,7 +195,7 @@ async def test_a_spec_that_cannot_be_stalls_and_what_runs_goes_on(harness: Harne
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
-async def test_a_passing_failure_is_no_news_and_a_lasting_one_is(harness: Harness) -> None:
+async def test_only_repeated_api_failures_are_reported(harness: Harness) -> None:
     await created(harness)
     harness.server.faults.answer(500, when=lambda method, path: "deployments" in path, times=None)
     harness.apply("cache", size=3)
@@ -203,16 +203,16 @@ async def test_a_passing_failure_is_no_news_and_a_lasting_one_is(harness: Harnes
     for attempt in range(4):
         harness.queue.add(key)
         await harness.run()
-        told = "ApiUnavailable" in reason(harness.resource("cache"))
-        assert told is (attempt >= 2)
-    assert harness.resource("cache")["status"]["servers"], "what runs is reported all the same"
+        reported = "ApiUnavailable" in reason(harness.resource("cache"))
+        assert reported is (attempt >= 2)
+    assert harness.resource("cache")["status"]["servers"], "the status still lists the running servers"
     harness.server.faults.clear()
     await harness.settle()
     assert reason(harness.resource("cache")) == "Ready"
 
 
-async def test_a_view_older_than_its_own_deletion_deletes_and_makes_nothing_again(harness: Harness) -> None:
-    """The events of a deletion and a new creation are held back: the operator acts on what is no longer so."""
+async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(harness: Harness) -> None:
+    """The watch delays the events of a deletion and a creation, so that the operator acts on stale state."""
     await created(harness)
     harness.server.watches.hold()
     harness.person.delete(DEPLOYMENT, NAMESPACE, "cache")
@@ -240,7 +240,7 @@ async def test_a_view_older_than_its_own_deletion_deletes_and_makes_nothing_agai
     assert reason(harness.resource("cache")) == "NotOurs"
 
 
-async def test_a_status_is_never_that_of_a_later_resource_of_the_same_name(harness: Harness) -> None:
+async def test_status_is_not_written_to_a_later_resource_of_the_same_name(harness: Harness) -> None:
     await created(harness)
     harness.server.watches.hold()
     harness.person.delete(KIND, NAMESPACE, "cache")
@@ -284,12 +284,12 @@ MOVES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(MOVES)
-def test_whatever_happens_it_converges_and_stays(moves: list[tuple[str, Any]]) -> None:
-    """Eventually stable reconciliation: once nobody interferes, the world matches the spec, and stays so unwritten."""
-    asyncio.run(_converges_and_stays(moves))
+def test_any_sequence_of_events_converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
+    """Eventually stable reconciliation: without interference, the state matches the spec and stays the same."""
+    asyncio.run(_converges_and_stays_stable(moves))
 
 
-async def _converges_and_stays(moves: list[tuple[str, Any]]) -> None:
+async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     harness = Harness(CONTROLLER)
     spec: dict[str, Any] = {"size": 2}
     harness.apply("cache", **spec)
@@ -304,21 +304,21 @@ async def _converges_and_stays(moves: list[tuple[str, Any]]) -> None:
     await harness.settle()
     resource = harness.resource("cache")
     assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
-    wanted = parsed(**spec).spec
-    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == wanted.size
+    desired = parsed(**spec).spec
+    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == desired.size
     made = [(str(kind), obj) for kind, obj in harness.server.objects() if kind in OWNED]
-    asked = {wanted.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
-    asked["HorizontalPodAutoscaler"] = "autoscaling" in spec
-    assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in asked.items() if there)
-    template = dict(made)[wanted.workload]["spec"]["template"]
-    assert template["spec"]["containers"][0]["image"] == f"memcached:{wanted.version}"
+    expected = {desired.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
+    expected["HorizontalPodAutoscaler"] = "autoscaling" in spec
+    assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in expected.items() if there)
+    template = dict(made)[desired.workload]["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == f"memcached:{desired.version}"
     assert ("annotations" in template["metadata"]) is ("auth" in spec)
     harness.server.log.reset()
     for key in harness.cache.keys(KIND):
         harness.queue.add(key)
     await harness.settle()
     assert not harness.server.log.writes()
-    assert sum(harness.server.log.reads.values()) == ("auth" in spec), "a Secret alone is read live"
+    assert sum(harness.server.log.reads.values()) == ("auth" in spec), "only a Secret is read live"
 
 
 ALIASES = {field.alias for field in MemcachedSpec.model_fields.values()}

@@ -1,11 +1,11 @@
-"""What metrics tell of a Memcached."""
+"""Metrics of the state of a Memcached."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from operators.memcached.resource_metrics import STATES, states
-from operators.memcached.security.secrets import judge
+from operators.memcached.security.secrets import parse_secrets
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
@@ -13,30 +13,32 @@ from tests.unit.memcached.fake_servers import BEGINS, ENDS, certificate, tls_sec
 from tests.unit.memcached.world import resource
 
 
-def told(status: Obj, **spec: Any) -> dict[State, float | None]:
+def reported(status: Obj, **spec: Any) -> dict[State, float | None]:
     return {state: value for state, value, _ in states({"spec": spec, "status": status})}
 
 
-def test_servers_that_are_wanted_and_ready() -> None:
-    assert told({"readyReplicas": 2}, size=3) == {DESIRED: 3, READY: 2, PAUSED: False}
-    assert told({}, size=3, paused=True) == {DESIRED: 3, READY: 0, PAUSED: True}
+def test_desired_and_ready_servers_are_reported() -> None:
+    assert reported({"readyReplicas": 2}, size=3) == {DESIRED: 3, READY: 2, PAUSED: False}
+    assert reported({}, size=3, paused=True) == {DESIRED: 3, READY: 0, PAUSED: True}
 
 
-def test_an_autoscaler_wants_no_fewer_than_its_least() -> None:
-    assert told({}, size=1, autoscaling={"minReplicas": 2, "maxReplicas": 4})[DESIRED] == 2
+def test_desired_servers_respect_the_minimum_of_autoscaling() -> None:
+    assert reported({}, size=1, autoscaling={"minReplicas": 2, "maxReplicas": 4})[DESIRED] == 2
 
 
 def test_every_state_is_listed() -> None:
-    assert set(told({}, size=1)) - set(COMMON) == set(STATES)
+    assert set(reported({}, size=1)) - set(COMMON) == set(STATES)
 
 
-def test_a_certificate_tells_when_it_ends_also_once_it_has() -> None:
-    asked = resource(tls={"secretName": "cache-tls"})
-    assert judge(asked, {"cache-tls": tls_secret(certificate())}).expires == {"cache-tls": ENDS.replace(microsecond=0)}
-    asked = resource(tls={"secretName": "cache-tls", "clientAuth": "required"})
-    ended = judge(asked, {"cache-tls": tls_secret(certificate(ended=True))})
+def test_certificate_expiry_is_reported_even_after_it() -> None:
+    reported = resource(tls={"secretName": "cache-tls"})
+    assert parse_secrets(reported, {"cache-tls": tls_secret(certificate())}).expires == {
+        "cache-tls": ENDS.replace(microsecond=0)
+    }
+    reported = resource(tls={"secretName": "cache-tls", "clientAuth": "required"})
+    ended = parse_secrets(reported, {"cache-tls": tls_secret(certificate(ended=True))})
     assert ended.problem is not None
     assert list(ended.expires) == ["cache-tls"]
     assert BEGINS < ended.expires["cache-tls"] < ENDS
-    assert judge(asked, {"cache-tls": None}).expires == {}
-    assert judge(resource(), {}).expires == {}
+    assert parse_secrets(reported, {"cache-tls": None}).expires == {}
+    assert parse_secrets(resource(), {}).expires == {}

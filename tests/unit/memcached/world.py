@@ -1,4 +1,4 @@
-"""Memcacheds and worlds around them, for tests of the pure rooms."""
+"""Memcacheds and their observed states, for tests of pure modules."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SETTINGS = Settings("memcached-operator", "memcached", "example.com/memcached-op
 def resource(
     *, phase: str = "", generation: int = 1, observed: int | None = None, status: Obj | None = None, **spec: Any
 ) -> Memcached:
-    """A Memcached `default/cache` whose status says what it did last."""
+    """Return a Memcached `default/cache` with a status of this phase."""
     metadata = {"name": "cache", "namespace": "default", "uid": "u-1", "generation": generation}
-    said = ({"phase": phase, "observedGeneration": observed} if phase else {}) | (status or {})
-    return Memcached.parse({"metadata": metadata, "spec": {"size": 3, **spec}, "status": said})
+    reported = ({"phase": phase, "observedGeneration": observed} if phase else {}) | (status or {})
+    return Memcached.parse({"metadata": metadata, "spec": {"size": 3, **spec}, "status": reported})
 
 
 def pod(
@@ -41,32 +41,34 @@ def pod(
     )
 
 
-def workload(replicas: int = 3, *, updated: int | None = None, seen: bool = True, refusal: str = "") -> Obj:
-    failure = {"type": "ReplicaFailure", "status": "True", "message": refusal}
+def workload_object(
+    replicas: int = 3, *, updated: int | None = None, up_to_date: bool = True, replica_failure: str = ""
+) -> Obj:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": replica_failure}
     return {
         "metadata": {"name": "cache", "generation": 2, "uid": "w-1"},
         "status": {
-            "observedGeneration": 2 if seen else 1,
+            "observedGeneration": 2 if up_to_date else 1,
             "replicas": replicas,
             "updatedReplicas": replicas if updated is None else updated,
-            "conditions": [failure] if refusal else [],
+            "conditions": [failure] if replica_failure else [],
         },
     }
 
 
-def crew(kind: str, *pods: Pod, **counts: Any) -> Workload:
-    """A workload with these pods, whose controller has counted them."""
+def workload_of(kind: str, *pods: Pod, **counts: Any) -> Workload:
+    """Return a workload with these pods, counted in its status."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
-    return Workload(WORKLOADS[kind], workload(**counts), pods)
+    return Workload(WORKLOADS[kind], workload_object(**counts), pods)
 
 
-def world(*pods: Pod, **counts: Any) -> Observed:
-    """A world with these pods of a Deployment."""
-    return Observed(crew("Deployment", *pods, **counts))
+def observed_pods(*pods: Pod, **counts: Any) -> Observed:
+    """Return an observed state with these pods of a Deployment."""
+    return Observed(workload_of("Deployment", *pods, **counts))
 
 
 EMPTY = Observed(Workload(WORKLOADS["Deployment"]))
 
 
-def plan(resource: Memcached, seen: Observed, **options: Any) -> Plan:
-    return Planner(dataclasses.replace(SETTINGS, **options)).plan(resource, seen, NOW)
+def plan(resource: Memcached, up_to_date: Observed, **options: Any) -> Plan:
+    return Planner(dataclasses.replace(SETTINGS, **options)).plan(resource, up_to_date, NOW)

@@ -1,4 +1,4 @@
-"""Puts the rooms of a Greeter together."""
+"""The controller of Greeter resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what there is of one Greeter into one frozen value: from the cache, and live where no watch brings it."""
+"""Observation of one Greeter as a frozen value: from the cache, and live where no watch exists."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shared.runtime.cache import Cache
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is of a Greeter.
+    """Observed state of a Greeter.
 
     Attributes:
-        config_map: its ConfigMap; None where there is none of ours.
-        deployment: its Deployment; None where there is none of ours.
+        config_map: ConfigMap of the Greeter; None if it does not exist or has another owner.
+        deployment: Deployment of the Greeter; None if it does not exist or has another owner.
     """
 
     config_map: Obj | None = None
@@ -26,12 +26,12 @@ class Observed:
 
     @property
     def text(self) -> str | None:
-        """The text that the ConfigMap holds."""
+        """Text in the ConfigMap."""
         return ((self.config_map or {}).get("data") or {}).get("text")
 
     @property
     def ready_replicas(self) -> int:
-        """Servers that are ready, of those that the Deployment's controller has counted since its last change."""
+        """Number of ready servers in an up-to-date Deployment status."""
         if self.deployment is None:
             return 0
         status = self.deployment.get("status") or {}
@@ -40,7 +40,7 @@ class Observed:
 
 
 async def observe(resource: Greeter, cache: Cache, _kube: Kube) -> Observed:
-    """Gather everything that the plan asks about."""
+    """Gather everything that the plan needs."""
     found = cache.get(CONFIG_MAP, resource.namespace, config_map.name(resource))
     workload = cache.get(DEPLOYMENT, resource.namespace, resource.name)
     return Observed(ownership.made_for(resource.uid, found), ownership.made_for(resource.uid, workload))

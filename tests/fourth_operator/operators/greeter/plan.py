@@ -1,4 +1,4 @@
-"""What to do next about a Greeter: the steps, in order."""
+"""The plan of a Greeter: its steps, in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shared.steps.planner import as_observed, pause, reject_invalid_spec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[Greeter, Observed, Observed, Settings]):
-    """Plans with what the operator's options give."""
+    """Plans with the settings from the operator's options."""
 
     def _steps(self) -> tuple[StepOf[Greeter, Observed], ...]:
         return (
             partial(pause, "paused"),  # maintenance: report only
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
+            partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(keep_config_map, self.settings),
-            partial(keep_service, self.settings),  # a name before the servers that it stands for
+            partial(keep_service, self.settings),  # the DNS name exists before the servers
             partial(keep_servers, self.settings),
             wait_until_written,
             wait_until_available,

@@ -1,4 +1,4 @@
-"""The state of a Greeter as metrics. Pure."""
+"""Metrics of the state of a Greeter. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample
 
 
 def states(obj: Obj) -> Iterator[Sample]:
-    """Yield the states that depend on the kind."""
+    """Yield the samples that are specific to the kind."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("replicas", 1))
     yield READY(status.get("readyReplicas") or 0)

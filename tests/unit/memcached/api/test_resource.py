@@ -1,4 +1,4 @@
-"""The Memcached resource: what it takes, what it refuses and how, and what follows from it."""
+"""The Memcached resource: accepted and rejected specs, and the values derived from a spec."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.unit.memcached.world import plan
 ROOT = paths.REPOSITORY
 
 
-def complaints(case: Case) -> str:
-    """All that the operator's own validation says of a case."""
+def validation_errors(case: Case) -> str:
+    """Return the errors of the operator's own validation of a case."""
     metadata = {"name": case.resource, "namespace": "default"}
     try:
         return " ".join(validate(Memcached.parse({"metadata": metadata, "spec": case.whole_spec})))
@@ -34,51 +34,52 @@ def complaints(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_good_specs_are_taken(case: Case) -> None:
-    assert complaints(case) == ""
+def test_valid_specs_are_accepted(case: Case) -> None:
+    assert validation_errors(case) == ""
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_bad_specs_are_refused_with_advice(case: Case) -> None:
-    said = complaints(case)
-    assert said
-    assert case.advises in said
+def test_invalid_specs_are_rejected_with_advice(case: Case) -> None:
+    errors = validation_errors(case)
+    assert errors
+    assert case.advises in errors
 
 
 def parsed(case: Case) -> Memcached:
     return Memcached.parse({"metadata": {"name": case.resource}, "spec": case.whole_spec})
 
 
-def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
-    wanted, unproven = uncovered(API, parsed, REFUSED)
+def test_every_constraint_of_the_crd_has_a_rejected_case() -> None:
+    constraints, unproven = uncovered(API, parsed, REFUSED)
     assert unproven == set()
-    assert len(wanted) > 60
+    assert len(constraints) > 60
 
 
-def test_every_accepted_case_breaks_nothing_that_the_schema_says() -> None:
-    """Or else the cases above prove less than they seem to."""
+def test_accepted_cases_violate_no_constraint_of_the_schema() -> None:
     schema = spec_schema(API)
-    assert [one for case in ACCEPTED for one in broken_constraints(schema, case.whole_spec, "spec")] == []
+    assert [left for case in ACCEPTED for left in broken_constraints(schema, case.whole_spec, "spec")] == []
 
 
-def test_every_leaf_of_the_spec_becomes_something() -> None:
-    """What no object reflects is a field that does nothing."""
+def test_every_field_of_the_spec_changes_an_object() -> None:
+    """A field that changes no object has no effect."""
     assert set(leaves(spec_schema(API))) - CHANGES.keys() == set()
-    objects = {leaf: made_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": made_of({})}
-    same = [(one, other) for one, other in combinations(objects, 2) if objects[one] == objects[other]]
+    objects = {leaf: objects_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": objects_of({})}
+    same = [(left, right) for left, right in combinations(objects, 2) if objects[left] == objects[right]]
     assert same == []
 
 
-def made_of(changed: Obj) -> list[Obj]:
-    """The objects of a Memcached, as a spec changes them."""
+def objects_of(changed: Obj) -> list[Obj]:
+    """Return the objects of a Memcached with a changed spec."""
     parsed = Memcached.parse(
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
-    seen = Observed(Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else ""))
-    return [action.obj for action in plan(parsed, seen).actions if isinstance(action, Apply)]
+    observed = Observed(
+        Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else "")
+    )
+    return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply)]
 
 
-def test_the_committed_crd_is_the_generated_one() -> None:
+def test_committed_crd_is_the_generated_one() -> None:
     committed = ROOT / "charts/memcached-operator/files/crds/memcacheds.yaml"
     assert committed.read_text() == to_yaml(API), "run: make manifests"
 
@@ -87,7 +88,7 @@ def spec(**given: object) -> MemcachedSpec:
     return MemcachedSpec.model_validate({"size": 1, **given})
 
 
-def test_the_memory_limit_follows_the_flags() -> None:
+def test_memory_limit_follows_the_flags() -> None:
     assert overhead_mib(64, 1024, 4) == 48 + 10 + 21 + 4
     assert spec().container_resources() == {
         "limits": {"memory": "147Mi"},
@@ -99,19 +100,19 @@ def test_the_memory_limit_follows_the_flags() -> None:
     ("memory", "connections", "threads", "peak"),
     [(64, 1024, 4, 140), (600, 1024, 4, 746), (64, 8000, 4, 248), (8, 16, 1, 53)],
 )
-def test_the_memory_limit_covers_what_was_measured(memory: int, connections: int, threads: int, peak: int) -> None:
+def test_memory_limit_covers_the_measured_peaks(memory: int, connections: int, threads: int, peak: int) -> None:
     assert memory + overhead_mib(memory, connections, threads) >= peak
 
 
-def test_the_memory_limit_covers_tls_on_every_connection() -> None:
-    """45 KiB a connection were measured with records half read and half written, of 21 that are reckoned without."""
+def test_memory_limit_covers_tls_on_every_connection() -> None:
+    """Measured: 45 KiB per connection with partly transferred records, compared to 21 KiB without TLS."""
     for connections in (64, 1024, 8000):
         with_tls = overhead_mib(64, connections, 4, tls=True) - overhead_mib(64, connections, 4)
         assert with_tls >= connections * (45 - 21) / 1024
     assert spec(tls={"secretName": "a"}).memory_limit == "183Mi"
 
 
-def test_given_resources_win_and_requests_follow_the_given_limit() -> None:
+def test_resources_of_the_spec_take_precedence_and_requests_follow_the_limit() -> None:
     given = spec(resources={"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "1"}})
     assert given.container_resources() == {
         "limits": {"memory": "1Gi", "cpu": 2},
@@ -119,8 +120,8 @@ def test_given_resources_win_and_requests_follow_the_given_limit() -> None:
     }
 
 
-def test_a_request_is_never_above_its_limit() -> None:
-    """Kubernetes refuses such pods; and the person gave only one of the two."""
+def test_request_never_exceeds_its_limit() -> None:
+    """Kubernetes rejects such pods, and the user set only one of the two."""
     larger = spec(resources={"requests": {"memory": "1Gi"}}).container_resources()
     assert larger["limits"]["memory"] == larger["requests"]["memory"] == "1Gi"
     slow = spec(resources={"limits": {"cpu": "20m"}}).container_resources()
@@ -129,13 +130,13 @@ def test_a_request_is_never_above_its_limit() -> None:
     assert (smaller["limits"]["memory"], smaller["requests"]["memory"]) == ("147Mi", "64Mi")
 
 
-def test_a_resource_that_breaks_several_rules_hears_of_each() -> None:
+def test_every_violated_rule_is_reported() -> None:
     case = Case("", {"maxItemSizeMB": 64, "extraArgs": ["-m5"], "labels": {"app.kubernetes.io/name": ""}}, resource="9")
-    said = complaints(case)
-    assert all(word in said for word in ("metadata.name", "spec.maxItemSizeMB", "'-m5'", "spec.labels"))
+    errors = validation_errors(case)
+    assert all(word in errors for word in ("metadata.name", "spec.maxItemSizeMB", "'-m5'", "spec.labels"))
 
 
-def test_the_image_wins_over_the_version() -> None:
+def test_image_takes_precedence_over_version() -> None:
     assert spec().image_reference("memcached") == "memcached:1.6.38"
     assert spec(version="1.6.18").image_reference("example.com:5000/memcached") == "example.com:5000/memcached:1.6.18"
     assert spec(image="a/b:c", version="1.6.18").image_reference("memcached") == "a/b:c"

@@ -1,4 +1,4 @@
-"""What is said of a Memcached at the door: what makes it impossible, and what a person should know."""
+"""Errors and warnings of the admission review of a Memcached."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ def of(case: Case) -> Obj:
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_what_the_schema_takes_the_review_takes(case: Case) -> None:
+def test_review_accepts_every_case_that_the_schema_accepts(case: Case) -> None:
     assert ADMISSION.review(of(case), None).errors == ()
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_what_the_schema_refuses_the_review_refuses_in_the_operators_words(case: Case) -> None:
+def test_review_rejects_with_advice_every_case_that_the_schema_rejects(case: Case) -> None:
     assert case.advises in " ".join(ADMISSION.review(of(case), None).errors)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_review_returns_all_errors_at_once() -> None:
     errors = ADMISSION.review(obj("9", maxItemSizeMB=64, extraArgs=["-m5"]), None).errors
     assert len(errors) == 3
 
 
 @pytest.mark.parametrize(
-    ("size", "least", "most", "becomes"), [(1, 2, 5, 2), (3, 2, 5, 3), (9, 2, 5, 5), (0, 1, 1, 1), (3, ..., 2, 2)]
+    ("size", "low", "high", "becomes"), [(1, 2, 5, 2), (3, 2, 5, 3), (9, 2, 5, 5), (0, 1, 1, 1), (3, ..., 2, 2)]
 )
-def test_with_autoscaling_size_lies_within_its_bounds(size: int, least: Any, most: int, becomes: int) -> None:
-    bounds = {"maxReplicas": most} | ({} if least is ... else {"minReplicas": least})
+def test_autoscaling_clamps_size_to_its_bounds(size: int, low: Any, high: int, becomes: int) -> None:
+    bounds = {"maxReplicas": high} | ({} if low is ... else {"minReplicas": low})
     given = obj(size=size, autoscaling=bounds)
     before = copy.deepcopy(given)
     assert ADMISSION.default(given)["spec"]["size"] == becomes
-    assert given == before, "what is given is not changed in place"
+    assert given == before, "the input is not changed"
     assert Memcached.parse(given).spec.size == becomes, "the reconcile sees the same"
 
 
@@ -57,31 +57,33 @@ WRONG = st.recursive(
 
 
 @given(WRONG)
-def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) -> None:
+def test_defaulting_is_idempotent_and_accepts_any_input(spec: Any) -> None:
     once = ADMISSION.default({"metadata": {"name": "cache"}, "spec": spec})
     assert ADMISSION.default(once) == once
 
 
-def warned(new: Obj, old: Obj | None = None) -> str:
+def warnings_of(new: Obj, old: Obj | None = None) -> str:
     review = ADMISSION.review(new, old)
     assert review.errors == ()
     return " ".join(review.warnings)
 
 
-def test_nothing_is_said_of_what_is_well() -> None:
-    assert warned(obj()) == ""
-    assert warned(obj(), obj()) == ""
-    assert warned(obj(podDisruptionBudget={})) == ""
+def test_good_configuration_gives_no_warnings() -> None:
+    assert warnings_of(obj()) == ""
+    assert warnings_of(obj(), obj()) == ""
+    assert warnings_of(obj(podDisruptionBudget={})) == ""
 
 
-def test_a_budget_that_lets_no_node_be_drained_is_told() -> None:
-    assert "with 1 servers it lets none be evicted" in warned(obj(size=1, podDisruptionBudget={"minAvailable": 1}))
-    assert warned(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
+def test_budget_that_blocks_drains_gives_a_warning() -> None:
+    assert "with size 1 the budget allows no evictions" in warnings_of(
+        obj(size=1, podDisruptionBudget={"minAvailable": 1})
+    )
+    assert warnings_of(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
 
 
-def test_autoscaling_without_a_request_of_cpu_is_told() -> None:
-    assert "which is 50m" in warned(obj(autoscaling={"maxReplicas": 4}))
-    assert warned(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
+def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
+    assert "which defaults to 50m" in warnings_of(obj(autoscaling={"maxReplicas": 4}))
+    assert warnings_of(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
 
 
 @pytest.mark.parametrize(
@@ -95,27 +97,27 @@ def test_autoscaling_without_a_request_of_cpu_is_told() -> None:
         ({"metrics": {}}, "spec.metrics:"),
     ],
 )
-def test_a_change_that_empties_servers_is_told(change: Obj, names: str) -> None:
-    said = f"{names} every server is replaced, one by one, and the new ones start empty."
-    assert warned(obj(**change), obj()) == said
-    assert warned(obj(), obj(**change)) == said, "and the change back"
-    assert warned(obj(**change)) == "", "there is nothing to lose in a new one"
-    assert warned(obj(**change), obj(size=0)) == "", "nor where none runs"
+def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -> None:
+    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty."
+    assert warnings_of(obj(**change), obj()) == warning
+    assert warnings_of(obj(), obj(**change)) == warning, "the reverse change too"
+    assert warnings_of(obj(**change)) == "", "a new resource has no items to lose"
+    assert warnings_of(obj(**change), obj(size=0)) == "", "a resource without servers has no items to lose"
 
 
 @pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.38"}])
-def test_a_change_that_keeps_servers_is_not(change: Obj) -> None:
-    assert warned(obj(**change), obj()) == ""
+def test_change_that_keeps_servers_gives_no_warning(change: Obj) -> None:
+    assert warnings_of(obj(**change), obj()) == ""
 
 
-def test_another_workload_moves_every_key() -> None:
-    said = warned(obj(workload="StatefulSet", memoryMB=32), obj())
-    assert said.startswith("spec.workload: servers of the StatefulSet start empty")
+def test_workload_change_warns_that_every_key_moves() -> None:
+    warning = warnings_of(obj(workload="StatefulSet", memoryMB=32), obj())
+    assert warning.startswith("spec.workload: the servers of the StatefulSet start empty")
 
 
-def test_a_resource_that_came_past_admission_may_be_mended() -> None:
-    assert warned(obj(), obj(size="three")) == ""
+def test_spec_that_bypassed_admission_can_be_repaired() -> None:
+    assert warnings_of(obj(), obj(size="three")) == ""
 
 
-def test_it_is_asked_about_memcacheds() -> None:
+def test_admission_is_registered_for_memcacheds() -> None:
     assert ADMISSION.kind == API.kind

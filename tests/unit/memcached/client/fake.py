@@ -1,4 +1,4 @@
-"""A server that answers as it is told, in place of memcached: right, wrong, in pieces, late or not at all."""
+"""Fake memcached with configured responses: correct, wrong, in pieces, late or missing."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-SILENCE, CLOSE = "silence", "close"
-PIECE = 0.002
+NO_REPLY, CLOSE = "silence", "close"
+CHUNK_DELAY_SECONDS = 0.002
 
 Answer = bytes | list[bytes] | str
-"""What a command is answered with: at once, in pieces, or one of SILENCE and CLOSE."""
+"""Response to a command: complete, in chunks, or one of NO_REPLY and CLOSE."""
 
 PLAIN: Mapping[str, Answer] = {"version": b"VERSION 1.6.38\r\n"}
-"""A server that asks for no authentication; answers of others are laid over it."""
+"""Responses of a server without authentication; a test overrides them."""
 
 
 @dataclass
 class Fake:
-    """Attributes:
-    answers: by command; whatever else is asked is answered ERROR, as memcached does.
-    asked: the lines that came.
-    connections: how many clients came.
+    """Fake server.
+
+    Attributes:
+        answers: responses by command; other commands get ERROR, as from memcached.
+        port: TCP port.
+        received: lines received.
+        connections: number of connections accepted.
+        writers: open connections.
     """
 
     answers: dict[str, Answer]
     port: int = 0
-    asked: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
     connections: int = 0
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
-    def hang_up(self) -> None:
-        """End all connections, as a server does that restarts."""
+    def close_connections(self) -> None:
+        """Close all connections, like a server that restarts."""
         for writer in self.writers:
             writer.close()
 
@@ -43,14 +47,14 @@ class Fake:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 line = (await reader.readuntil(b"\r\n")).decode().strip()
-                self.asked.append(line)
+                self.received.append(line)
                 answer = self.answers.get(line, b"ERROR\r\n")
                 if answer == CLOSE:
                     break
-                for piece in [] if isinstance(answer, str) else answer if isinstance(answer, list) else [answer]:
-                    writer.write(piece)
+                for chunk in [] if isinstance(answer, str) else answer if isinstance(answer, list) else [answer]:
+                    writer.write(chunk)
                     await writer.drain()
-                    await asyncio.sleep(PIECE if isinstance(answer, list) else 0)
+                    await asyncio.sleep(CHUNK_DELAY_SECONDS if isinstance(answer, list) else 0)
         writer.close()
 
 
@@ -58,13 +62,13 @@ class Fake:
 async def fake(
     answers: Mapping[str, Answer] | None = None, *, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[Fake]:
-    """A fake, on a port of its own by default."""
-    made = Fake({**PLAIN, **(answers or {})})
-    server = await asyncio.start_server(made.serve, "127.0.0.1", port, ssl=tls)
-    made.port = server.sockets[0].getsockname()[1]
+    """Run a fake server, by default on a free port."""
+    server = Fake({**PLAIN, **(answers or {})})
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", port, ssl=tls)
+    server.port = listener.sockets[0].getsockname()[1]
     try:
-        yield made
+        yield server
     finally:
-        server.close()
-        made.hang_up()
+        listener.close()
+        server.close_connections()
         await asyncio.sleep(0)

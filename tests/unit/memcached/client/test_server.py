@@ -1,4 +1,4 @@
-"""How memcached is spoken with, and what is said of servers that answer otherwise."""
+"""Client of memcached's protocol, and its errors for unexpected responses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from operators.memcached.client.errors import (
 )
 from operators.memcached.client.server import Server
 from tests.support.tls import Authority
-from tests.unit.memcached.client.fake import CLOSE, SILENCE, Answer, Fake, fake
+from tests.unit.memcached.client.fake import CLOSE, NO_REPLY, Answer, Fake, fake
 
 STATS = b"STAT pid 1\r\nSTAT version 1.6.38\r\nSTAT domain_socket \r\nSTAT inter 0.0.0.0, ::\r\nEND\r\n"
-WANTS_A_USER: dict[str, Answer] = {
+REQUIRES_AUTH: dict[str, Answer] = {
     "version": b"CLIENT_ERROR unauthenticated\r\n",
     "set auth 0 0 10": b"",
     "alice open": b"STORED\r\n",
@@ -37,7 +37,7 @@ WANTS_A_USER: dict[str, Answer] = {
 
 
 @asynccontextmanager
-async def connected(to: Fake, timeout: float = 5.0) -> AsyncIterator[Server]:  # noqa: ASYNC109
+async def connection(to: Fake, timeout: float = 5.0) -> AsyncIterator[Server]:  # noqa: ASYNC109
     server = await database.connect("127.0.0.1", to.port, timeout=timeout)
     try:
         yield server
@@ -46,7 +46,7 @@ async def connected(to: Fake, timeout: float = 5.0) -> AsyncIterator[Server]:  #
 
 
 async def test_statistics_are_read_by_name() -> None:
-    async with fake({"stats": STATS, "stats settings": b"END\r\n"}) as to, connected(to) as server:
+    async with fake({"stats": STATS, "stats settings": b"END\r\n"}) as to, connection(to) as server:
         assert await server.version() == "1.6.38"
         assert await server.stats() == {
             "pid": "1",
@@ -59,169 +59,169 @@ async def test_statistics_are_read_by_name() -> None:
         assert to.connections == 1
 
 
-async def test_an_answer_may_come_in_pieces() -> None:
+async def test_response_is_read_in_pieces() -> None:
     pieces: list[bytes] = [STATS[at : at + 7] for at in range(0, len(STATS), 7)]
-    async with fake({"stats": pieces}) as to, connected(to) as server:
+    async with fake({"stats": pieces}) as to, connection(to) as server:
         assert len(await server.stats()) == 4
         assert await server.version() == "1.6.38"
 
 
-async def test_a_huge_answer_is_read_whole() -> None:
+async def test_large_response_is_read_completely() -> None:
     lines = b"".join(b"STAT items:%d:number %d\r\n" % (number, number) for number in range(50_000))
-    async with fake({"stats items": lines + b"END\r\n"}) as to, connected(to) as server:
+    async with fake({"stats items": lines + b"END\r\n"}) as to, connection(to) as server:
         assert len(await server.stats("items")) == 50_000
 
 
-async def test_an_answer_without_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_response_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_LINES", 100)
-    async with fake({"stats": b"STAT a 1\r\n" * 101}) as to, connected(to) as server:
-        with pytest.raises(UnexpectedAnswer, match="without end"):
+    async with fake({"stats": b"STAT a 1\r\n" * 101}) as to, connection(to) as server:
+        with pytest.raises(UnexpectedAnswer, match="more than 100 lines"):
             await server.stats()
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "says"),
+    ("answer", "error", "message"),
     [
-        (b"SERVER_ERROR out of memory\r\n", UnexpectedAnswer, "answers 'stats' with 'SERVER_ERROR out of memory'"),
+        (b"SERVER_ERROR out of memory\r\n", UnexpectedAnswer, "returned 'SERVER_ERROR out of memory' for 'stats'"),
         (b"STAT a 1\r\nNONSENSE\r\n", UnexpectedAnswer, "'NONSENSE'"),
         (b"\xff\xfe\r\n", UnexpectedAnswer, r"xff"),
         (b"x" * 5000 + b"\r\n", UnexpectedAnswer, "x{200}…'"),
-        (b"x" * 70_000, UnexpectedAnswer, "a line of over 65536 bytes"),
-        (b"ERROR Too many open connections\r\n", Busy, "as many clients as it takes"),
-        (CLOSE, Unreachable, "gave no answer to 'stats', but ended the connection: it stopped"),
-        ([b"STAT a 1\r\nSTA", b""], TimedOut, "gave no answer to 'stats' within 0.2 s"),
-        (SILENCE, TimedOut, "gave no answer to 'stats' within 0.2 s"),
+        (b"x" * 70_000, UnexpectedAnswer, "a line of over 65536 bytes for 'stats'"),
+        (b"ERROR Too many open connections\r\n", Busy, "reached its connection limit"),
+        (CLOSE, Unreachable, "no response to 'stats', and the server closed the connection: it stopped"),
+        ([b"STAT a 1\r\nSTA", b""], TimedOut, "no response to 'stats' within 0.2 s"),
+        (NO_REPLY, TimedOut, "no response to 'stats' within 0.2 s"),
     ],
-    ids=["server error", "word", "bytes", "long", "endless", "limit", "closed", "half", "silent"],
+    ids=["server error", "word", "bytes", "long", "endless", "limit", "closed", "incomplete", "timeout"],
 )
-async def test_an_odd_answer_is_told_and_ends_the_connection(
-    answer: Answer, error: type[MemcachedError], says: str
+async def test_unexpected_response_is_reported_and_closes_the_connection(
+    answer: Answer, error: type[MemcachedError], message: str
 ) -> None:
-    async with fake({"stats": answer}) as to, connected(to, timeout=0.2) as server:
-        with pytest.raises(error, match=says) as told:
+    async with fake({"stats": answer}) as to, connection(to, timeout=0.2) as server:
+        with pytest.raises(error, match=message) as error_info:
             await server.stats()
-        assert str(told.value).startswith(f"127.0.0.1:{to.port} ")
-        assert type(told.value) is error
-        with pytest.raises(Unreachable):  # what was left of the answer is not taken for the next one's
+        assert str(error_info.value).startswith(f"127.0.0.1:{to.port}")
+        assert type(error_info.value) is error
+        with pytest.raises(Unreachable):  # the rest of the response is not read as the next one
             await server.version()
 
 
-async def test_who_stops_waiting_ends_the_connection() -> None:
-    async with fake({"stats": SILENCE}) as to, connected(to) as server:
-        asking = asyncio.create_task(server.stats())
+async def test_cancelled_request_closes_the_connection() -> None:
+    async with fake({"stats": NO_REPLY}) as to, connection(to) as server:
+        pending = asyncio.create_task(server.stats())
         await asyncio.sleep(0.05)
-        asking.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await pending
         with pytest.raises(Unreachable):
             await server.version()
 
 
-async def test_the_user_is_told_to_a_server_that_asks() -> None:
-    async with fake(WANTS_A_USER) as to:
+async def test_credentials_are_sent_to_a_server_that_requires_them() -> None:
+    async with fake(REQUIRES_AUTH) as to:
         server = await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
         await server.aclose()
-        assert to.asked == ["version", "set auth 0 0 10", "alice open"]
+        assert to.received == ["version", "set auth 0 0 10", "alice open"]
 
 
-async def test_the_password_is_not_stored_in_a_server_that_does_not_ask() -> None:
+async def test_credentials_are_not_sent_to_a_server_without_authentication() -> None:
     async with fake() as to:
         server = await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
         await server.aclose()
-        assert to.asked == ["version"]
+        assert to.received == ["version"]
 
 
 @pytest.mark.parametrize(
-    ("auth", "says"),
+    ("auth", "message"),
     [
-        (("alice", "nope"), "does not take this user and password"),
-        (None, "asks for a user and a password"),
-        (("alice", "two words"), "holds a blank"),
-        (("alice", "a\r\nflush_all"), "holds a blank"),
+        (("alice", "nope"), "rejects the user and password"),
+        (None, "requires authentication: provide a user and a password"),
+        (("alice", "two words"), "contains whitespace"),
+        (("alice", "a\r\nflush_all"), "contains whitespace"),
         (("", "open"), "is empty"),
     ],
 )
-async def test_a_refused_user_is_told_without_naming_them(auth: tuple[str, str] | None, says: str) -> None:
-    async with fake(WANTS_A_USER) as to:
-        with pytest.raises(AuthenticationFailed, match=says) as told:
+async def test_authentication_error_contains_no_credentials(auth: tuple[str, str] | None, message: str) -> None:
+    async with fake(REQUIRES_AUTH) as to:
+        with pytest.raises(AuthenticationFailed, match=message) as error_info:
             await database.connect("127.0.0.1", to.port, auth=auth)
-        assert not any(secret and secret in str(told.value) for secret in auth or ())
-        assert to.asked[1:] in ([], ["set auth 0 0 10", "alice nope"])
+        assert not any(secret and secret in str(error_info.value) for secret in auth or ())
+        assert to.received[1:] in ([], ["set auth 0 0 10", "alice nope"])
 
 
-async def test_a_server_that_repeats_the_password_does_not_bring_it_into_an_error() -> None:
-    async with fake({**WANTS_A_USER, "alice open": b"EH? alice open\r\n"}) as to:
-        with pytest.raises(UnexpectedAnswer) as told:
+async def test_password_in_a_response_does_not_appear_in_an_error() -> None:
+    async with fake({**REQUIRES_AUTH, "alice open": b"EH? alice open\r\n"}) as to:
+        with pytest.raises(UnexpectedAnswer) as error_info:
             await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
-        assert "alice" not in str(told.value)
+        assert "alice" not in str(error_info.value)
 
 
-async def test_a_server_that_cannot_use_its_certificate_says_why_and_may_be_told_again() -> None:
+async def test_failed_certificate_reload_is_reported_and_can_be_retried() -> None:
     why = b"Error loading the key: /tls/tls.key : key values mismatch\r\n"
-    async with fake({"refresh_certs": why}) as to, connected(to) as server:
+    async with fake({"refresh_certs": why}) as to, connection(to) as server:
         with pytest.raises(CertificatesRefused, match="key values mismatch"):
             await server.refresh_certs()
         to.answers["refresh_certs"] = b"OK\r\n"
         await server.refresh_certs()
         to.answers["refresh_certs"] = b"ERROR\r\n"
-        with pytest.raises(UnexpectedAnswer, match="'refresh_certs' with 'ERROR'"):
+        with pytest.raises(UnexpectedAnswer, match="'ERROR' for 'refresh_certs'"):
             await server.refresh_certs()
         assert to.connections == 1
 
 
-async def test_nothing_listening_is_told() -> None:
+async def test_refused_connection_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
-        with pytest.raises(Unreachable, match="refuses connections: nothing listens there"):
+        with pytest.raises(Unreachable, match="refuses connections: no process listens"):
             await database.connect("127.0.0.1", taken.getsockname()[1])
 
 
-async def test_an_unknown_host_is_told() -> None:
-    with pytest.raises(Unreachable, match=r"no-such-host\.invalid:11211: no such host"):
+async def test_unknown_host_is_reported() -> None:
+    with pytest.raises(Unreachable, match=r"no-such-host\.invalid:11211: unknown host"):
         await database.connect("no-such-host.invalid", 11211)
 
 
-async def test_another_program_is_not_taken_for_memcached() -> None:
+async def test_other_program_is_not_mistaken_for_memcached() -> None:
     async with fake({"version": b"-ERR unknown command 'version'\r\n"}) as to:
-        with pytest.raises(UnexpectedAnswer, match=r"answers 'version' with .*is it memcached\?"):
+        with pytest.raises(UnexpectedAnswer, match=r"for 'version': it may not be memcached"):
             await database.connect("127.0.0.1", to.port)
 
 
-class Kit:
-    """An authority that server and clients trust, and what it signed."""
+class Certificates:
+    """A CA that server and clients trust, certificates that it signed, and a foreign CA."""
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory)
-        self.stranger = Authority(directory, "stranger")
+        self.foreign = Authority(directory, "foreign")
         self.server = self.authority.issue("server", "memcached.test", "127.0.0.1")
         self.client = self.authority.issue("client")
 
-    def serving(self, *, client_wanted: bool = False) -> ssl.SSLContext:
+    def serving(self, *, client_certificate_required: bool = False) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.server)
-        if client_wanted:
+        if client_certificate_required:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self.authority.certificate)
         return context
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Kit:
-    return Kit(tmp_path)
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
 
 
-async def test_tls_shows_the_servers_certificate(kit: Kit) -> None:
-    async with fake(tls=kit.serving(client_wanted=True)) as to:
-        trust = kit.authority.trust(kit.client)
+async def test_tls_connection_has_the_certificate_of_the_server(certificates: Certificates) -> None:
+    async with fake(tls=certificates.serving(client_certificate_required=True)) as to:
+        trust = certificates.authority.trust(certificates.client)
         server = await database.connect("127.0.0.1", to.port, tls=trust, server_name="memcached.test")
         assert await server.version() == "1.6.38"
-        assert server.certificate == ssl.PEM_cert_to_DER_cert(kit.server[0].read_text())
+        assert server.certificate == ssl.PEM_cert_to_DER_cert(certificates.server[0].read_text())
         await server.aclose()
 
 
 @contextmanager
-def refusing(serving: ssl.SSLContext) -> Iterator[int]:
-    """A server that tells why it refuses, and leaves the connection open until that was heard: memcached often does."""
+def rejecting_server(serving: ssl.SSLContext) -> Iterator[int]:
+    """Run a server that sends a TLS alert and keeps the connection open until the client read it, like memcached."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -230,7 +230,7 @@ def refusing(serving: ssl.SSLContext) -> Iterator[int]:
                 with suppress(ssl.SSLError):
                     connection.do_handshake()
                 with suppress(ConnectionError):
-                    while socket.socket.recv(connection, 4096):  # what is left unread would reset the connection
+                    while socket.socket.recv(connection, 4096):  # unread data would reset the connection
                         pass
 
         thread = threading.Thread(target=serve)
@@ -240,42 +240,47 @@ def refusing(serving: ssl.SSLContext) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_why_tls_failed_is_told(kit: Kit, version: ssl.TLSVersion) -> None:
-    async def told(trust: ssl.SSLContext, name: str = "127.0.0.1", *, client_wanted: bool = False) -> str:
+async def test_tls_error_states_the_cause(certificates: Certificates, version: ssl.TLSVersion) -> None:
+    async def tls_error(
+        trust: ssl.SSLContext, name: str = "127.0.0.1", *, client_certificate_required: bool = False
+    ) -> str:
         trust.maximum_version = version
-        with refusing(kit.serving(client_wanted=client_wanted)) as port, pytest.raises(TLSFailed) as error:
+        with (
+            rejecting_server(certificates.serving(client_certificate_required=client_certificate_required)) as port,
+            pytest.raises(TLSFailed) as error,
+        ):
             await database.connect("127.0.0.1", port, tls=trust, server_name=name)
         return str(error.value)
 
-    trust = kit.authority.trust
-    assert "not to be trusted: unable to get local issuer certificate." in await told(kit.stranger.trust())
-    assert "certificate is not valid for 'other.test'" in await told(trust(), "other.test")
-    stranger = trust(kit.stranger.issue("intruder"))
-    assert "does not trust the client's certificate" in await told(stranger, client_wanted=True)
-    expired = trust(kit.authority.issue("late", days=-1))
-    assert "the client's certificate has expired" in await told(expired, client_wanted=True)
-    why = await told(trust(), client_wanted=True)
+    trust = certificates.authority.trust
+    assert "not to be trusted: unable to get local issuer certificate." in await tls_error(certificates.foreign.trust())
+    assert "certificate is not valid for 'other.test'" in await tls_error(trust(), "other.test")
+    foreign = trust(certificates.foreign.issue("intruder"))
+    assert "does not trust the client's certificate" in await tls_error(foreign, client_certificate_required=True)
+    expired = trust(certificates.authority.issue("late", days=-1))
+    assert "the client's certificate has expired" in await tls_error(expired, client_certificate_required=True)
+    why = await tls_error(trust(), client_certificate_required=True)
     assert ("it requires" if version == ssl.TLSVersion.TLSv1_3 else "it wants") + " a client certificate" in why
 
 
-async def test_a_client_without_the_certificate_that_is_wanted_is_told_so(kit: Kit) -> None:
-    async with fake(tls=kit.serving(client_wanted=True)) as to:
+async def test_missing_client_certificate_is_reported(certificates: Certificates) -> None:
+    async with fake(tls=certificates.serving(client_certificate_required=True)) as to:
         with pytest.raises(TLSFailed, match="certificate"):
-            await database.connect("127.0.0.1", to.port, tls=kit.authority.trust())
+            await database.connect("127.0.0.1", to.port, tls=certificates.authority.trust())
 
 
-async def test_tls_to_a_server_without_is_told(kit: Kit) -> None:
+async def test_tls_to_a_server_without_tls_is_reported(certificates: Certificates) -> None:
     async with fake() as to:
         with pytest.raises((TLSFailed, TimedOut), match="TLS"):
-            await database.connect("127.0.0.1", to.port, tls=kit.authority.trust(), timeout=0.3)
+            await database.connect("127.0.0.1", to.port, tls=certificates.authority.trust(), timeout=0.3)
 
 
-async def test_no_tls_to_a_server_with_is_told(kit: Kit) -> None:
-    async with fake(tls=kit.serving()) as to:
+async def test_plain_connection_to_a_server_with_tls_is_reported(certificates: Certificates) -> None:
+    async with fake(tls=certificates.serving()) as to:
         with pytest.raises(MemcachedError, match="TLS"):
             await database.connect("127.0.0.1", to.port, timeout=0.3)
 
 
-async def test_an_ipv6_address_is_written_as_people_read_it() -> None:
+async def test_ipv6_address_is_written_in_brackets() -> None:
     with pytest.raises(Unreachable, match=r"^\[::1\]:1 "):
         await database.connect("::1", 1)

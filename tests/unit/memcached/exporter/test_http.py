@@ -1,4 +1,4 @@
-"""The few lines of HTTP that the exporter speaks."""
+"""HTTP server of the exporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operators.memcached.exporter import http
 from operators.memcached.exporter.http import Page, serving
 
 
-async def ask(port: int, request: bytes) -> bytes:
+async def send(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     with suppress(ConnectionError):
@@ -37,43 +37,43 @@ async def hello() -> Page:
         (b"GET / HTTP/1.1\r\nCookie: " + b"x" * 20_000, 431, b"Request Header Fields Too Large\n"),
     ],
 )
-async def test_a_request_is_answered_as_http_says(request_line: bytes, status: int, body: bytes) -> None:
+async def test_http_requests_get_the_expected_response(request_line: bytes, status: int, body: bytes) -> None:
     async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
-        answer = await ask(port, request_line + b"\r\nHost: a\r\n\r\n")
+        answer = await send(port, request_line + b"\r\nHost: a\r\n\r\n")
         head, _, rest = answer.partition(b"\r\n\r\n")
         assert head.startswith(f"HTTP/1.1 {status} ".encode())
         assert rest == body
         assert b"Connection: close" in head
 
 
-async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_without_a_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_SECONDS", 0.1)
     async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
-        assert await ask(port, b"GET / HT") == b""
+        assert await send(port, b"GET / HT") == b""
 
 
-async def test_more_clients_than_are_answered_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_over_the_limit_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_CLIENTS", 3)
     async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert await ask(port, b"GET / HTTP/1.1\r\n\r\n") == b""
+        assert await send(port, b"GET / HTTP/1.1\r\n\r\n") == b""
         for _, writer in idle:
             writer.close()
         await asyncio.sleep(0.05)
-        assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).endswith(b"hello\n")
+        assert (await send(port, b"GET / HTTP/1.1\r\n\r\n")).endswith(b"hello\n")
 
 
-async def test_an_answer_under_way_is_given_to_the_end() -> None:
-    asked = asyncio.Event()
+async def test_shutdown_completes_a_request_in_progress() -> None:
+    request_received = asyncio.Event()
 
     async def slow() -> Page:
-        asked.set()
+        request_received.set()
         await asyncio.sleep(0.2)
         return Page("late\n")
 
     async with serving("127.0.0.1", 0, {"/": slow}) as (_, port):
-        answer = asyncio.create_task(ask(port, b"GET / HTTP/1.1\r\n\r\n"))
-        await asked.wait()
+        answer = asyncio.create_task(send(port, b"GET / HTTP/1.1\r\n\r\n"))
+        await request_received.wait()
     assert (await answer).endswith(b"late\n")
     with pytest.raises(ConnectionRefusedError):
-        await ask(port, b"GET / HTTP/1.1\r\n\r\n")
+        await send(port, b"GET / HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a memcached, and how the exporter lives beside it."""
+"""Metrics of a memcached server, and the process of the exporter."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from operators.memcached.exporter.program import Exporter, connect, parse_option
 from tests.support import paths
 from tests.support.memcached.exporter import EXPORTER, REPOSITORY, Samples, running, samples
 from tests.support.tls import Authority
-from tests.unit.memcached.client.fake import SILENCE, Answer, Fake, fake
+from tests.unit.memcached.client.fake import NO_REPLY, Answer, Fake, fake
 
 RECORDED = paths.RECORDED / "memcached"
 COMMANDS = ("stats", "stats settings", "stats slabs", "stats items")
 
 
 def recorded() -> dict[str, Answer]:
-    """What a memcached 1.6.38 said after some traffic."""
+    """Return the responses of memcached 1.6.38 after some traffic."""
     text = (RECORDED / "stats-1.6.38.txt").read_bytes().replace(b"\n", b"\r\n")
     parts = [part + b"END\r\n" for part in text.split(b"END\r\n")[:-1]]
     return dict(zip(COMMANDS, parts, strict=True))
@@ -39,13 +39,13 @@ def of_memcached(found: Samples) -> Samples:
     return {name: value for name, value in found.items() if re.match("memcached_(?!up|exporter_)", name)}
 
 
-def asking(to: Fake, *flags: str) -> Exporter:
+def exporter_of(to: Fake, *flags: str) -> Exporter:
     return Exporter(partial(connect, parse_options([f"--address=127.0.0.1:{to.port}", "--timeout=0.3", *flags])))
 
 
-async def test_a_scrape_tells_what_memcached_counts() -> None:
+async def test_scrape_returns_the_statistics_of_memcached() -> None:
     async with fake(recorded()) as to:
-        found = samples(await asking(to).scrape())
+        found = samples(await exporter_of(to).scrape())
     expected = {
         "memcached_up": 1,
         'memcached_version{version="1.6.38"}': 1,
@@ -57,7 +57,7 @@ async def test_a_scrape_tells_what_memcached_counts() -> None:
         'memcached_commands_total{command="get",status="hit"}': 3,
         'memcached_commands_total{command="get",status="miss"}': 1,
         'memcached_commands_total{command="cas",status="badval"}': 1,
-        'memcached_commands_total{command="set",status="hit"}': 3,  # memcached's cmd_set is 6: it counts each cas, too
+        'memcached_commands_total{command="set",status="hit"}': 3,  # cmd_set of memcached is 6: it includes each cas
         "memcached_lru_crawler_enabled": 1,
         "memcached_lru_crawler_hot_max_factor": 0.2,
         'memcached_slab_chunk_size_bytes{slab="19"}': 5680,
@@ -70,27 +70,27 @@ async def test_a_scrape_tells_what_memcached_counts() -> None:
 
 
 def test_names_types_and_labels_are_those_of_memcached_exporter() -> None:
-    ours = {
+    implemented = {
         **{metric.name: (metric.type, metric.labels) for metric in (*metrics.SERVER, *metrics.SETTINGS)},
         **{metric.name: (metric.type, ("slab", *metric.labels)) for metric in metrics.SLAB},
         "memcached_up": ("gauge", ()),
         "memcached_version": ("gauge", ("version",)),
     }
-    theirs = {}
+    reference = {}
     for line in (RECORDED / "memcached_exporter.txt").read_text().splitlines()[1:]:
         name, kind, *labels = line.split(" ")
-        theirs[name] = (kind, tuple(labels[0].split(",")) if labels else ())
-    assert len(theirs) == 103
-    assert {name: ours.get(name) for name in theirs} == theirs
+        reference[name] = (kind, tuple(labels[0].split(",")) if labels else ())
+    assert len(reference) == 103
+    assert {name: implemented.get(name) for name in reference} == reference
 
 
-def test_each_statistic_is_one_sample_and_each_name_one_metric() -> None:
+def test_statistics_and_metrics_are_unique() -> None:
     names = [metric.name for metric in (*metrics.SERVER, *metrics.SETTINGS, *metrics.SLAB)]
     assert len(names) == len(set(names))
     assert all(len(labels) == len(metric.labels) for metric in metrics.SERVER for labels in metric.stats.values())
 
 
-def test_a_value_that_is_no_number_is_left_out_and_a_label_is_escaped() -> None:
+def test_non_numeric_values_are_omitted_and_labels_are_escaped() -> None:
     server = {"version": 'a"b\\c\nd', "uptime": "(null)", "curr_items": "7", "cmd_set": "many"}
     found = samples(metrics.exposition(server, {"lru_crawler": "no", "maxconns": "on"}, {}, {}))
     assert found == {
@@ -101,9 +101,9 @@ def test_a_value_that_is_no_number_is_left_out_and_a_label_is_escaped() -> None:
     }
 
 
-async def test_nothing_is_left_of_a_server_that_is_down() -> None:
+async def test_server_that_is_down_has_no_metrics() -> None:
     async with fake(recorded()) as to:
-        exporting = asking(to)
+        exporting = exporter_of(to)
         assert len(of_memcached(samples(await exporting.scrape()))) > 120
     found = samples(await exporting.scrape())
     assert found["memcached_up"] == 0
@@ -112,20 +112,20 @@ async def test_nothing_is_left_of_a_server_that_is_down() -> None:
     assert not of_memcached(found)
 
 
-async def test_half_an_answer_is_none() -> None:
+async def test_incomplete_response_gives_no_metrics() -> None:
     async with fake({**recorded(), "stats items": b"SERVER_ERROR out of memory\r\n"}) as to:
-        found = samples(await asking(to).scrape())
+        found = samples(await exporter_of(to).scrape())
         assert found["memcached_up"] == 0
         assert not of_memcached(found)
 
 
-async def test_one_connection_is_kept_and_made_anew_when_the_server_restarts() -> None:
+async def test_connection_is_kept_until_the_server_restarts() -> None:
     async with fake(recorded()) as to:
-        exporting = asking(to)
+        exporting = exporter_of(to)
         for _ in range(3):
             assert samples(await exporting.scrape())["memcached_up"] == 1
         assert to.connections == 1
-        to.hang_up()
+        to.close_connections()
         await asyncio.sleep(0.05)
         found = samples(await exporting.scrape())
         assert found["memcached_up"] == 1
@@ -134,45 +134,45 @@ async def test_one_connection_is_kept_and_made_anew_when_the_server_restarts() -
         await exporting.aclose()
 
 
-async def test_scrapes_at_once_do_not_mix_their_answers() -> None:
+async def test_concurrent_scrapes_do_not_mix_their_responses() -> None:
     async with fake(recorded()) as to:
-        exporting = asking(to)
+        exporting = exporter_of(to)
         found = await asyncio.gather(*(exporting.scrape() for _ in range(8)))
         assert {samples(text)["memcached_current_items"] for text in found} == {3}
         assert to.connections == 1
         await exporting.aclose()
 
 
-async def test_a_silent_server_is_waited_for_once() -> None:
+async def test_unresponsive_server_causes_a_single_timeout() -> None:
     async with fake(recorded()) as to:
-        exporting = asking(to)
+        exporting = exporter_of(to)
         await exporting.scrape()
-        to.answers["stats"] = SILENCE
-        began = time.monotonic()
+        to.answers["stats"] = NO_REPLY
+        started = time.monotonic()
         assert samples(await exporting.scrape())['memcached_exporter_errors_total{reason="TimedOut"}'] == 1
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - started < 0.5
         to.answers.update(recorded())
         assert samples(await exporting.scrape())["memcached_up"] == 1
         await exporting.aclose()
 
 
-async def test_turns_are_logged_and_scrapes_are_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_state_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with fake(recorded()) as to:
-        exporting = asking(to)
+        exporting = exporter_of(to)
         for _ in range(3):
             await exporting.scrape()
         to.answers["version"] = to.answers["stats"] = b"SERVER_ERROR out of memory\r\n"
         for _ in range(3):
             await exporting.scrape()
-    said = [record.message for record in caplog.records if record.name == exporter.__name__]
-    assert len(said) == 2
-    assert said[0] == "memcached_up is 1."
-    assert re.fullmatch(r"memcached_up is 0: 127\.0\.0\.1:\d+ answers 'version' with 'SERVER_ERROR out.*", said[1])
+    messages = [record.message for record in caplog.records if record.name == exporter.__name__]
+    assert len(messages) == 2
+    assert messages[0] == "memcached_up is 1."
+    assert re.fullmatch(r"memcached_up is 0: 127\.0\.0\.1:\d+ returned 'SERVER_ERROR out.*", messages[1])
 
 
-def wanting(password: str) -> dict[str, Answer]:
-    """A server that asks for the user alice."""
+def requiring(password: str) -> dict[str, Answer]:
+    """Return the responses of a server that requires the user alice with this password."""
     return {
         **recorded(),
         "version": b"CLIENT_ERROR unauthenticated\r\n",
@@ -182,8 +182,8 @@ def wanting(password: str) -> dict[str, Answer]:
     }
 
 
-def why_down(text: str) -> str:
-    """The reason that is counted; empty if the server is up."""
+def failure_reason(text: str) -> str:
+    """Return the reason of the counted error; empty if the server is up."""
     found = samples(text)
     reasons = [name for name, value in found.items() if name.startswith("memcached_exporter_errors") and value]
     assert bool(reasons) != bool(found["memcached_up"])
@@ -191,7 +191,7 @@ def why_down(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "expected_reason"),
     [
         ("alice:one\nbob:two\n", ""),
         ("alice:one", ""),
@@ -201,32 +201,32 @@ def why_down(text: str) -> str:
         (None, "FilesUnusable"),
     ],
 )
-async def test_the_first_user_of_the_servers_own_file_is_taken(tmp_path: Path, text: str | None, why: str) -> None:
+async def test_first_user_of_the_users_file_is_used(tmp_path: Path, text: str | None, expected_reason: str) -> None:
     users = tmp_path / "users"
     if text is not None:
         users.write_text(text)
-    async with fake(wanting("one")) as to:
-        exporting = asking(to, f"--auth-file={users}")
-        assert why_down(await exporting.scrape()) == why
+    async with fake(requiring("one")) as to:
+        exporting = exporter_of(to, f"--auth-file={users}")
+        assert failure_reason(await exporting.scrape()) == expected_reason
         await exporting.aclose()
 
 
-async def test_a_password_changes_under_a_running_exporter(tmp_path: Path) -> None:
+async def test_exporter_follows_a_changed_password(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:one\n")
-    async with fake(wanting("one")) as to:
-        exporting = asking(to, f"--auth-file={users}")
-        assert why_down(await exporting.scrape()) == ""
-        users.write_text("alice:two\n")  # the kubelet brought it, and the server has not been replaced yet
-        assert why_down(await exporting.scrape()) == ""
-        to.answers.update(wanting("two"))
-        to.hang_up()
+    async with fake(requiring("one")) as to:
+        exporting = exporter_of(to, f"--auth-file={users}")
+        assert failure_reason(await exporting.scrape()) == ""
+        users.write_text("alice:two\n")  # the kubelet updated the file, and the server is not replaced yet
+        assert failure_reason(await exporting.scrape()) == ""
+        to.answers.update(requiring("two"))
+        to.close_connections()
         await asyncio.sleep(0.05)
-        assert why_down(await exporting.scrape()) == ""
+        assert failure_reason(await exporting.scrape()) == ""
         await exporting.aclose()
 
 
-async def test_certificates_change_under_a_running_exporter(tmp_path: Path) -> None:
+async def test_exporter_follows_changed_certificates(tmp_path: Path) -> None:
     for directory in ("old", "new"):
         (tmp_path / directory).mkdir()
     current = tmp_path / "current"
@@ -242,72 +242,72 @@ async def test_certificates_change_under_a_running_exporter(tmp_path: Path) -> N
         serving_with.verify_mode = ssl.CERT_REQUIRED
         async with fake(recorded(), tls=serving_with, port=port) as to:
             port = to.port
-            if exporting is not None:  # files are the old ones still
-                assert why_down(await exporting.scrape()) == "TLSFailed"
+            if exporting is not None:  # the files are not updated yet
+                assert failure_reason(await exporting.scrape()) == "TLSFailed"
                 current.unlink()
             current.symlink_to(directory)
-            exporting = exporting or asking(to, "--tls", "--server-name=memcached.test", *flags)
+            exporting = exporting or exporter_of(to, "--tls", "--server-name=memcached.test", *flags)
             assert samples(await exporting.scrape())["memcached_up"] == 1
             await exporting.aclose()
 
 
-async def test_a_certificate_with_the_key_of_another_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_mismatch_of_certificate_and_key_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     (certificate, _), (_, key) = authority.issue("one"), authority.issue("two")
     async with fake() as to:
-        exporting = asking(to, "--tls", f"--tls-cert={certificate}", f"--tls-key={key}")
-        assert why_down(await exporting.scrape()) == "FilesUnusable"
-        assert "belong together: KEY_VALUES_MISMATCH" in caplog.text
+        exporting = exporter_of(to, "--tls", f"--tls-cert={certificate}", f"--tls-key={key}")
+        assert failure_reason(await exporting.scrape()) == "FilesUnusable"
+        assert "do not match: KEY_VALUES_MISMATCH" in caplog.text
 
 
-async def test_on_loopback_any_certificate_will_do_unless_an_authority_is_named(tmp_path: Path) -> None:
+async def test_loopback_accepts_any_certificate_unless_a_ca_is_set(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     serving_with = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving_with.load_cert_chain(*authority.issue("server", "memcached.test"))
     async with fake(recorded(), tls=serving_with) as to:
-        for flags, why in (
+        for flags, expected_reason in (
             ([], ""),
-            ([f"--tls-ca={authority.certificate}"], "TLSFailed"),  # the name does not fit
+            ([f"--tls-ca={authority.certificate}"], "TLSFailed"),  # the name does not match
             ([f"--tls-ca={authority.certificate}", "--server-name=memcached.test"], ""),
             ([f"--tls-ca={other.certificate}", "--server-name=memcached.test"], "TLSFailed"),
         ):
-            exporting = asking(to, "--tls", *flags)
-            assert why_down(await exporting.scrape()) == why, flags
+            exporting = exporter_of(to, "--tls", *flags)
+            assert failure_reason(await exporting.scrape()) == expected_reason, flags
             await exporting.aclose()
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
-        (["--address=11211"], "'11211' is no address: write host:port"),
-        (["--address=::1:11211"], "is no address: write host:port, or [host]:port for IPv6"),
-        (["--address=:11211"], "--address needs a host"),
-        (["--listen=:http"], "':http' is no address"),
-        (["--timeout=0"], "'0' is no number of seconds above 0"),
-        (["--tls", "--tls-cert=a"], "--tls-cert and --tls-key belong together"),
-        (["--tls-ca=a"], "mean nothing without --tls"),
+        (["--address=11211"], "'11211' is not an address: use host:port"),
+        (["--address=::1:11211"], "is not an address: use host:port, or [host]:port for IPv6"),
+        (["--address=:11211"], "--address requires a host"),
+        (["--listen=:http"], "':http' is not an address"),
+        (["--timeout=0"], "'0' is not a number of seconds greater than 0"),
+        (["--tls", "--tls-cert=a"], "--tls-cert and --tls-key must be set together"),
+        (["--tls-ca=a"], "require --tls"),
         (["--auth=a"], "unrecognized arguments"),
     ],
 )
-def test_a_wrong_flag_is_refused_with_what_it_takes(
-    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_flag_is_rejected_with_advice(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_options(flags)
     assert ended.value.code == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_flags_as_a_pod_gives_them() -> None:
+def test_flags_of_the_pod_are_parsed() -> None:
     options = parse_options(["--address=[::1]:11212", "--listen=:9151", "--auth-file=/auth/users", "--tls"])
     assert (options.address, options.listen) == (("::1", 11212), (None, 9151))
     assert (options.auth_file, options.tls, options.timeout) == ("/auth/users", True, 2.0)
 
 
-# The process, as it runs in a pod.
+# The exporter as a process.
 
 
-async def test_an_exporter_waits_for_its_server_and_ends_when_told() -> None:
+async def test_exporter_waits_for_its_server_and_stops_on_sigterm() -> None:
     async with fake(recorded()) as to:
         port = to.port
     with running(f"--address=127.0.0.1:{port}") as exporting:
@@ -325,19 +325,19 @@ async def test_an_exporter_waits_for_its_server_and_ends_when_told() -> None:
             assert await asyncio.to_thread(exporting.process.wait, 5) == 0
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flag = f"--listen=127.0.0.1:{taken.getsockname()[1]}"
         ended = subprocess.run(
             [*EXPORTER, flag], cwd=REPOSITORY, capture_output=True, text=True, timeout=20, check=False
         )
     assert ended.returncode == 1
-    said = json.loads(ended.stderr)["message"]
-    assert said.startswith(f"Cannot listen on {flag.partition('=')[2]}: ")
-    assert said.endswith("Give another --listen.")
+    message = json.loads(ended.stderr)["message"]
+    assert message.startswith(f"Cannot listen on {flag.partition('=')[2]}: ")
+    assert message.endswith("Use another --listen.")
 
 
-def test_a_sidecar_carries_nothing_of_an_operator() -> None:
+def test_sidecar_imports_no_operator_dependencies() -> None:
     heavy = ("kopf", "kubernetes", "aiohttp", "pydantic", "prometheus_client", "yaml", "cryptography", "opentelemetry")
     program = (
         f"import sys, operators.memcached.exporter.program; print([name for name in {heavy} if name in sys.modules])"

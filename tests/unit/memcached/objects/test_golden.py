@@ -1,6 +1,6 @@
-"""The objects of each golden resource, as files to read: golden/<case>/{memcached,objects}.yaml.
+"""Objects of example resources as golden files: golden/<case>/{memcached,objects}.yaml.
 
-After a change that is meant, write them anew with UPDATE_GOLDEN=1 and read the difference.
+After an intended change, update the files with UPDATE_GOLDEN=1 and review the diff.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 class Plain(yaml.SafeDumper):
-    """Writes each part where it stands, without anchors, and scripts line by line."""
+    """YAML without anchors, and with multi-line strings as blocks."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True
@@ -37,11 +37,11 @@ CASES = sorted(path.name for path in GOLDEN.iterdir())
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_objects_are_as_written(case: str) -> None:
+def test_objects_match_the_golden_file(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "memcached.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = Memcached.parse(given)
-    # What servers read at their start alone, of the Secrets.
+    # Digest of the Secret data that servers read only at startup.
     digest = "d" * 32 if resource.spec.auth or resource.spec.needs_client_certificate else ""
     seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=Secrets(digest=digest))
     made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]
@@ -51,6 +51,6 @@ def test_the_objects_are_as_written(case: str) -> None:
     assert made == list(yaml.safe_load_all(file.read_text()))
 
 
-def test_a_resource_that_asks_for_no_more_owns_a_service_and_a_deployment_alone() -> None:
+def test_minimal_resource_owns_only_a_service_and_a_deployment() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
     assert [obj["kind"] for obj in objects] == ["Service", "Deployment"]

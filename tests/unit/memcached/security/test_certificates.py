@@ -1,4 +1,4 @@
-"""Secrets on the way to the servers: awaited, taken up by a roll, or without one."""
+"""Secrets of the servers: missing ones, rolling updates, and certificates that servers reload."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from operators.memcached.objects.pod import SECRETS
 from operators.memcached.observe import Observed
 from operators.memcached.operator import controller
-from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, Served
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, ServedCertificate
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
@@ -21,77 +21,84 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, secret, tls_secret
-from tests.unit.memcached.world import crew, plan, pod, resource
+from tests.unit.memcached.world import plan, pod, resource, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
 MUTUAL: Obj = {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}
-HELD = Secrets(pair=certificate())
-NEW = HELD.fingerprint
+CURRENT = Secrets(pair=certificate())
+FINGERPRINT = CURRENT.fingerprint
 
 
-def asked(*answers: Served, listed: str = "former") -> Any:
-    """The plan for two servers that said this of their certificates."""
+def plan_for(*answers: ServedCertificate, recorded: str = "former") -> Any:
+    """Return the plan for servers that serve these certificates."""
     pods = [pod(number) for number, _ in enumerate(answers)]
-    served = {f"cache-{number}": answer for number, answer in enumerate(answers)}
-    seen = Observed(crew("Deployment", *pods), secrets=HELD, served=served)
-    given = resource(size=len(pods), phase="Running", observed=1, status={"certificate": listed}, **TLS)
-    return plan(given, seen)
+    served_certificates = {f"cache-{number}": answer for number, answer in enumerate(answers)}
+    observed = Observed(workload_of("Deployment", *pods), secrets=CURRENT, served_certificates=served_certificates)
+    parsed = resource(size=len(pods), phase="Running", observed=1, status={"certificate": recorded}, **TLS)
+    return plan(parsed, observed)
 
 
-def told(made: Any) -> list[str]:
+def refreshed_pods(made: Any) -> list[str]:
     return [name for action in made.actions if isinstance(action, Call) for name, _ in action.addresses]  # type: ignore[attr-defined]
 
 
-def test_servers_that_all_show_the_certificate_are_done_with_it() -> None:
-    made = asked(Served(NEW), Served(NEW))
+def test_refresh_is_complete_when_all_servers_serve_the_certificate() -> None:
+    made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(FINGERPRINT))
     assert made.verdict.done
-    assert told(made) == []
-    assert made.status["certificate"] == NEW
+    assert refreshed_pods(made) == []
+    assert made.status["certificate"] == FINGERPRINT
 
 
-def test_a_server_that_shows_another_is_told_and_stays_ready() -> None:
-    made = asked(Served(NEW), Served("old", age=3600))
-    assert told(made) == ["cache-1"]
+def test_server_with_an_old_certificate_is_refreshed_and_stays_ready() -> None:
+    made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate("old", age=3600))
+    assert refreshed_pods(made) == ["cache-1"]
     assert (made.verdict.reason, made.verdict.ready) == ("RefreshingCertificates", True)
     assert made.verdict.message == (
-        "1 of 2 servers show the Secret's certificate; the kubelet brings it within two minutes."
+        "1 of 2 servers serve the certificate in the Secret. The kubelet updates the files within two minutes; then "
+        "the servers reload them."
     )
     assert (made.status["phase"], made.status["certificate"]) == ("Running", "former")
     assert made.requeue == REFRESH_INTERVAL_SECONDS
     assert "PRIVATE" not in str(made.actions)
 
 
-def test_a_server_that_was_just_told_is_left_until_the_kubelet_had_time() -> None:
-    made = asked(Served("old", age=REFRESH_INTERVAL_SECONDS - 1))
-    assert told(made) == []
+def test_refreshed_server_is_not_refreshed_again_within_the_interval() -> None:
+    made = plan_for(ServedCertificate("old", age=REFRESH_INTERVAL_SECONDS - 1))
+    assert refreshed_pods(made) == []
     assert made.requeue == REFRESH_INTERVAL_SECONDS
 
 
-def test_a_server_that_cannot_be_asked_is_named_and_worries() -> None:
-    made = asked(Served(NEW), Served(error="10.0.0.1:11211 cannot be reached"))
-    assert told(made) == []
+def test_server_that_cannot_be_inspected_is_a_warning() -> None:
+    made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(error="10.0.0.1:11211 is unreachable: no route."))
+    assert refreshed_pods(made) == []
     assert made.verdict.warning
-    assert "cache-1 cannot be asked: 10.0.0.1:11211 cannot be reached." in made.verdict.message
+    assert "cache-1 cannot be inspected: 10.0.0.1:11211 is unreachable: no route." in made.verdict.message
     assert made.status["certificate"] == "former"
 
 
-def test_a_certificate_is_not_taken_for_known_while_a_server_is_missing() -> None:
-    """It comes back with whatever the kubelet had then; so it must be asked."""
-    seen = Observed(crew("Deployment", pod(0), pod(1, ready=False)), secrets=HELD, served={"cache-0": Served(NEW)})
-    given = resource(size=2, phase="Running", observed=1, status={"certificate": "former"}, **TLS)
-    assert plan(given, seen).status["certificate"] == "former"
+def test_certificate_is_not_recorded_while_a_server_is_not_ready() -> None:
+    """The missing server may start with the old files, so it must be inspected."""
+    observed = Observed(
+        workload_of("Deployment", pod(0), pod(1, ready=False)),
+        secrets=CURRENT,
+        served_certificates={"cache-0": ServedCertificate(FINGERPRINT)},
+    )
+    parsed = resource(size=2, phase="Running", observed=1, status={"certificate": "former"}, **TLS)
+    assert plan(parsed, observed).status["certificate"] == "former"
 
 
-def test_without_tls_no_certificate_is_told_of() -> None:
-    seen = Observed(crew("Deployment", pod(0)))
-    assert "certificate" not in plan(resource(size=1, status={"certificate": "former"}), seen).status
+def test_status_has_no_certificate_without_tls() -> None:
+    observed = Observed(workload_of("Deployment", pod(0)))
+    assert "certificate" not in plan(resource(size=1, status={"certificate": "former"}), observed).status
 
 
 @pytest.mark.parametrize("reason", ["SecretMissing", "SecretInvalid"])
-def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: str) -> None:
-    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(SecretProblem(Reason(reason), "spec.auth: it is so.")))
-    made = plan(resource(size=1, phase="Running", observed=1, **AUTH), seen)
+def test_missing_or_invalid_secrets_block_changes_and_are_read_again(reason: str) -> None:
+    observed = Observed(
+        workload_of("Deployment", pod(0)), secrets=Secrets(SecretProblem(Reason(reason), "spec.auth: it is so."))
+    )
+    made = plan(resource(size=1, phase="Running", observed=1, **AUTH), observed)
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)
     assert made.verdict.message == "spec.auth: it is so. Nothing was changed."
@@ -100,7 +107,7 @@ def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: 
 
 
 class World:
-    """An operator with a fleet of servers."""
+    """Operator with fake servers."""
 
     def __init__(self) -> None:
         self.fleet = Fleet()
@@ -112,15 +119,15 @@ class World:
         await self.harness.settle()
         return self.harness.resource("cache")
 
-    async def looked_again(self) -> Obj:
-        """As a resync, or the timer that the last plan asked for, makes the operator look."""
+    async def reconcile_again(self) -> Obj:
+        """Reconcile every resource, like a resync or a requeue."""
         for key in self.harness.cache.keys(self.harness.controller.kind):
             self.harness.queue.add(key)
         await self.harness.settle()
         return self.harness.resource("cache")
 
-    def hold(self, found: Obj) -> None:
-        """Make a Secret, or change it."""
+    def apply_secret(self, found: Obj) -> None:
+        """Create or change a Secret."""
         self.harness.person.apply(SECRET, found, force=True)
 
     @property
@@ -142,76 +149,76 @@ def reason(obj: Obj) -> str:
     return str(obj["status"]["conditions"][0]["reason"])
 
 
-async def test_servers_come_when_the_secret_comes(world: World) -> None:
+async def test_servers_are_created_when_the_secret_appears(world: World) -> None:
     waiting = await world.settled(**AUTH)
     assert (reason(waiting), waiting["status"]["phase"]) == ("SecretMissing", "Creating")
     assert not world.uids
-    world.hold(secret("users", users="app:secret\n"))
-    made = await world.looked_again()
+    world.apply_secret(secret("users", users="app:secret\n"))
+    made = await world.reconcile_again()
     assert reason(made) == "Ready"
     assert world.template["metadata"]["annotations"][SECRETS]
 
 
-async def test_a_secret_that_goes_or_turns_wrong_leaves_the_servers_alone(world: World) -> None:
-    world.hold(secret("users", users="app:secret\n"))
+async def test_deleted_or_invalid_secret_does_not_change_the_servers(world: World) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)
     before, template = world.uids, world.template
-    world.hold(secret("users", users="app:secret"))
-    assert reason(await world.looked_again()) == "SecretInvalid"
+    world.apply_secret(secret("users", users="app:secret"))
+    assert reason(await world.reconcile_again()) == "SecretInvalid"
     world.harness.person.delete(SECRET, NAMESPACE, "users")
-    lost = await world.looked_again()
+    lost = await world.reconcile_again()
     assert reason(lost) == "SecretMissing"
     assert len(lost["status"]["servers"]) == 2
     assert (world.uids, world.template) == (before, template)
 
 
-async def test_other_users_replace_the_servers_and_the_same_ones_do_not(world: World) -> None:
-    world.hold(secret("users", users="app:secret\n"))
+async def test_only_changed_users_replace_the_servers(world: World) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)
     first = world.uids
-    world.hold(secret("users", users="app:secret\n") | {"type": "Opaque"})
-    await world.looked_again()
+    world.apply_secret(secret("users", users="app:secret\n") | {"type": "Opaque"})
+    await world.reconcile_again()
     assert world.uids == first
-    world.hold(secret("users", users="app:secret\nops:other\n"))
-    assert reason(await world.looked_again()) == "Ready"
+    world.apply_secret(secret("users", users="app:secret\nops:other\n"))
+    assert reason(await world.reconcile_again()) == "Ready"
     assert not world.uids & first
 
 
-async def test_a_renewed_certificate_is_taken_up_by_the_servers_that_run(world: World) -> None:
-    world.hold(tls_secret(certificate()))
+async def test_running_servers_load_a_renewed_certificate(world: World) -> None:
+    world.apply_secret(tls_secret(certificate()))
     made = await world.settled(**MUTUAL)
     assert made["status"]["certificate"] == fingerprint(der(certificate()))
     first, template = world.uids, world.template
     renewed = certificate("renewed")
-    world.hold(tls_secret(renewed))
-    waiting = await world.looked_again()  # the kubelet has not brought it yet
+    world.apply_secret(tls_secret(renewed))
+    waiting = await world.reconcile_again()  # the kubelet has not updated the files yet
     assert reason(waiting) == "RefreshingCertificates"
-    assert waiting["status"]["conditions"][0]["status"] == "True", "clients notice nothing"
-    assert len(world.fleet.told) == 2
+    assert waiting["status"]["conditions"][0]["status"] == "True", "clients are not affected"
+    assert len(world.fleet.refreshed) == 2
     world.fleet.files = renewed
     world.fleet.ages.clear()
-    made = await world.looked_again()
+    made = await world.reconcile_again()
     assert (reason(made), made["status"]["certificate"]) == ("Ready", fingerprint(der(renewed)))
-    assert len(world.fleet.told) == 4
+    assert len(world.fleet.refreshed) == 4
     assert (world.uids, world.template) == (first, template)
 
 
-async def test_once_all_show_it_nobody_is_asked_again(world: World) -> None:
-    world.hold(tls_secret(certificate()))
+async def test_servers_are_not_inspected_again_after_a_complete_refresh(world: World) -> None:
+    world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
-    asked = world.fleet.asked
+    connections = world.fleet.connections
     world.harness.server.log.reset()
-    await world.looked_again()
-    assert world.fleet.asked == asked
+    await world.reconcile_again()
+    assert world.fleet.connections == connections
     assert not world.harness.server.log.writes()
     assert sum(world.harness.server.log.reads.values()) == 1, "the Secret, by name"
 
 
-async def test_a_restarted_operator_goes_on_with_a_renewal(world: World) -> None:
-    world.hold(tls_secret(certificate()))
+async def test_restarted_operator_continues_a_refresh(world: World) -> None:
+    world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
-    world.hold(tls_secret(certificate("renewed")))
-    await world.looked_again()
+    world.apply_secret(tls_secret(certificate("renewed")))
+    await world.reconcile_again()
     world.fleet.files = certificate("renewed")
     world.fleet.ages.clear()
     world.harness = world.harness.restart()
@@ -219,36 +226,36 @@ async def test_a_restarted_operator_goes_on_with_a_renewal(world: World) -> None
     assert world.harness.resource("cache")["status"]["certificate"] == fingerprint(der(certificate("renewed")))
 
 
-async def test_a_server_that_is_silent_is_asked_until_it_answers(world: World) -> None:
-    world.hold(tls_secret(certificate()))
+async def test_unreachable_server_is_inspected_until_it_responds(world: World) -> None:
+    world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     address = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
-    world.fleet.silent.add(address)
+    world.fleet.unreachable.add(address)
     world.fleet.files = certificate("renewed")
-    world.hold(tls_secret(certificate("renewed")))
-    silent = await world.looked_again()
-    assert reason(silent) == "RefreshingCertificates"
-    assert "cannot be reached" in silent["status"]["conditions"][0]["message"]
-    world.fleet.silent.clear()
-    assert reason(await world.looked_again()) == "Ready"
+    world.apply_secret(tls_secret(certificate("renewed")))
+    unreachable = await world.reconcile_again()
+    assert reason(unreachable) == "RefreshingCertificates"
+    assert "is unreachable" in unreachable["status"]["conditions"][0]["message"]
+    world.fleet.unreachable.clear()
+    assert reason(await world.reconcile_again()) == "Ready"
 
 
-async def test_a_new_authority_replaces_the_servers(world: World) -> None:
-    """What refresh_certs adds, it never takes away: memcached would trust the former authority on."""
-    world.hold(tls_secret(certificate()))
+async def test_new_ca_replaces_the_servers(world: World) -> None:
+    """Only a restart removes trust: after refresh_certs, memcached still trusts the former CA."""
+    world.apply_secret(tls_secret(certificate()))
     await world.settled(**MUTUAL)
     first = world.uids
-    other: Pair = certificate("other", by="theirs")
+    other: Pair = certificate("other", by="other-ca")
     world.fleet.files = other
-    world.hold(tls_secret(other, by="theirs"))
-    assert reason(await world.looked_again()) == "Ready"
+    world.apply_secret(tls_secret(other, by="other-ca"))
+    assert reason(await world.reconcile_again()) == "Ready"
     assert not world.uids & first
 
 
-async def test_a_pair_that_does_not_belong_together_is_never_given_to_servers(world: World) -> None:
-    """A server that reads such a pair refuses every client from then on."""
-    world.hold(tls_secret(certificate()))
+async def test_mismatched_certificate_and_key_are_never_passed_to_servers(world: World) -> None:
+    """A server that loads such a pair rejects every new client."""
+    world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
-    world.hold(tls_secret(Pair(certificate("renewed").certificate, certificate().key)))
-    assert reason(await world.looked_again()) == "SecretInvalid"
-    assert world.fleet.told == []
+    world.apply_secret(tls_secret(Pair(certificate("renewed").certificate, certificate().key)))
+    assert reason(await world.reconcile_again()) == "SecretInvalid"
+    assert world.fleet.refreshed == []

@@ -1,4 +1,4 @@
-"""What Secrets must hold, and what is said of those that do not."""
+"""Validation of the Secrets of a Memcached, and its messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.security.secrets import Secrets, fingerprint, judge
+from operators.memcached.security.secrets import Secrets, fingerprint, parse_secrets
 from shared.kubernetes.kinds import Obj
 from shared.pki.certs import Pair
 from tests.unit.memcached.fake_servers import certificate, der, secret, signer, tls_secret
@@ -20,106 +20,106 @@ TLS: Obj = {"tls": {"secretName": "cache-tls"}}
 MUTUAL: Obj = {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}
 
 
-def judged(*secrets: Obj, **spec: Any) -> Secrets:
-    asked: Obj = {part["secretName"]: None for part in spec.values() if isinstance(part, dict)}
-    return judge(resource(**spec), asked | {found["metadata"]["name"]: found for found in secrets})
+def parsed(*secrets: Obj, **spec: Any) -> Secrets:
+    referenced: Obj = {part["secretName"]: None for part in spec.values() if isinstance(part, dict)}
+    return parse_secrets(resource(**spec), referenced | {found["metadata"]["name"]: found for found in secrets})
 
 
-def complaint(*secrets: Obj, **spec: Any) -> tuple[str, str]:
-    problem = judged(*secrets, **spec).problem
+def problem_of(*secrets: Obj, **spec: Any) -> tuple[str, str]:
+    problem = parsed(*secrets, **spec).problem
     return (problem.reason, problem.message) if problem else ("", "")
 
 
-def test_without_secrets_in_the_spec_there_is_nothing_to_know() -> None:
-    assert judged() == Secrets()
-    assert Secrets().login is None
+def test_spec_without_secrets_gives_empty_contents() -> None:
+    assert parsed() == Secrets()
+    assert Secrets().credentials is None
     assert Secrets().fingerprint == ""
 
 
-def test_a_users_file_gives_the_first_user() -> None:
-    found = judged(secret("users", users="app:se:cret\nops:other\n"), **AUTH)
+def test_credentials_are_the_first_user_of_the_file() -> None:
+    found = parsed(secret("users", users="app:se:cret\nops:other\n"), **AUTH)
     assert found.problem is None
-    assert found.login == ("app", "se:cret")
+    assert found.credentials == ("app", "se:cret")
 
 
-def test_a_secret_that_is_missing_is_named() -> None:
-    reason, message = complaint(**AUTH)
+def test_missing_secret_is_named() -> None:
+    reason, message = problem_of(**AUTH)
     assert reason == "SecretMissing"
-    assert message.startswith("spec.auth: there is no Secret users in this namespace. Make it, with users")
+    assert message.startswith("spec.auth: Secret users does not exist. Create it with users")
 
 
-def test_a_key_that_is_missing_or_empty_is_named() -> None:
-    assert complaint(secret("users", other="x"), **AUTH) == (
+def test_missing_or_empty_key_is_named() -> None:
+    assert problem_of(secret("users", other="x"), **AUTH) == (
         "SecretMissing",
-        "spec.auth: Secret users has no users. Give it.",
+        "spec.auth: Secret users has no users. Add it.",
     )
-    assert complaint(secret("users", users=""), **AUTH)[0] == "SecretMissing"
-    _, message = complaint(secret("cache-tls", tls_crt="x"), **MUTUAL)
+    assert problem_of(secret("users", users=""), **AUTH)[0] == "SecretMissing"
+    _, message = problem_of(secret("cache-tls", tls_crt="x"), **MUTUAL)
     assert "has no tls.key and no ca.crt" in message
 
 
 @pytest.mark.parametrize(
-    ("users", "says"),
+    ("users", "problem"),
     [
-        ("app:secret", "the last line does not end"),
-        ("app:secret\n\n", "line 2 is not of the form"),
-        ("app\n", "line 1 is not of the form"),
-        (":secret\n", "line 1 is not of the form"),
-        ("app:\n", "line 1 is not of the form"),
-        ("app:secret\r\n", "line 1 is not of the form"),
-        ("app:a b\n", "or has a blank in it"),
-        ("a:b\n" * 9, "9 lines, and memcached reads 8"),
-        (f"app:{'x' * 251}\n", "line 1 is too long: memcached reads 254 bytes"),
+        ("app:secret", "the last line has no line break"),
+        ("app:secret\n\n", "line 2 does not have the form"),
+        ("app\n", "line 1 does not have the form"),
+        (":secret\n", "line 1 does not have the form"),
+        ("app:\n", "line 1 does not have the form"),
+        ("app:secret\r\n", "line 1 does not have the form"),
+        ("app:a b\n", "or contains whitespace"),
+        ("a:b\n" * 9, "9 lines, but memcached reads only 8"),
+        (f"app:{'x' * 251}\n", "line 1 is too long: memcached reads at most 254 bytes"),
     ],
 )
-def test_users_that_memcached_would_read_otherwise_are_refused_and_not_told(users: str, says: str) -> None:
-    reason, message = complaint(secret("users", users=users), **AUTH)
+def test_invalid_users_file_is_rejected_without_revealing_it(users: str, problem: str) -> None:
+    reason, message = problem_of(secret("users", users=users), **AUTH)
     assert reason == "SecretInvalid"
-    assert says in message
+    assert problem in message
     assert "secret" not in message.replace("Secret", "")
 
 
-def test_the_longest_line_and_the_most_users_are_taken() -> None:
-    assert complaint(secret("users", users=f"app:{'x' * 250}\n" * 8), **AUTH) == ("", "")
+def test_longest_line_and_maximum_of_users_are_accepted() -> None:
+    assert problem_of(secret("users", users=f"app:{'x' * 250}\n" * 8), **AUTH) == ("", "")
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_binary_users_file_is_rejected() -> None:
     binary = secret("users") | {"data": {"users": base64.b64encode(b"\xff\xfe").decode()}}
-    assert complaint(binary, **AUTH) == ("SecretInvalid", "spec.auth: Secret users: it is no text. Give users.")
+    assert problem_of(binary, **AUTH) == ("SecretInvalid", "spec.auth: Secret users: users must be text.")
 
 
-def test_a_certificate_and_its_key_are_taken_and_told_by_their_fingerprint() -> None:
+def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:
     pair = certificate()
-    found = judged(tls_secret(pair), **TLS)
+    found = parsed(tls_secret(pair), **TLS)
     assert found.problem is None
     assert found.fingerprint == fingerprint(der(pair))
-    assert found.digest == "", "nothing that a running server cannot read anew"
+    assert found.digest == "", "a running server can reload all of it"
 
 
 @pytest.mark.parametrize(
-    ("pair", "says"),
+    ("pair", "problem"),
     [
-        (Pair("nothing", certificate().key), "there is no certificate in PEM form"),
-        (Pair(certificate().certificate, certificate("other").key), "the key is not the certificate's"),
+        (Pair("nothing", certificate().key), "no certificate in PEM format found"),
+        (Pair(certificate().certificate, certificate("other").key), "the key does not belong to the certificate"),
         (Pair(certificate().certificate, "nothing"), "certificate and key"),
     ],
 )
-def test_a_certificate_that_cannot_be_served_with_is_refused(pair: Pair, says: str) -> None:
-    reason, message = complaint(tls_secret(pair), **TLS)
+def test_unusable_certificate_is_rejected(pair: Pair, problem: str) -> None:
+    reason, message = problem_of(tls_secret(pair), **TLS)
     assert reason == "SecretInvalid"
-    assert says in message
+    assert problem in message
 
 
-def test_a_certificate_that_serves_but_is_no_clients_does_where_none_is_asked() -> None:
-    assert complaint(tls_secret(certificate(client=False)), **TLS) == ("", "")
-    assert complaint(tls_secret(certificate(by="theirs")), **TLS) == ("", "")
+def test_server_certificate_suffices_without_client_authentication() -> None:
+    assert problem_of(tls_secret(certificate(client=False)), **TLS) == ("", "")
+    assert problem_of(tls_secret(certificate(by="other-ca")), **TLS) == ("", "")
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "problem"),
     [
-        (tls_secret(certificate(client=False)), "does not vouch for tls.crt as a client's certificate (un"),
-        (tls_secret(certificate(by="theirs")), "does not vouch for tls.crt"),
+        (tls_secret(certificate(client=False)), "does not verify tls.crt as a client certificate (un"),
+        (tls_secret(certificate(by="other-ca")), "does not verify tls.crt"),
         (tls_secret(certificate(ended=True)), "certificate has expired"),
         (
             secret("cache-tls", tls_crt=certificate().certificate, tls_key=certificate().key, ca_crt="nothing"),
@@ -127,15 +127,15 @@ def test_a_certificate_that_serves_but_is_no_clients_does_where_none_is_asked() 
         ),
     ],
 )
-def test_where_clients_need_a_certificate_the_servers_own_must_be_one(found: Obj, says: str) -> None:
-    reason, message = complaint(found, **MUTUAL)
+def test_client_authentication_requires_a_client_certificate_of_the_ca(found: Obj, problem: str) -> None:
+    reason, message = problem_of(found, **MUTUAL)
     assert reason == "SecretInvalid"
-    assert says in message
+    assert problem in message
 
 
-def test_where_clients_need_a_certificate_one_of_that_authority_does() -> None:
-    found = judged(tls_secret(certificate()), **MUTUAL)
-    assert (found.problem, found.authority) == (None, signer("ours").certificate)
+def test_client_certificate_of_the_ca_is_accepted() -> None:
+    found = parsed(tls_secret(certificate()), **MUTUAL)
+    assert (found.problem, found.authority) == (None, signer("ca").certificate)
 
 
 USERS = st.lists(st.from_regex(r"[a-z]{1,5}:[!-~]{1,9}", fullmatch=True), min_size=1, max_size=8).map(
@@ -144,29 +144,29 @@ USERS = st.lists(st.from_regex(r"[a-z]{1,5}:[!-~]{1,9}", fullmatch=True), min_si
 
 
 @given(USERS, USERS)
-def test_the_digest_tells_users_apart_and_nothing_else(one: str, other: str) -> None:
+def test_digest_depends_only_on_the_users_and_the_secret(one: str, other: str) -> None:
     def digest(users: str, uid: str = "u-1", **more: str) -> str:
         found = secret("users", users=users, **more)
         found["metadata"]["uid"] = uid
-        return judged(found, **AUTH).digest
+        return parsed(found, **AUTH).digest
 
     assert (digest(one) == digest(other)) is (one == other)
-    assert digest(one) == digest(one, beside="x")
-    assert digest(one) != digest(one, uid="u-2"), "whoever does not know the UID can try no password by it"
+    assert digest(one) == digest(one, other="x")
+    assert digest(one) != digest(one, uid="u-2"), "the UID is a salt against guessed passwords"
 
 
-def test_a_renewed_certificate_is_no_cause_to_replace_servers_and_a_new_authority_is() -> None:
+def test_digest_changes_with_the_ca_and_not_with_the_certificate() -> None:
     def digest(pair: Pair, by: str) -> str:
         found = tls_secret(pair, by=by)
-        return judged(found, **MUTUAL).digest
+        return parsed(found, **MUTUAL).digest
 
-    first = digest(certificate(), "ours")
+    first = digest(certificate(), "ca")
     assert first
-    assert digest(certificate("renewed"), "ours") == first
-    assert digest(certificate(by="theirs"), "theirs") != first
+    assert digest(certificate("renewed"), "ca") == first
+    assert digest(certificate(by="other-ca"), "other-ca") != first
 
 
-def test_nothing_shows_what_the_secrets_hold() -> None:
-    found = judged(secret("users", users="app:hidden\n"), tls_secret(certificate()), **AUTH, **TLS)
+def test_repr_does_not_reveal_the_secrets() -> None:
+    found = parsed(secret("users", users="app:hidden\n"), tls_secret(certificate()), **AUTH, **TLS)
     assert "hidden" not in repr(found)
     assert "PRIVATE" not in repr(found)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong at whichever moment, a Memcached ends as if nothing had happened."""
+"""Crash harness: a Memcached that is disturbed at any write ends in the same state as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
-async def test_it_ends_as_if_nothing_had_happened(
+async def test_disturbed_scenario_ends_like_an_undisturbed_one(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(MEMCACHED, scenario, disturbance))

@@ -1,7 +1,7 @@
-"""Where a resource ends depends on what its spec says, and on nothing that it said before.
+"""The final state of a resource depends only on its current spec, not on earlier specs.
 
-Acto's oracles (SOSP'23): a spec that is changed to another ends as one that was made so; a spec that was wrong for a
-while ends as if it had not been. Each field is tried by itself, there and back, and many at once.
+Acto's oracles (SOSP'23): a changed spec ends like a new resource with that spec, and a repaired spec ends like a spec
+that was always valid. The tests change and revert each field alone, and several fields together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIELDS: dict[str, list[Obj]] = {
     "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
-    "paused": [],  # what it ends as depends on what was before: that is its meaning
+    "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
     "labels": [{"labels": {"team": "web"}}],
     "annotations": [{"annotations": {"example.com/a": "b"}}],
@@ -71,8 +71,8 @@ SECRETS = (given_users(), given_certificate())
 CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for number, change in enumerate(FIELDS[name])]
 
 
-async def ends_alike(*specs: Obj) -> list[str]:
-    """How specs one after the other end differently from the last one alone, a line each."""
+async def differences_after(*specs: Obj) -> list[str]:
+    """Return how the final state after several specs differs from that of the last spec alone, one line each."""
     fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
     reference = (await Course.learn(MEMCACHED, fresh)).reference
     play = Play(World(MEMCACHED))
@@ -80,23 +80,23 @@ async def ends_alike(*specs: Obj) -> list[str]:
     return reference.differences(play.world.outcome, unstable=HISTORY)
 
 
-def test_every_field_is_tried() -> None:
+def test_every_field_has_a_change() -> None:
     assert {field.alias or name for name, field in MemcachedSpec.model_fields.items()} == FIELDS.keys()
 
 
 @pytest.mark.parametrize("change", CASES)
-async def test_a_changed_field_ends_as_a_fresh_one(change: Obj) -> None:
-    assert not await ends_alike(BASE, BASE | change)
+async def test_changed_field_ends_like_a_new_resource(change: Obj) -> None:
+    assert not await differences_after(BASE, BASE | change)
 
 
 @pytest.mark.parametrize("change", CASES)
-async def test_a_field_taken_back_leaves_nothing(change: Obj) -> None:
-    assert not await ends_alike(BASE | change, BASE)
+async def test_reverted_field_leaves_nothing_behind(change: Obj) -> None:
+    assert not await differences_after(BASE | change, BASE)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-async def test_a_wrong_spec_leaves_nothing_once_it_is_mended(wrong: Obj) -> None:
-    assert not await ends_alike(BASE, BASE | wrong, BASE)
+async def test_repaired_spec_leaves_nothing_behind(wrong: Obj) -> None:
+    assert not await differences_after(BASE, BASE | wrong, BASE)
 
 
 CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for change in changes]), max_size=6)
@@ -104,9 +104,9 @@ CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for ch
 
 @settings(max_examples=40, deadline=None)
 @given(CHANGES, CHANGES)
-def test_any_spec_after_any_other_ends_as_a_fresh_one(first: list[Obj], second: list[Obj]) -> None:
+def test_any_sequence_of_specs_ends_like_a_new_resource(first: list[Obj], second: list[Obj]) -> None:
     specs = [BASE.copy(), BASE.copy()]
     for spec, changes in zip(specs, (first, second), strict=True):
         for change in changes:
             spec |= change
-    assert not asyncio.run(ends_alike(*specs))
+    assert not asyncio.run(differences_after(*specs))

@@ -1,4 +1,4 @@
-"""What a Memcached may ask for beside its servers: a budget of disruption, an autoscaler, metrics, and deadlines."""
+"""Optional objects of a Memcached: PodDisruptionBudget, autoscaler and metrics; and deadlines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
-from tests.unit.memcached.world import plan, pod, resource, world
+from tests.unit.memcached.world import observed_pods, plan, pod, resource
 
-ASKED: dict[Kind, Obj] = {
+OPTIONAL: dict[Kind, Obj] = {
     DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 1}},
     AUTOSCALER: {"autoscaling": {"minReplicas": 2, "maxReplicas": 4}},
 }
@@ -42,25 +42,25 @@ def reason(obj: Obj) -> str:
     return str(obj["status"]["conditions"][0]["reason"])
 
 
-@pytest.mark.parametrize("kind", ASKED, ids=str)
-async def test_what_is_asked_for_is_made_kept_and_deleted_when_it_is_not(harness: Harness, kind: Kind) -> None:
-    await settled(harness, **ASKED[kind])
-    made = harness.person.get(kind, NAMESPACE, "cache")
+@pytest.mark.parametrize("kind", OPTIONAL, ids=str)
+async def test_optional_object_is_created_repaired_and_deleted(harness: Harness, kind: Kind) -> None:
+    await settled(harness, **OPTIONAL[kind])
+    result = harness.person.get(kind, NAMESPACE, "cache")
     harness.person.merge(kind, NAMESPACE, "cache", {"spec": {"maxReplicas": 9, "minAvailable": 9}})
     await harness.settle()
     edited = harness.person.get(kind, NAMESPACE, "cache")["spec"]
-    assert {name: edited[name] for name in made["spec"]} == made["spec"]
+    assert {name: edited[name] for name in result["spec"]} == result["spec"]
     harness.person.delete(kind, NAMESPACE, "cache")
     await harness.settle()
-    assert harness.person.get(kind, NAMESPACE, "cache")["spec"] == made["spec"]
+    assert harness.person.get(kind, NAMESPACE, "cache")["spec"] == result["spec"]
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     assert reason(await settled(harness)) == "Ready"
     assert not harness.server.objects(kind)
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
-async def test_a_budget_of_the_other_kind_takes_the_place_of_what_a_person_set_in_the_first(harness: Harness) -> None:
-    """Kubernetes refuses both at once, and what another owns stays through an apply."""
+async def test_other_kind_of_budget_replaces_a_manually_edited_one(harness: Harness) -> None:
+    """Kubernetes rejects both at once, and an apply does not remove fields of other managers."""
     await settled(harness, podDisruptionBudget={"minAvailable": 1})
     harness.person.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
     await settled(harness, podDisruptionBudget={"maxUnavailable": 2})
@@ -68,51 +68,49 @@ async def test_a_budget_of_the_other_kind_takes_the_place_of_what_a_person_set_i
     assert (spec["maxUnavailable"], spec.get("minAvailable")) == (2, None)
 
 
-@pytest.mark.parametrize("kind", ASKED, ids=str)
-async def test_what_a_person_made_under_the_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
-    theirs = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
-    before = harness.person.create(kind, {**theirs, "spec": {"maxReplicas": 2}})
+@pytest.mark.parametrize("kind", OPTIONAL, ids=str)
+async def test_foreign_object_of_the_same_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
+    foreign = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
+    before = harness.person.create(kind, {**foreign, "spec": {"maxReplicas": 2}})
     await settled(harness)
     await harness.restart().settle()
     assert harness.person.get(kind, NAMESPACE, "cache") == before
 
 
-async def test_the_size_is_the_autoscalers(harness: Harness) -> None:
-    await settled(harness, **ASKED[AUTOSCALER])
+async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
+    await settled(harness, **OPTIONAL[AUTOSCALER])
     hpa = harness.server.actor("horizontal-pod-autoscaler")
     hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
     await harness.settle()
     assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
-    assert harness.resource("cache")["spec"]["size"] == 4, "nobody sets it back"
+    assert harness.resource("cache")["spec"]["size"] == 4, "the operator does not reset it"
 
 
 @pytest.mark.parametrize(("size", "runs"), [(1, 2), (3, 3), (9, 4)])
-async def test_a_size_beyond_the_autoscalers_bounds_counts_as_the_nearest(
-    harness: Harness, size: int, runs: int
-) -> None:
-    """As the autoscaler will set it; the webhook sets it at once."""
-    await settled(harness, size=size, **ASKED[AUTOSCALER])
+async def test_size_outside_the_autoscalers_bounds_is_clamped(harness: Harness, size: int, runs: int) -> None:
+    """The webhook clamps the size at admission; without it, the operator clamps it."""
+    await settled(harness, size=size, **OPTIONAL[AUTOSCALER])
     assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
     assert reason(harness.resource("cache")) == "Ready"
 
 
-def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
-    made = plan(resource(metrics={}), world(pod(1)), agent_image="")
-    assert made.actions == ()
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "NoExporterImage")
-    assert "--agent-image" in made.verdict.message
-    assert plan(resource(metrics={"enabled": False}), world(pod(1)), agent_image="").actions
+def test_metrics_without_an_exporter_image_block_the_plan() -> None:
+    result = plan(resource(metrics={}), observed_pods(pod(1)), agent_image="")
+    assert result.actions == ()
+    assert (result.verdict.progress, result.verdict.reason) == (Progress.BLOCKED, "NoExporterImage")
+    assert "--agent-image" in result.verdict.message
+    assert plan(resource(metrics={"enabled": False}), observed_pods(pod(1)), agent_image="").actions
 
 
-def test_the_exporter_imports_nothing_of_an_operators() -> None:
+def test_exporter_imports_no_operator_dependencies() -> None:
     program = (
         "import runpy, sys; sys.argv = ['memcached', 'exporter', '--help']\n"
         "try: runpy.run_module('operators.memcached', run_name='__main__')\n"
         "except SystemExit as end: print('ended', end.code)\n"
         "print([name for name in ('kopf', 'kubernetes', 'aiohttp', 'pydantic') if name in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert said.splitlines()[-2:] == ["ended 0", "[]"]
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines()[-2:] == ["ended 0", "[]"]
 
 
 def late(phase: str, seconds: float, **spec: Any) -> Any:
@@ -124,30 +122,30 @@ def late(phase: str, seconds: float, **spec: Any) -> Any:
 @pytest.mark.parametrize(
     ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
 )
-def test_what_takes_too_long_is_a_warning_with_what_hinders(phase: str, limit: float, reason: str) -> None:
-    seen = world(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
-    early = plan(late(phase, limit - 7), seen)
+def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float, reason: str) -> None:
+    observed = observed_pods(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
+    early = plan(late(phase, limit - 7), observed)
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
-    verdict = plan(late(phase, limit), seen).verdict
+    verdict = plan(late(phase, limit), observed).verdict
     assert (verdict.reason, verdict.warning) == (reason, True)
-    assert verdict.message.startswith("1 of 3 servers are ready. cache-2 does not start: ImagePullBackOff")
-    assert plan(late(phase, limit), seen).status["phase"] == phase
+    assert verdict.message.startswith("1 of 3 servers are ready. Pod cache-2 is failing: ImagePullBackOff")
+    assert plan(late(phase, limit), observed).status["phase"] == phase
 
 
 @pytest.mark.parametrize("phase", ["Scaling", "Degraded"])
-def test_other_movements_have_no_deadline(phase: str) -> None:
-    made = plan(late(phase, 10**6), world(pod(1)))
-    assert (made.verdict.reason, made.requeue) == (phase, None)
+def test_other_operations_have_no_deadline(phase: str) -> None:
+    result = plan(late(phase, 10**6), observed_pods(pod(1)))
+    assert (result.verdict.reason, result.requeue) == (phase, None)
 
 
-async def test_a_creation_that_takes_too_long_is_told_once_even_across_a_restart() -> None:
+async def test_create_timeout_is_reported_even_across_a_restart() -> None:
     time = NOW
     harness = started("--create-timeout=60", clock=lambda: time)
     harness.workloads.trouble = lambda _: "ImagePullBackOff"
     assert reason(await settled(harness)) == "ServerFailing"
-    # What the status says of times, the reconciler takes from the wall clock.
-    began = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
-    time = type(NOW).fromisoformat(began) + timedelta(seconds=61)
+    # The reconciler takes times in the status from the wall clock.
+    started_at = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
+    time = type(NOW).fromisoformat(started_at) + timedelta(seconds=61)
     for _ in range(2):
         harness = harness.restart()
         await harness.settle()

@@ -1,4 +1,4 @@
-"""Servers with names that stay, and the change from one workload to the other."""
+"""Servers with stable names, and changes of spec.workload."""
 
 from __future__ import annotations
 
@@ -13,83 +13,85 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.world import crew, plan, pod, resource
+from tests.unit.memcached.world import plan, pod, resource, workload_of
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
 NAMES = [f"cache-{number}.cache.default.svc:11211" for number in range(5)]
 SET: Obj = {"workload": "StatefulSet"}
 
 
-def member(number: int, **known: Any) -> Any:
+def set_pod(number: int, **known: Any) -> Any:
     return pod(number, controller="StatefulSet", **known)
 
 
-def named(*pods: Any, **counts: Any) -> Observed:
-    return Observed(crew("StatefulSet", *pods, **counts))
+def observed_set(*pods: Any, **counts: Any) -> Observed:
+    return Observed(workload_of("StatefulSet", *pods, **counts))
 
 
 def listing(*listed: str, **phase: Any) -> dict[str, Any]:
     return {"status": {"servers": list(listed), "phase": "Running", "observedGeneration": 1, **phase}, **SET}
 
 
-def test_servers_are_named_in_the_order_of_their_numbers() -> None:
-    many = named(*(member(number) for number in (1, 10, 2, 0, 9, 3, 4, 5, 6, 7, 8)))
+def test_servers_are_listed_in_the_order_of_their_numbers() -> None:
+    many = observed_set(*(set_pod(number) for number in (1, 10, 2, 0, 9, 3, 4, 5, 6, 7, 8)))
     servers = plan(resource(size=11, **SET), many).status["servers"]
     assert servers == [f"cache-{number}.cache.default.svc:11211" for number in range(11)]
 
 
-def test_a_server_that_was_never_ready_is_not_listed() -> None:
-    seen = named(member(0), member(1), member(2, ready=False))
-    assert plan(resource(**listing(*NAMES[:2])), seen).status["servers"] == NAMES[:2]
+def test_server_that_was_never_ready_is_not_listed() -> None:
+    observed = observed_set(set_pod(0), set_pod(1), set_pod(2, ready=False))
+    assert plan(resource(**listing(*NAMES[:2])), observed).status["servers"] == NAMES[:2]
 
 
-@pytest.mark.parametrize("lost", [member(1, ready=False), member(1, leaving=True), None])
-def test_a_server_that_was_ready_once_keeps_its_place(lost: Any) -> None:
-    pods = [member(0), *([lost] if lost else []), member(2)]
-    made = plan(resource(**listing(*NAMES[:3])), named(*pods))
-    assert made.status["servers"] == NAMES[:3]
-    assert made.status["readyReplicas"] == 2
-    assert made.verdict.reason == "Degraded"
+@pytest.mark.parametrize("lost", [set_pod(1, ready=False), set_pod(1, leaving=True), None])
+def test_server_that_was_ready_once_stays_listed(lost: Any) -> None:
+    pods = [set_pod(0), *([lost] if lost else []), set_pod(2)]
+    result = plan(resource(**listing(*NAMES[:3])), observed_set(*pods))
+    assert result.status["servers"] == NAMES[:3]
+    assert result.status["readyReplicas"] == 2
+    assert result.verdict.reason == "Degraded"
 
 
-def test_a_server_beyond_the_size_is_not_listed_from_the_moment_the_size_says_so() -> None:
-    seen = named(*map(member, range(4)))
-    assert plan(resource(size=2, **listing(*NAMES[:4])), seen).status["servers"] == NAMES[:2]
+def test_surplus_server_is_not_listed_as_soon_as_the_size_changes() -> None:
+    observed = observed_set(*map(set_pod, range(4)))
+    assert plan(resource(size=2, **listing(*NAMES[:4])), observed).status["servers"] == NAMES[:2]
 
 
-def test_the_new_workload_is_made_and_the_old_one_stays_until_it_is_ready() -> None:
-    old = crew("Deployment", *map(pod, range(3)))
+def test_former_workload_stays_until_the_new_one_is_ready() -> None:
+    old = workload_of("Deployment", *map(pod, range(3)))
     switching = resource(phase="Running", generation=2, observed=1, **SET)
-    made = plan(switching, Observed(crew("StatefulSet", member(0), member(1, ready=False)), former=old))
-    assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == ["Service", "StatefulSet"]
-    assert not [action for action in made.actions if isinstance(action, Delete)]
-    assert made.verdict.reason == "SwitchingWorkload"
-    assert made.verdict.message == (
-        "1 of 3 servers are ready in the StatefulSet; until all are, those of the Deployment serve."
+    result = plan(switching, Observed(workload_of("StatefulSet", set_pod(0), set_pod(1, ready=False)), former=old))
+    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "StatefulSet"]
+    assert not [action for action in result.actions if isinstance(action, Delete)]
+    assert result.verdict.reason == "SwitchingWorkload"
+    assert result.verdict.message == (
+        "Changing from a Deployment to a StatefulSet: 1 of 3 servers are ready in the StatefulSet. Clients use "
+        "the Deployment until all are ready."
     )
-    assert made.status["phase"] == "Updating"
-    assert made.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
-    assert made.status["readyReplicas"] == 3
+    assert result.status["phase"] == "Updating"
+    assert result.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
+    assert result.status["readyReplicas"] == 3
 
 
-def test_the_old_workload_goes_when_every_new_server_is_ready_and_clients_are_sent_there() -> None:
-    old = crew("Deployment", *map(pod, range(3)))
-    made = plan(
-        resource(phase="Updating", observed=1, **SET), Observed(crew("StatefulSet", *map(member, range(3))), old)
+def test_former_workload_is_deleted_when_all_new_servers_are_ready() -> None:
+    old = workload_of("Deployment", *map(pod, range(3)))
+    result = plan(
+        resource(phase="Updating", observed=1, **SET),
+        Observed(workload_of("StatefulSet", *map(set_pod, range(3))), old),
     )
-    [deletion] = [action for action in made.actions if isinstance(action, Delete)]
+    [deletion] = [action for action in result.actions if isinstance(action, Delete)]
     assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.obj)
-    assert made.verdict.progress is Progress.WAITING
-    assert made.verdict.message == "3 of 3 servers are ready in the StatefulSet; the Deployment goes."
-    assert made.status["servers"] == NAMES[:3]
+    assert result.verdict.progress is Progress.WAITING
+    assert result.verdict.message == "Deleting the Deployment: 3 of 3 servers are ready in the StatefulSet."
+    assert result.status["servers"] == NAMES[:3]
 
 
-@pytest.mark.parametrize("counts", [{"seen": False}, {"updated": 2}])
-def test_the_old_workload_stays_while_the_new_one_has_not_taken_up_the_spec(counts: dict[str, Any]) -> None:
-    new = crew("StatefulSet", *map(member, range(3)), **counts)
-    seen = Observed(new, former=crew("Deployment", *map(pod, range(3))))
-    made = plan(resource(phase="Updating", observed=1, **SET), seen)
-    assert not [action for action in made.actions if isinstance(action, Delete)]
+@pytest.mark.parametrize("counts", [{"up_to_date": False}, {"updated": 2}])
+def test_former_workload_stays_until_the_new_one_is_rolled_out(counts: dict[str, Any]) -> None:
+    new = workload_of("StatefulSet", *map(set_pod, range(3)), **counts)
+    observed = Observed(new, former=workload_of("Deployment", *map(pod, range(3))))
+    result = plan(resource(phase="Updating", observed=1, **SET), observed)
+    assert not [action for action in result.actions if isinstance(action, Delete)]
 
 
 @pytest.fixture
@@ -107,10 +109,10 @@ def kinds(harness: Harness) -> list[str]:
     return [str(kind) for kind, _ in harness.server.objects() if kind in (DEPLOYMENT, STATEFUL_SET)]
 
 
-async def test_a_stateful_set_gives_names_that_stay(harness: Harness) -> None:
-    made = await settled(harness, **SET)
-    assert made["status"]["servers"] == NAMES[:3]
-    assert made["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
+async def test_stateful_set_gives_stable_names(harness: Harness) -> None:
+    result = await settled(harness, **SET)
+    assert result["status"]["servers"] == NAMES[:3]
+    assert result["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
     service = harness.person.get(SERVICE, NAMESPACE, "cache")["spec"]
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
     owner = harness.person.get(STATEFUL_SET, NAMESPACE, "cache")["spec"]
@@ -122,7 +124,7 @@ async def test_a_stateful_set_gives_names_that_stay(harness: Harness) -> None:
     assert harness.server.log.silent, harness.server.log.writes()
 
 
-async def test_while_servers_are_replaced_one_by_one_the_list_never_changes(harness: Harness) -> None:
+async def test_server_list_does_not_change_during_a_rolling_update(harness: Harness) -> None:
     await settled(harness, **SET)
     harness.apply("cache", size=3, version="1.6.18", **SET)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
@@ -135,59 +137,62 @@ async def test_while_servers_are_replaced_one_by_one_the_list_never_changes(harn
         if not harness.workloads.step():
             break
     await harness.settle()
-    assert not uids & {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}, "all were replaced"
+    assert not uids & {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}, "all servers were replaced"
     assert {tuple(found) for found in lists} == {tuple(NAMES[:3])}
     assert min(ready) == 2
 
 
-async def test_growing_adds_names_at_the_end_and_shrinking_takes_them_from_there(harness: Harness) -> None:
+async def test_scaling_adds_and_removes_names_at_the_end(harness: Harness) -> None:
     await settled(harness, **SET)
     assert (await settled(harness, size=5, **SET))["status"]["servers"] == NAMES
     assert (await settled(harness, size=1, **SET))["status"]["servers"] == NAMES[:1]
 
 
 @pytest.mark.parametrize(("one", "other"), [("Deployment", "StatefulSet"), ("StatefulSet", "Deployment")])
-async def test_switching_keeps_servers_for_clients_all_the_time(harness: Harness, one: str, other: str) -> None:
+async def test_workload_change_always_leaves_servers_for_clients(harness: Harness, one: str, other: str) -> None:
     before = await settled(harness, workload=one)
     harness.apply("cache", size=3, workload=other)
-    seen = []
+    observed = []
     for _ in range(200):
         await harness.run()
-        seen.append((tuple(harness.resource("cache")["status"]["servers"]), kinds(harness)))
+        observed.append((tuple(harness.resource("cache")["status"]["servers"]), kinds(harness)))
         if not harness.workloads.step() and not harness.server.collect_garbage():
             break
     await harness.settle()
     after = harness.resource("cache")
     assert kinds(harness) == [other]
     assert len(harness.server.objects(POD)) == 3
-    assert {servers for servers, _ in seen} == {tuple(before["status"]["servers"]), tuple(after["status"]["servers"])}
-    assert ["Deployment", "StatefulSet"] in [found for _, found in seen]
-    told = [reason for reason, _ in await harness.events()]
-    assert told == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready is counted"
+    assert {servers for servers, _ in observed} == {
+        tuple(before["status"]["servers"]),
+        tuple(after["status"]["servers"]),
+    }
+    assert ["Deployment", "StatefulSet"] in [found for _, found in observed]
+    reasons = [reason for reason, _ in await harness.events()]
+    assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready increases the count"
 
 
-async def test_a_switch_that_is_taken_back_half_way_keeps_the_old_servers(harness: Harness) -> None:
+async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness) -> None:
     await settled(harness)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     harness.workloads.trouble = lambda obj: "" if obj["metadata"]["uid"] in uids else "ImagePullBackOff"
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
-    assert len(harness.resource("cache")["status"]["servers"]) == 3, "the old ones serve on"
+    assert len(harness.resource("cache")["status"]["servers"]) == 3, "the former servers still serve"
     assert harness.resource("cache")["status"]["phase"] == "Updating"
     await settled(harness)
     assert kinds(harness) == ["Deployment"]
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
-async def test_a_workload_of_anothers_is_not_deleted(harness: Harness) -> None:
-    """It has our labels, as after a copy of a manifest, but is not this resource's."""
+async def test_foreign_workload_is_not_deleted(harness: Harness) -> None:
+    """A copied manifest has the labels of the resource, but no owner reference to it."""
     await settled(harness)
-    theirs = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    foreign = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
     kept = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
-    assert kept["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert harness.resource("cache")["status"]["servers"] == NAMES[:3]

@@ -58,7 +58,7 @@ def test_who_asks_for_no_password_wants_none() -> None:
 def test_a_password_that_is_missing_or_cannot_be_typed_is_told_and_is_not_known() -> None:
     reason, message = complaint(**AUTH)
     assert (reason, message.split(".")[0]) == ("SecretMissing", "spec")
-    assert "there is no Secret given" in message
+    assert "Secret given does not exist" in message
     assert complaint(secret(GIVEN, {"else": "x"}), **AUTH)[0] == "SecretMissing"
     reason, message = complaint(secret(GIVEN, {"password": "hunter2\n"}), **AUTH)
     assert reason == "SecretInvalid"
@@ -98,7 +98,7 @@ def test_a_certificate_that_nobody_would_take_is_told() -> None:
     mixed = certificate("a", "old") | {"ca.crt": certificate("a", "new")["ca.crt"]}
     reason, message = complaint(secret(OWN, mixed), **TLS)
     assert reason == "SecretInvalid"
-    assert "does not vouch for tls.crt" in message
+    assert "does not verify tls.crt" in message
     assert judged(secret(OWN, mixed), **TLS).original is None
     assert "cert-manager has not issued Secret demo-server-tls yet" in complaint(**ISSUED)[1]
 

@@ -197,9 +197,8 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
     assert told == [
         "Creating the Secret with the users of the nodes.",
         "Creating the Secret with the users of the nodes.",
-        "Certificates are made: there is no authority yet.",
-        "Certificates are made: demo-server-tls: there is none that can be used; demo-client-tls: there is none that "
-        "can be used.",
+        "Issuing certificates: there is no certificate authority yet.",
+        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
         "Updating the certificates that nodes mount: first certificate.",
     ]
     assert lab.judged().mounted == lab.judged().original

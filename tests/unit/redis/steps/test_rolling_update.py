@@ -53,8 +53,7 @@ def test_a_master_is_not_restarted_while_its_only_replica_lags() -> None:
     made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert made.verdict.message == (
-        "3 of 6 pods still run as before the change. demo-0 is not made anew yet: demo-3 is not in sync with its "
-        "primary yet."
+        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its primary yet."
     )
 
 
@@ -81,7 +80,7 @@ def test_a_change_that_breaks_the_first_stops_there_and_says_what_is_wrong() -> 
     made = planned(*OLD[:3], replace(R0, made=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
     assert "demo-3 does not start: CrashLoopBackOff: back-off restarting" in made.verdict.message
-    assert "demo-3 already runs as the spec says. Mend the spec, or take the change back" in made.verdict.message
+    assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
 
 
 def test_the_corrected_change_mends_what_the_first_one_broke() -> None:

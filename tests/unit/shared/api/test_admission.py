@@ -1,4 +1,4 @@
-"""What the webhooks answer: defaults as a patch, refusals with every sentence, and never a pass by mistake."""
+"""Responses of the webhooks: defaults as a patch, denials with every error, and never an allowance by mistake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Client = TestClient[web.Request, web.Application]
 
 
 def with_size(obj: Obj) -> Obj:
-    """A cup without a size is as large as what is poured."""
+    """Default the size of a cup to what is poured."""
     spec = obj.get("spec") or {}
     return {**obj, "spec": {"size": spec.get("poured", 1), **spec}}
 
@@ -34,13 +34,13 @@ def review(obj: Obj, old: Obj | None) -> Review:
     spec = with_size(obj)["spec"]
     errors = []
     if spec.get("poured", 0) > spec["size"]:
-        errors.append(f"spec.poured: {spec['poured']} is more than size; pour less.")
+        errors.append(f"spec.poured: {spec['poured']} exceeds size; pour less.")
     if old is not None and spec["size"] < with_size(old)["spec"]["size"]:
-        errors.append("spec.size: a cup does not shrink; make another.")
+        errors.append("spec.size: a cup cannot shrink; create another.")
     if not obj["metadata"]["name"].islower():
-        errors.append("the name of a cup is written small; rename it.")
+        errors.append("the name of a cup must be lower-case; rename it.")
     if spec["size"] == 13:
-        raise RuntimeError("this operator is superstitious")
+        raise RuntimeError("simulated bug")
     return Review(tuple(errors), ("spec.size: 7\nis odd.",) * 2 if spec["size"] == 7 else ())
 
 
@@ -56,7 +56,7 @@ def cup(name: str = "cup", **spec: Any) -> Obj:
     return {"apiVersion": "example.com/v1", "kind": "Cup", "metadata": {"name": name}, "spec": spec}
 
 
-def asked(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
+def review_of(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
     kind = {"group": KIND.group, "version": KIND.version, "kind": KIND.name}
     operation = "CREATE" if old is None else "UPDATE"
     request = {"uid": "u", "kind": kind, "operation": operation, "object": obj, "oldObject": old, **request}
@@ -64,7 +64,7 @@ def asked(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
 
 
 async def answer(client: Client, path: str, obj: Obj | None, old: Obj | None = None) -> Obj:
-    async with client.post(path, json=asked(obj, old)) as found:
+    async with client.post(path, json=review_of(obj, old)) as found:
         assert found.status == 200, await found.text()
         review = await found.json()
         assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -83,7 +83,7 @@ def counted(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-async def test_a_default_is_a_patch_and_with_it_there_is_none(client: Client) -> None:
+async def test_defaults_are_returned_as_a_patch_once(client: Client) -> None:
     obj = cup(poured=3)
     response = await answer(client, DEFAULT, obj)
     assert response["allowed"]
@@ -91,37 +91,37 @@ async def test_a_default_is_a_patch_and_with_it_there_is_none(client: Client) ->
     assert await answer(client, DEFAULT, with_size(obj)) == {"allowed": True}
 
 
-async def test_a_good_one_is_allowed_without_a_word(client: Client) -> None:
+async def test_valid_resource_is_allowed_without_warnings(client: Client) -> None:
     assert await answer(client, VALIDATE, cup(size=3)) == {"allowed": True}
 
 
-async def test_a_bad_one_is_refused_with_every_sentence_as_kubectl_shows_best(client: Client) -> None:
+async def test_invalid_resource_is_denied_with_every_error_as_a_cause(client: Client) -> None:
     before = counted("platform_webhook_refusals_total", kind="Cup")
     response = await answer(client, VALIDATE, cup("Big", poured=5, size=2))
     assert not response["allowed"]
     status = response["status"]
     assert (status["code"], status["reason"]) == (422, "Invalid")
-    poured, name = "spec.poured: 5 is more than size; pour less.", "the name of a cup is written small; rename it."
+    poured, name = "spec.poured: 5 exceeds size; pour less.", "the name of a cup must be lower-case; rename it."
     assert status["message"] == f"{poured} {name}"
     assert (status["details"]["kind"], status["details"]["name"]) == ("Cup", "Big")
     assert [(cause["field"], cause["message"]) for cause in status["details"]["causes"]] == [
-        ("spec.poured", "5 is more than size; pour less."),
+        ("spec.poured", "5 exceeds size; pour less."),
         ("cup", name),
     ]
     assert counted("platform_webhook_refusals_total", kind="Cup") == before + 1
 
 
-async def test_a_warning_is_one_line_and_said_once(client: Client) -> None:
+async def test_warning_is_a_single_line_and_not_repeated(client: Client) -> None:
     assert await answer(client, VALIDATE, cup(size=7)) == {"allowed": True, "warnings": ["spec.size: 7 is odd."]}
 
 
-async def test_a_change_is_judged_by_what_was_before(client: Client) -> None:
+async def test_change_is_validated_against_the_previous_state(client: Client) -> None:
     response = await answer(client, VALIDATE, cup(size=2), cup(size=3))
-    assert response["status"]["message"] == "spec.size: a cup does not shrink; make another."
+    assert response["status"]["message"] == "spec.size: a cup cannot shrink; create another."
 
 
 @pytest.mark.parametrize("old", [cup(poured=5, size=2), cup("Big", size=2)])
-async def test_an_old_bad_spec_holds_up_neither_labels_nor_finalizers(client: Client, old: Obj) -> None:
+async def test_invalid_old_spec_blocks_neither_labels_nor_finalizers(client: Client, old: Obj) -> None:
     new = copy.deepcopy(old)
     new["metadata"] |= {"labels": {"a": "b"}, "finalizers": []}
     assert await answer(client, VALIDATE, new, old) == {"allowed": True}
@@ -129,34 +129,34 @@ async def test_an_old_bad_spec_holds_up_neither_labels_nor_finalizers(client: Cl
     assert not (await answer(client, VALIDATE, new, old))["allowed"]
 
 
-async def test_a_default_that_is_younger_than_the_resource_is_no_change_of_its_spec(client: Client) -> None:
+async def test_default_newer_than_the_resource_is_not_a_change_of_the_spec(client: Client) -> None:
     old = cup("Big", poured=2)
     assert await answer(client, VALIDATE, with_size(old), old) == {"allowed": True}
 
 
 @pytest.mark.parametrize("path", [DEFAULT, VALIDATE])
-async def test_what_is_being_deleted_is_left_alone(client: Client, path: str) -> None:
+async def test_resource_being_deleted_is_not_changed(client: Client, path: str) -> None:
     leaving = cup("Big", poured=5)
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert await answer(client, path, leaving, cup("Big", poured=4)) == {"allowed": True}
-    assert await answer(client, path, None, cup()) == {"allowed": True}, "a rule that also asks about deletions"
+    assert await answer(client, path, None, cup()) == {"allowed": True}, "a webhook rule may include deletions"
 
 
 @pytest.mark.parametrize(
     ("body", "because"),
     [
         ("{", "the body is not JSON"),
-        ("[]", "this is something else"),
+        ("[]", "not another type"),
         (
             '{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}',
             "Set admissionReviewVersions",
         ),
-        (json.dumps(asked(cup()) | {"request": {}}), "no request with a uid"),
-        (json.dumps(asked(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "says nothing of Pod of /v1"),
-        (json.dumps(asked(cup(), object=["a"])), "are not objects"),
+        (json.dumps(review_of(cup()) | {"request": {}}), "no request with a uid"),
+        (json.dumps(review_of(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "does not serve Pod of /v1"),
+        (json.dumps(review_of(cup(), object=["a"])), "are not objects"),
     ],
 )
-async def test_a_bad_request_is_told_what_is_wrong(client: Client, body: str, because: str) -> None:
+async def test_bad_request_is_answered_with_the_problem(client: Client, body: str, because: str) -> None:
     before = counted("controller_runtime_webhook_requests_total", webhook=VALIDATE, code="400")
     async with client.post(VALIDATE, data=body) as found:
         assert found.status == 400
@@ -164,18 +164,18 @@ async def test_a_bad_request_is_told_what_is_wrong(client: Client, body: str, be
     assert counted("controller_runtime_webhook_requests_total", webhook=VALIDATE, code="400") == before + 1
 
 
-async def test_a_defect_lets_nothing_pass_and_is_counted(client: Client) -> None:
+async def test_internal_error_allows_nothing_and_is_counted(client: Client) -> None:
     panics = counted("controller_runtime_webhook_panics_total")
-    async with client.post(VALIDATE, json=asked(cup(size=13))) as found:
+    async with client.post(VALIDATE, json=review_of(cup(size=13))) as found:
         assert found.status == 500
         assert "superstitious" not in await found.text()
-    async with client.post(DEFAULT, json=asked({"metadata": {}, "spec": "tea"})) as found:
+    async with client.post(DEFAULT, json=review_of({"metadata": {}, "spec": "tea"})) as found:
         assert found.status == 500
     assert counted("controller_runtime_webhook_panics_total") == panics + 2
     assert counted("controller_runtime_webhook_requests_total", webhook=DEFAULT, code="500") >= 1
 
 
-async def test_an_object_of_the_largest_size_is_read_and_a_larger_one_is_not(client: Client) -> None:
+async def test_largest_object_is_accepted_and_a_larger_one_is_not(client: Client) -> None:
     large = cup(size=3, text="x" * 3_000_000)
     assert await answer(client, VALIDATE, large, large) == {"allowed": True}
     async with client.post(VALIDATE, data=b"x" * (LARGEST + 1)) as found:
@@ -191,14 +191,14 @@ OBJECTS = st.dictionaries(st.text("ab~/01", max_size=3), JSON, max_size=4)
 
 
 @given(before=OBJECTS, after=OBJECTS)
-def test_a_patch_makes_one_of_the_other(before: Obj, after: Obj) -> None:
+def test_patch_turns_one_object_into_the_other(before: Obj, after: Obj) -> None:
     patch = list(json_patch(before, after))
     assert patched(before, patch) == after
     assert (patch == []) == (before == after)
 
 
 def patched(obj: Obj, patch: list[Obj]) -> Obj:
-    """RFC 6902, for what the API server does with our answer."""
+    """Apply a JSON Patch (RFC 6902) as the API server does."""
     whole: Obj = {"": copy.deepcopy(obj)}
     for operation in patch:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")]

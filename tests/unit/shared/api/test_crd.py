@@ -1,4 +1,4 @@
-"""Models become structural schemas, or the CRD is not made at all."""
+"""Models become structural schemas, or generating the CRD fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Outer(SpecModel):
     RULES = (Rule("!self.ruled", lambda outer: not outer.ruled, "never.", at="ruled"),)
 
 
-def test_each_sort_of_field_has_its_structural_form() -> None:
+def test_every_type_of_field_has_its_structural_form() -> None:
     schema = structural(Outer)
     assert schema["description"] == "A thing with one field of each sort."
     fields = schema["properties"]
@@ -62,7 +62,7 @@ def test_each_sort_of_field_has_its_structural_form() -> None:
 
 
 @pytest.mark.parametrize("model", [Outer, PodSettings, Status])
-def test_nothing_that_no_structural_schema_may_have_is_left(model: type[SpecModel]) -> None:
+def test_schema_contains_only_keywords_of_structural_schemas(model: type[SpecModel]) -> None:
     text = repr(structural(model))
     for word in ("$ref", "$defs", "anyOf", "allOf", "'title'", "'const'", "'null'", "None"):
         assert word not in text
@@ -97,7 +97,7 @@ class Pair(SpecModel):
 
 
 class Anything(SpecModel):
-    field: Any = Field(description="Not said to be opaque.")
+    field: Any = Field(description="Not declared as opaque.")
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ class Anything(SpecModel):
     [
         (Undescribed, "Undescribed.field has no description"),
         (Either, "a union of 2 types"),
-        (ListOfDefaulted, "a default inside a list's items"),
-        (Anything, "no structural schema can say"),
-        (Holding, "Holding holds itself"),
-        (Distinct, "no structural schema can say uniqueItems"),
-        (Pair, "no structural schema can say"),
+        (ListOfDefaulted, "a default inside the items of a list"),
+        (Anything, "not possible in a structural schema"),
+        (Holding, "Holding contains itself"),
+        (Distinct, "not possible in a structural schema: uniqueItems"),
+        (Pair, "not possible in a structural schema"),
     ],
 )
-def test_what_has_no_structural_form_makes_no_crd(model: type[SpecModel], because: str) -> None:
+def test_type_without_a_structural_form_raises(model: type[SpecModel], because: str) -> None:
     with pytest.raises(TypeError, match=because):
         structural(model)
 
@@ -130,7 +130,7 @@ THING = Resource(
 )
 
 
-def test_the_crd_is_whole() -> None:
+def test_crd_is_complete() -> None:
     made = to_dict(THING)
     assert made["metadata"]["name"] == "things.example.com"
     assert made["spec"]["names"]["shortNames"] == ["th"]
@@ -142,6 +142,6 @@ def test_the_crd_is_whole() -> None:
     assert root["x-kubernetes-validations"] == [{"rule": "self.metadata.name != 'x'", "message": "not x"}]
 
 
-def test_the_yaml_is_the_same_each_time_and_says_where_it_comes_from() -> None:
+def test_yaml_is_deterministic_and_names_its_source() -> None:
     assert to_yaml(THING) == to_yaml(THING)
     assert to_yaml(THING).startswith("# Generated")

@@ -1,4 +1,4 @@
-"""Image references are told apart as container runtimes do."""
+"""Image references are parsed as container runtimes do."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ DIGEST = "sha256:" + "0a" * 32
         (f"example.com:5000/memcached:1.6.38@{DIGEST}", "example.com:5000", "memcached", "1.6.38", DIGEST),
     ],
 )
-def test_a_reference_has_its_parts(reference: str, registry: str, repository: str, tag: str, digest: str) -> None:
+def test_reference_is_split_into_its_parts(
+    reference: str, registry: str, repository: str, tag: str, digest: str
+) -> None:
     assert Image.parse(reference) == Image(registry, repository, tag, digest)
 
 
 @pytest.mark.parametrize("reference", ["", "A/B:1", "a:", "a:b:c", "a//b", "a@sha256:1", "a b", "-a"])
-def test_what_is_no_reference_is_refused(reference: str) -> None:
-    with pytest.raises(ValueError, match="is no image reference"):
+def test_invalid_reference_is_rejected(reference: str) -> None:
+    with pytest.raises(ValueError, match="is not an image reference"):
         Image.parse(reference)
 
 
@@ -38,5 +40,5 @@ def test_what_is_no_reference_is_refused(reference: str) -> None:
     ("reference", "version"),
     [("a", "latest"), ("example.com:5000/a", "latest"), (f"a@{DIGEST}", DIGEST), (f"a:1@{DIGEST}", "1")],
 )
-def test_its_version_is_its_tag_or_its_digest(reference: str, version: str) -> None:
+def test_version_is_the_tag_or_else_the_digest(reference: str, version: str) -> None:
     assert Image.parse(reference).version == version

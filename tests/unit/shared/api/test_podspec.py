@@ -1,4 +1,4 @@
-"""Budgets of disruption, as the spec gives them and Kubernetes takes them."""
+"""Disruption budgets from the spec to the PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def budget(**given: int | str) -> PodDisruptionBudget:
         ({"maxUnavailable": 2}, {"maxUnavailable": 2}),
     ],
 )
-def test_a_budget_says_what_is_given_or_one(given: Obj, allowed: Obj) -> None:
+def test_budget_is_the_given_one_or_one_pod(given: Obj, allowed: Obj) -> None:
     made = budget(**given).disruption_budget({"app": "it"})
     assert made == {
         **allowed,
@@ -45,7 +45,7 @@ def test_a_budget_says_what_is_given_or_one(given: Obj, allowed: Obj) -> None:
         ({"maxUnavailable": "1%"}, 3, False),
     ],
 )
-def test_a_budget_that_lets_none_go_is_known(given: Obj, size: int, keeps: bool) -> None:
+def test_budget_that_never_allows_an_eviction_is_detected(given: Obj, size: int, keeps: bool) -> None:
     assert budget(**given).keeps_all(size) is keeps
 
 
@@ -62,5 +62,5 @@ def test_a_budget_that_lets_none_go_is_known(given: Obj, size: int, keeps: bool)
         ({"maxUnavailable": "34%"}, 3, 2),
     ],
 )
-def test_how_many_may_go_at_once_is_counted_as_kubernetes_counts(given: Obj, size: int, evictable: int) -> None:
+def test_evictable_pods_are_counted_as_kubernetes_does(given: Obj, size: int, evictable: int) -> None:
     assert budget(**given).evictable(size) == evictable

@@ -1,4 +1,4 @@
-"""The reference page says all that a CRD says."""
+"""The reference page contains everything that a CRD contains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.api.reference import HEADER, fields, to_markdown
 SCHEMA = crd.to_dict(API)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def test_every_field_of_the_schema_has_its_row_with_its_description() -> None:
+def test_every_field_of_the_schema_has_a_row_with_its_description() -> None:
     page = to_markdown(API)
     named = [field for field in fields(SCHEMA, "") if field.path.startswith(("spec.", "status."))]
     assert len(named) > 50
@@ -21,18 +21,18 @@ def test_every_field_of_the_schema_has_its_row_with_its_description() -> None:
             assert field.schema["description"].replace("|", "\\|") in row
 
 
-def test_every_rule_is_told_without_its_code() -> None:
+def test_every_rule_is_listed_by_its_message() -> None:
     page = to_markdown(API)
     rules = [
         rule for field in fields(SCHEMA, "") for rule in field.schema.get("x-kubernetes-validations", ())
     ] + SCHEMA["x-kubernetes-validations"]
-    said = page.split("## Status")[0].split("these rules")[1]
-    assert said.count("\n- ") == len(rules) > 5
-    assert "%s" not in said
-    assert "self." not in said
+    expected = page.split("## Status")[0].split("these rules")[1]
+    assert expected.count("\n- ") == len(rules) > 5
+    assert "%s" not in expected
+    assert "self." not in expected
 
 
-def test_what_a_kind_has_of_its_own_comes_before_what_all_kinds_share() -> None:
+def test_fields_of_the_kind_come_before_common_fields() -> None:
     page = to_markdown(API)
     assert page.index("`spec.size`") < page.index("`spec.memoryMB`") < page.index("`spec.nodeSelector`")
 

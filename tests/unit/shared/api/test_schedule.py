@@ -13,37 +13,37 @@ def at(day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
     return datetime(2026, 3, day, hour, minute, second, tzinfo=UTC)
 
 
-def test_a_schedule_is_due_once_its_minute_begins() -> None:
+def test_schedule_is_due_from_the_start_of_its_minute() -> None:
     before, begun = at(2, 2, 29, 59), at(2, 2, 30)
     assert last_due(NIGHTLY, at(1, 12), before) is None
     assert last_due(NIGHTLY, at(1, 12), begun) == begun
     assert last_due(NIGHTLY, at(1, 12), begun + timedelta(microseconds=1)) == begun
 
 
-def test_what_was_acted_on_is_not_due_again() -> None:
+def test_handled_time_is_not_due_again() -> None:
     handled = at(2, 2, 30)
     assert last_due(NIGHTLY, handled, at(3, 2, 29)) is None
     assert last_due(NIGHTLY, handled, at(3, 2, 30)) == at(3, 2, 30)
 
 
-def test_of_several_that_were_missed_only_the_last_is_due() -> None:
+def test_only_the_last_of_several_missed_times_is_due() -> None:
     assert last_due(NIGHTLY, at(2, 2, 30), at(20, 9)) == at(20, 2, 30)
 
 
-def test_moments_are_in_utc_wherever_the_clock_is() -> None:
+def test_times_are_in_utc_regardless_of_the_time_zone() -> None:
     east = timezone(timedelta(hours=5, minutes=30))
     now = datetime(2026, 3, 2, 8, 15, tzinfo=east)  # 02:45 UTC
     assert last_due(NIGHTLY, at(1, 12), now) == at(2, 2, 30)
     assert next_due(NIGHTLY, now) == at(3, 2, 30)
 
 
-def test_the_next_moment_is_after_now() -> None:
+def test_next_time_is_after_now() -> None:
     assert next_due(NIGHTLY, at(2, 2, 30)) == at(3, 2, 30)
     assert next_due("0 0 29 2 *", at(2)) == datetime(2028, 2, 29, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("schedule", [NIGHTLY, "*/15 * * * MON-FRI", "0 0 1,15 JAN *", "0 3 * * MON#1", "0 0 L * *"])
-def test_what_cron_takes_is_no_problem(schedule: str) -> None:
+def test_cron_expression_is_accepted(schedule: str) -> None:
     assert problem(schedule) == ""
 
 
@@ -59,7 +59,7 @@ def test_what_cron_takes_is_no_problem(schedule: str) -> None:
         ("0 0 * * NOON", "bad day-of-week"),
     ],
 )
-def test_a_problem_is_said_with_the_value(schedule: str, words: str) -> None:
+def test_problem_contains_the_value(schedule: str, words: str) -> None:
     assert words in problem(schedule)
     assert f"'{schedule}'" in problem(schedule)
     with pytest.raises(InvalidSchedule):
@@ -71,7 +71,7 @@ MOMENTS = st.datetimes(datetime(2024, 1, 1), datetime(2034, 1, 1), timezones=st.
 
 
 @given(SCHEDULES, MOMENTS, st.timedeltas(timedelta(0), timedelta(days=90)))
-def test_nothing_is_due_between_the_last_moment_and_the_next(schedule: str, after: datetime, passed: timedelta) -> None:
+def test_no_time_is_due_between_the_last_one_and_the_next(schedule: str, after: datetime, passed: timedelta) -> None:
     now = after + passed
     due, upcoming = last_due(schedule, after, now), next_due(schedule, now)
     assert upcoming is not None

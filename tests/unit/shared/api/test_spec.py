@@ -1,4 +1,4 @@
-"""Specs are parsed into frozen models, and what is wrong with one is said in sentences."""
+"""Specs are parsed into frozen models, and errors are reported as sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Part(SpecModel):
     high: int = 9
 
     RULES = (
-        Rule("self.low <= self.high", lambda part: part.low <= part.high, "is above high; give at most {}.", "low",
+        Rule("self.low <= self.high", lambda part: part.low <= part.high, "is above high; use at most {}.", "low",
              ("self.high", lambda part: part.high)),
     )  # fmt: skip
 
@@ -30,64 +30,64 @@ class Thing(SpecModel):
     parts: list[Part] = Field(default_factory=list)
     paused: bool = False
 
-    RULES = (Rule("!self.paused", lambda thing: not thing.paused, "a thing is never paused; 100% of them go on."),)
+    RULES = (Rule("!self.paused", lambda thing: not thing.paused, "a thing is never paused; 100% of them run."),)
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "spec.memoryMB: is missing; give it."),
-        ({"memoryMB": 0}, "spec.memoryMB: 0 is too small; give at least 1."),
-        ({"memoryMB": 10}, "spec.memoryMB: 10 is too large; give at most 9."),
-        ({"memoryMB": "1"}, 'spec.memoryMB: "1" is not a whole number; give one, without quotes.'),
-        ({"memoryMB": True}, "spec.memoryMB: true is not a whole number; give one, without quotes."),
-        ({"memoryMB": None}, "spec.memoryMB: null is not a whole number; give one, without quotes."),
-        ({"memoryMB": 1, "mode": "c"}, "spec.mode: \"c\" is not known; give 'a' or 'b'."),
-        ({"memoryMB": 1, "words": ["abcd"]}, 'spec.words[0]: "abcd" is too long; give at most 3 characters.'),
-        ({"memoryMB": 1, "words": ["a"] * 3}, 'spec.words: ["a", "a", "a"] has too many entries; give at most 2.'),
-        ({"memoryMB": 1, "part": 5}, "spec.part: 5 is not an object; give fields."),
+        ({}, "spec.memoryMB: is required; set it."),
+        ({"memoryMB": 0}, "spec.memoryMB: 0 is too small; use at least 1."),
+        ({"memoryMB": 10}, "spec.memoryMB: 10 is too large; use at most 9."),
+        ({"memoryMB": "1"}, 'spec.memoryMB: "1" is not an integer; use an integer without quotes.'),
+        ({"memoryMB": True}, "spec.memoryMB: true is not an integer; use an integer without quotes."),
+        ({"memoryMB": None}, "spec.memoryMB: null is not an integer; use an integer without quotes."),
+        ({"memoryMB": 1, "mode": "c"}, "spec.mode: \"c\" is not supported; use 'a' or 'b'."),
+        ({"memoryMB": 1, "words": ["abcd"]}, 'spec.words[0]: "abcd" is too long; use at most 3 characters.'),
+        ({"memoryMB": 1, "words": ["a"] * 3}, 'spec.words: ["a", "a", "a"] has too many entries; use at most 2.'),
+        ({"memoryMB": 1, "part": 5}, "spec.part: 5 is not an object; use an object."),
         ({"memoryMB": 1, "parts": [{}, {"low": "x"}]},
-         'spec.parts[1].low: "x" is not a whole number; give one, without quotes.'),
+         'spec.parts[1].low: "x" is not an integer; use an integer without quotes.'),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_sentence_with_place_value_and_mend(given: dict[str, Any], sentence: str) -> None:
+def test_error_has_the_path_the_value_and_the_fix(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         parse(Thing, given, at="spec")
     assert str(refused.value) == sentence
 
 
-def test_every_error_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(InvalidSpec, match=r"spec\.memoryMB: .* spec\.mode: "):
         parse(Thing, {"memoryMB": 0, "mode": "c"}, at="spec")
 
 
-def test_a_long_value_is_told_in_short() -> None:
+def test_long_value_is_shortened() -> None:
     with pytest.raises(InvalidSpec) as refused:
         parse(Thing, {"memoryMB": "x" * 5000}, at="spec")
     assert len(str(refused.value)) < 200
 
 
-def test_unknown_fields_are_those_of_a_newer_crd() -> None:
+def test_unknown_fields_of_a_newer_crd_are_ignored() -> None:
     assert parse(Thing, {"memoryMB": 3, "warmRestart": {}}, at="spec").memory_mb == 3
 
 
-def test_a_spec_is_frozen() -> None:
+def test_spec_is_frozen() -> None:
     thing = parse(Thing, {"memoryMB": 3}, at="spec")
     with pytest.raises(ValidationError, match="frozen"):
         thing.memory_mb = 4  # type: ignore[misc]
 
 
-def test_rules_are_asked_in_the_model_and_in_what_it_holds() -> None:
+def test_rules_are_checked_in_the_model_and_in_nested_models() -> None:
     thing = Thing(memory_mb=1, paused=True, part=Part(low=5, high=4), parts=[Part(), Part(low=3, high=2)])
     assert broken(thing, "spec") == [
-        "spec: a thing is never paused; 100% of them go on.",
-        "spec.part.low: is above high; give at most 4.",
-        "spec.parts[1].low: is above high; give at most 2.",
+        "spec: a thing is never paused; 100% of them run.",
+        "spec.part.low: is above high; use at most 4.",
+        "spec.parts[1].low: is above high; use at most 2.",
     ]
     assert broken(Thing(memory_mb=1), "spec") == []
 
 
-def test_the_crd_says_the_same_sentence() -> None:
+def test_crd_has_the_same_message() -> None:
     assert Rule("self.a % 2 == 0", bool, "100% {} \"b\"", value=("self.a", str)).schema() == {
         "rule": "self.a % 2 == 0",
         "messageExpression": r'"100%% %s \"b\"".format([self.a])',
@@ -95,7 +95,7 @@ def test_the_crd_says_the_same_sentence() -> None:
 
 
 class Inner(SpecModel):
-    """A part that may be left out."""
+    """An optional part."""
 
     kind: str = Field(description="Which.")
 
@@ -111,7 +111,7 @@ class Inner(SpecModel):
 
 
 class Outer(SpecModel):
-    """A whole."""
+    """The whole resource."""
 
     size: int = Field(description="How many.")
     inner: Inner | None = Field(None, description="A part.")
@@ -124,23 +124,25 @@ class Outer(SpecModel):
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "said"),
+    ("new", "old", "errors"),
     [
         (Outer(size=1), None, []),
         (Outer(size=1), Outer(size=1), []),
         (Outer(size=1), Outer(size=2), ["spec.size: never shrinks"]),
         (Outer(size=0), Outer(size=2), ["spec.size: too small", "spec.size: never shrinks"]),
         (Outer(size=1, inner=Inner(kind="b")), Outer(size=1, inner=Inner(kind="a")), ["spec.inner.kind: stays a"]),
-        (Outer(size=1, inner=Inner(kind="b")), Outer(size=1), []),  # there was nothing to stay as it was
+        (Outer(size=1, inner=Inner(kind="b")), Outer(size=1), []),  # the part is new
         (Outer(size=1), Outer(size=1, inner=Inner(kind="b")), []),
-        (Outer(size=1, parts=[Inner(kind="b")]), Outer(size=1, parts=[Inner(kind="a")]), []),  # which item was which?
+        (Outer(size=1, parts=[Inner(kind="b")]), Outer(size=1, parts=[Inner(kind="a")]), []),  # items have no identity
     ],
 )
-def test_what_a_model_was_is_asked_only_where_it_was(new: Outer, old: Outer | None, said: list[str]) -> None:
-    assert broken(new, "spec", before=old) == said
+def test_transition_is_checked_only_if_the_old_state_has_the_model(
+    new: Outer, old: Outer | None, errors: list[str]
+) -> None:
+    assert broken(new, "spec", before=old) == errors
 
 
-def test_a_transition_stands_in_the_crd_as_any_rule() -> None:
+def test_transition_rule_is_in_the_crd() -> None:
     first, second = structural(Outer)["x-kubernetes-validations"]
     assert "oldSelf" not in first["rule"]
     assert second == {"rule": "self.size >= oldSelf.size", "message": "never shrinks", "fieldPath": ".size"}
@@ -148,9 +150,9 @@ def test_a_transition_stands_in_the_crd_as_any_rule() -> None:
     assert inner["messageExpression"] == '"stays %s".format([oldSelf.kind])'
 
 
-def test_a_model_with_more_rules_keeps_those_it_has() -> None:
+def test_model_with_more_rules_keeps_inherited_rules() -> None:
     class Stricter(PodSettings):
-        """More."""
+        """Pod settings with a further rule."""
 
         RULES = (*PodSettings.RULES, Rule("true", lambda _: True, "fine"))
 

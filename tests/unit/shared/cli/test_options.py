@@ -1,4 +1,4 @@
-"""Flags and environment say the same things; the flag wins; what is wrong is said."""
+"""Flags and environment variables are equivalent, flags take precedence, and errors are reported."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ def options(*arguments: str, **environment: str) -> Options:
     return parse_options("memcached-operator", "memcached", list(arguments), environment)
 
 
-def test_the_defaults() -> None:
+def test_default_options() -> None:
     given = options()
     assert given.operator_name == "memcached-operator"
     assert given.namespaces == ()
@@ -27,7 +27,7 @@ def test_the_defaults() -> None:
     assert not given.known_operators
 
 
-def test_the_environment_and_the_flag_that_wins() -> None:
+def test_flag_takes_precedence_over_the_environment() -> None:
     given = options("--workers", "3", WORKERS="7", WATCH_NAMESPACE="b, a,,a", INSTALL_CRDS="true", RESYNC="30")
     assert given.workers == 3
     assert given.namespaces == ("a", "b")
@@ -39,14 +39,14 @@ def test_the_environment_and_the_flag_that_wins() -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "because"),
     [
-        (["--workers", "0"], {}, "'0' is no number of at least 1"),
-        ([], {"WORKERS": "many"}, "'many' is no number of at least 1"),
-        (["--resync", "-5"], {}, "'-5' is no number of seconds above 0"),
+        (["--workers", "0"], {}, "'0' is not an integer of at least 1"),
+        ([], {"WORKERS": "many"}, "'many' is not an integer of at least 1"),
+        (["--resync", "-5"], {}, "'-5' is not a number of seconds above 0"),
         (["--log-level", "loud"], {}, "'loud' is not one of debug, info, warning, error"),
         ([], {"LOG_FORMAT": "xml"}, "'xml' is not one of json, text"),
-        (["--create-timeout", "0"], {}, "'0' is no number of seconds above 0"),
-        ([], {"LEADER_ELECT_LEASE_DURATION": "7.5"}, "'7.5' is no number of at least 1"),
-        (["--leader-elect"], {}, "--leader-elect outside a pod needs --leader-elect-namespace"),
+        (["--create-timeout", "0"], {}, "'0' is not a number of seconds above 0"),
+        ([], {"LEADER_ELECT_LEASE_DURATION": "7.5"}, "'7.5' is not an integer of at least 1"),
+        (["--leader-elect"], {}, "--leader-elect outside a pod requires --leader-elect-namespace"),
         (
             ["--leader-elect-renew-deadline", "15"],
             {},
@@ -57,13 +57,13 @@ def test_the_environment_and_the_flag_that_wins() -> None:
             {"LEADER_ELECT_RENEW_DEADLINE": "11"},
             "--leader-elect-retry-period 6 must be at most half of --leader-elect-renew-deadline 11",
         ),
-        (["--otlp-endpoint", "collector:4318"], {}, "'collector:4318' is no URL: write http://host:4318"),
-        ([], {"METRICS_SECURE": "maybe"}, "METRICS_SECURE: 'maybe' is not one of true and false"),
+        (["--otlp-endpoint", "collector:4318"], {}, "'collector:4318' is not a URL: use http://host:4318"),
+        ([], {"METRICS_SECURE": "maybe"}, "METRICS_SECURE: 'maybe' is not true or false"),
         (["--metrics-sec"], {}, "unrecognized arguments: --metrics-sec"),
-        ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not one of true and false"),
+        ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not true or false"),
     ],
 )
-def test_a_wrong_value_is_named(
+def test_invalid_value_is_named(
     arguments: list[str], environment: dict[str, str], because: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -71,22 +71,22 @@ def test_a_wrong_value_is_named(
     assert because in capsys.readouterr().err
 
 
-def test_the_lease_is_where_the_pod_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_namespace_is_that_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "namespace").write_text("platform-system\n")
     monkeypatch.setattr("shared.cli.options.SERVICE_ACCOUNT", tmp_path)
     assert options("--leader-elect").leader_elect_namespace == "platform-system"
     assert options("--leader-elect", LEADER_ELECT_NAMESPACE="else").leader_elect_namespace == "else"
 
 
-def test_a_collector_may_be_named_as_opentelemetry_names_it() -> None:
+def test_collector_can_be_set_by_the_opentelemetry_variable() -> None:
     assert options(OTEL_EXPORTER_OTLP_ENDPOINT="http://a:4318").otlp_endpoint == "http://a:4318"
     assert options(OTEL_EXPORTER_OTLP_ENDPOINT="http://a:4318", OTLP_ENDPOINT="").otlp_endpoint == ""
 
 
-def test_help_says_the_default_of_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_default_of_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         options("--help")
-    said = " ".join(capsys.readouterr().out.split())
-    flags = set(re.findall(r"--(?!help|no-)[a-z-]+(?= [A-Z]|, )", said))
+    output = " ".join(capsys.readouterr().out.split())
+    flags = set(re.findall(r"--(?!help|no-)[a-z-]+(?= [A-Z]|, )", output))
     assert {"--workers", "--leader-elect", "--otlp-endpoint"} <= flags
-    assert said.count("(default: ") == len(flags)
+    assert output.count("(default: ") == len(flags)

@@ -1,4 +1,4 @@
-"""`difference` on what a real API server recorded of an apply; `tests/api/schema/test_fields.py` covers any edit."""
+"""`difference` on the record of a real API server; `tests/api/schema/test_fields.py` covers arbitrary edits."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def container(obj: Obj) -> Obj:
 
 @pytest.fixture(params=sorted(APPLIED))
 def applied(request: pytest.FixtureRequest) -> dict[str, Obj]:
-    """What was sent, and what the API server made of it."""
+    """Return the applied object and the object that the API server stored."""
     return copy.deepcopy(APPLIED[request.param])
 
 
-def test_what_was_just_applied_differs_in_nothing(applied: dict[str, Obj]) -> None:
+def test_applied_object_has_no_difference(applied: dict[str, Obj]) -> None:
     assert difference(applied["sent"], applied["observed"], MANAGER) == []
 
 
-def test_what_another_applied_is_not_ours(applied: dict[str, Obj]) -> None:
+def test_object_applied_by_another_manager_differs(applied: dict[str, Obj]) -> None:
     assert record_of(applied["observed"], "another") is None
     assert difference(applied["sent"], applied["observed"], "another") == ["metadata.managedFields"]
 
 
-def test_identity_and_status_are_no_difference(applied: dict[str, Obj]) -> None:
-    applied["sent"]["metadata"]["uid"] = "of the object that was seen"
+def test_identity_and_status_are_ignored(applied: dict[str, Obj]) -> None:
+    applied["sent"]["metadata"]["uid"] = "of the observed object"
     applied["observed"]["status"] = {"replicas": 9}
     applied["observed"]["metadata"]["annotations"] = {"theirs": "1"}
     assert difference(applied["sent"], applied["observed"], MANAGER) == []
@@ -64,20 +64,20 @@ def test_identity_and_status_are_no_difference(applied: dict[str, Obj]) -> None:
         (lambda sent: sent["spec"]["template"]["spec"].update(tolerations=[]), "spec.template.spec.tolerations"),
     ],
 )
-def test_what_we_want_otherwise_is_named(edit: Edit, path: str) -> None:
+def test_changed_field_is_named(edit: Edit, path: str) -> None:
     sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]
     edit(sent)
     assert difference(sent, observed, MANAGER) == [path]
 
 
 @pytest.mark.parametrize("memory", ["2048Mi", "2Gi", "2147483648", 2147483648])
-def test_a_quantity_written_otherwise_is_the_same(memory: str | int) -> None:
+def test_equal_quantity_in_another_notation_is_no_difference(memory: str | int) -> None:
     sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]
     container(sent)["resources"]["limits"]["memory"] = memory
     assert difference(sent, observed, MANAGER) == []
 
 
-def test_what_is_trimmed_differs_no_more_and_no_less(applied: dict[str, Obj]) -> None:
+def test_trimmed_object_has_the_same_difference(applied: dict[str, Obj]) -> None:
     sent, observed = applied["sent"], applied["observed"]
     others = [
         {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
@@ -88,7 +88,7 @@ def test_what_is_trimmed_differs_no_more_and_no_less(applied: dict[str, Obj]) ->
     assert [entry["operation"] for entry in trimmed["metadata"]["managedFields"]] == ["Apply"]
     assert record_of(trimmed, MANAGER) == record_of(observed, MANAGER)
     assert difference(sent, trimmed, MANAGER) == difference(sent, observed, MANAGER) == []
-    assert others[0] in observed["metadata"]["managedFields"], "what was given stays as it was"
+    assert others[0] in observed["metadata"]["managedFields"], "the input is not modified"
 
 
 VALUES = st.one_of(st.integers(0, 2), st.lists(st.integers(0, 1), max_size=2))
@@ -99,11 +99,11 @@ PATCHES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), PATCHES), st.dictionaries(st.sampled_from("abc"), OBSERVED))
-def test_a_patch_changes_something_exactly_if_a_path_is_named(patch: Obj, observed: Obj) -> None:
+def test_patch_changes_something_exactly_if_a_path_is_named(patch: Obj, observed: Obj) -> None:
     assert bool(changed_by(patch, observed)) == (merge_patch(observed, patch) != observed)
 
 
-def test_what_a_patch_changes_is_named() -> None:
+def test_paths_that_a_patch_changes_are_named() -> None:
     observed = {"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
     patch = {"metadata": {"labels": {"a": None, "b": "2", "c": "3"}}}
     assert changed_by(patch, observed) == ["metadata.labels.a", "metadata.labels.c"]

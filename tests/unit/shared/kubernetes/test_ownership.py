@@ -1,4 +1,4 @@
-"""Whose an object is, and that nothing of another's is ever taken."""
+"""Ownership of objects: a foreign object is never changed."""
 
 import dataclasses
 
@@ -14,14 +14,14 @@ def owner(uid: str = "u-1") -> Owner:
     return Owner(CACHE, namespace="ns", name="a", uid=uid, application="thing", operator="op")
 
 
-def test_an_object_of_ours_leads_back_to_its_resource() -> None:
+def test_owned_object_maps_to_its_resource() -> None:
     made = owner().object(SERVICE, "a-0", component="server", spec={"clusterIP": "None"})
     assert made["spec"] == {"clusterIP": "None"}
     assert key_of(CACHE, "op", SERVICE, made) == Key("ns", "a")
     assert key_of(CACHE, "other", SERVICE, made) is None
 
 
-def test_objects_of_two_kinds_of_one_operator_and_of_one_name_are_told_apart() -> None:
+def test_objects_of_two_kinds_with_the_same_name_are_distinguished() -> None:
     saved = Kind("example.com", "v1", "Saved", "saveds")
     copy = Owner(saved, namespace="ns", name="a", uid="u-2", application="thing-copy", operator="op")
     pods = {which: which.object(POD, which.application, component="server") for which in (owner(), copy)}
@@ -35,41 +35,41 @@ def test_objects_of_two_kinds_of_one_operator_and_of_one_name_are_told_apart() -
     assert set(found.values()) == {Key("ns", "a"), None}
 
 
-def test_only_what_was_made_for_this_very_resource_and_stays_may_be_deleted() -> None:
-    ours = owner().object(SERVICE, "a", component="server")
-    leaving = {**ours, "metadata": {**ours["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    orphan = stranger(labels=ours["metadata"]["labels"])
-    assert made_for("u-1", ours) == ours
-    for uid, found in (("u-2", ours), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
+def test_only_an_object_of_this_resource_that_is_not_deleting_may_be_deleted() -> None:
+    own = owner().object(SERVICE, "a", component="server")
+    leaving = {**own, "metadata": {**own["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    orphan = foreign_object(labels=own["metadata"]["labels"])
+    assert made_for("u-1", own) == own
+    for uid, found in (("u-2", own), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
         assert made_for(uid, found) is None
 
 
-def test_what_another_controller_made_for_us_bears_our_labels() -> None:
-    ours = owner().object(POD, "a-0", component="server")
-    require_labelled(ours, "op", "a")
+def test_pod_of_a_statefulset_must_have_the_labels_of_the_resource() -> None:
+    own = owner().object(POD, "a-0", component="server")
+    require_labelled(own, "op", "a")
     for operator, instance in (("other", "a"), ("op", "b")):
         with pytest.raises(NotOurs, match=f"managed-by={operator}.*instance={instance}"):
-            require_labelled(ours, operator, instance)
+            require_labelled(own, operator, instance)
     with pytest.raises(NotOurs):
-        require_labelled(stranger(), "op", "a")
+        require_labelled(foreign_object(), "op", "a")
 
 
-def test_the_selector_names_the_instance() -> None:
+def test_selector_contains_the_instance() -> None:
     assert owner().selector("server")["app.kubernetes.io/instance"] == "a"
 
 
-def stranger(**metadata: object) -> Obj:
+def foreign_object(**metadata: object) -> Obj:
     return {"kind": "Service", "metadata": {"name": "a", **metadata}}
 
 
-def test_only_our_own_is_ours() -> None:
+def test_object_of_the_resource_is_accepted() -> None:
     desired = owner().object(SERVICE, "a", component="server")
     require_ours(desired, desired)
-    orphan = stranger(labels=desired["metadata"]["labels"])
+    orphan = foreign_object(labels=desired["metadata"]["labels"])
     require_ours(desired, orphan)
 
 
-def test_what_is_to_outlive_its_resource_names_no_owner_and_is_still_ours() -> None:
+def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
     before = owner().object(SERVICE, "a", component="server")
     desired = dataclasses.replace(owner(), lasting=True).object(SERVICE, "a", component="server")
     assert "ownerReferences" not in desired["metadata"]
@@ -83,16 +83,16 @@ def test_what_is_to_outlive_its_resource_names_no_owner_and_is_still_ours() -> N
 @pytest.mark.parametrize(
     ("observed", "because"),
     [
-        (stranger(), "was not made by this operator"),
-        (stranger(labels={"app.kubernetes.io/instance": "a"}), "was not made by this operator"),
+        (foreign_object(), "was not created by this operator"),
+        (foreign_object(labels={"app.kubernetes.io/instance": "a"}), "was not created by this operator"),
         (owner("u-2").object(SERVICE, "a", component="server"), "belongs to Thing a (uid u-2)"),
         (
-            stranger(ownerReferences=[{"kind": "Helm", "name": "x", "uid": "u-9", "controller": True}]),
+            foreign_object(ownerReferences=[{"kind": "Helm", "name": "x", "uid": "u-9", "controller": True}]),
             "belongs to Helm x",
         ),
     ],
 )
-def test_what_is_anothers_is_refused_with_a_way_out(observed: Obj, because: str) -> None:
-    with pytest.raises(NotOurs, match="left alone") as refusal:
+def test_foreign_object_is_rejected_with_advice(observed: Obj, because: str) -> None:
+    with pytest.raises(NotOurs, match="not changed") as refusal:
         require_ours(owner().object(SERVICE, "a", component="server"), observed)
     assert because in str(refusal.value)

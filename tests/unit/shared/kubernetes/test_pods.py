@@ -1,4 +1,4 @@
-"""Pods as operators look at them."""
+"""Pods as operators read them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def obj(ready: str = "True", reason: str = "", *, controller: str = "", **contai
     }
 
 
-def test_a_pod_is_ready_as_its_condition_says() -> None:
+def test_pod_is_ready_if_its_condition_is_true() -> None:
     assert Pod.of(obj("True", main=True)).ready
     assert not Pod.of(obj("False", "ContainersNotReady", main=True, side=False)).ready
 
 
-def test_one_that_leaves_is_not() -> None:
+def test_terminating_pod_is_not_ready() -> None:
     leaving = obj("True", main=True)
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert not Pod.of(leaving, container="main").ready
 
 
 @pytest.mark.parametrize(("main", "ready"), [(True, True), (False, False)])
-def test_where_one_container_counts_those_beside_it_do_not(main: bool, ready: bool) -> None:
+def test_other_containers_do_not_count_if_one_is_named(main: bool, ready: bool) -> None:
     assert Pod.of(obj("False", "ContainersNotReady", main=main, side=False), container="main").ready is ready
 
 
-def test_a_pod_on_a_lost_node_is_not_ready_whatever_its_containers_said_last() -> None:
+def test_pod_on_a_lost_node_is_not_ready_even_if_its_containers_are() -> None:
     assert not Pod.of(obj("False", main=True), container="main").ready
     assert not Pod.of(obj("Unknown", "NodeStatusUnknown", main=True), container="main").ready
 
 
 @pytest.mark.parametrize("controller", ["StatefulSet", "ReplicaSet", ""])
-def test_it_knows_what_made_it(controller: str) -> None:
+def test_pod_has_the_kind_of_its_controller(controller: str) -> None:
     assert Pod.of(obj(controller=controller)).controller == controller

@@ -15,6 +15,6 @@ def test_quantities_are_numbers(text: str | int, number: str | int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Mi", "64MB", "a", "1 Gi", "NaN", "Infinity", "--1"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_invalid_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)

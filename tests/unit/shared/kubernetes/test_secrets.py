@@ -1,4 +1,4 @@
-"""What is said of Secrets that do not serve."""
+"""Messages about missing and invalid Secrets."""
 
 from __future__ import annotations
 
@@ -33,45 +33,47 @@ def secret(**data: bytes) -> Obj:
     return {"metadata": {"uid": "u-1"}, "data": {key: base64.b64encode(text).decode() for key, text in data.items()}}
 
 
-def test_what_is_there_is_given_in_the_order_that_was_asked_for() -> None:
+def test_values_are_returned_in_the_requested_order() -> None:
     assert texts("spec.a", "s", secret(one=b"1", two=b"2"), "two", "one") == ["2", "1"]
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "message"),
     [
-        (None, "spec.a: there is no Secret s in this namespace. Make it, with one and two, or name another."),
-        (secret(one=b"1"), "spec.a: Secret s has no two. Give it."),
-        (secret(one=b"1", two=b""), "spec.a: Secret s has no two. Give it."),
-        (secret(one=b"1", two=b"\xff"), "spec.a: Secret s: it is no text. Give one, two."),
-        ({"data": {"one": "!", "two": "x"}}, "spec.a: Secret s: it is no text. Give one, two."),
+        (None, "spec.a: Secret s does not exist. Create it with one and two, or name another Secret."),
+        (secret(one=b"1"), "spec.a: Secret s has no two. Add it."),
+        (secret(one=b"1", two=b""), "spec.a: Secret s has no two. Add it."),
+        (secret(one=b"1", two=b"\xff"), "spec.a: Secret s: one, two must be text."),
+        ({"data": {"one": "!", "two": "x"}}, "spec.a: Secret s: one, two must be text."),
     ],
 )
-def test_what_is_not_there_is_named(found: Obj | None, says: str) -> None:
+def test_missing_or_invalid_key_is_named(found: Obj | None, message: str) -> None:
     with pytest.raises(UnusableSecret) as wrong:
         texts("spec.a", "s", found, "one", "two")
-    assert wrong.value.problem.message == says
+    assert wrong.value.problem.message == message
 
 
-def test_time_counts_unless_somebody_else_looks_at_it() -> None:
+def test_validity_period_is_checked_unless_the_caller_does_so() -> None:
     ended, trusted = pair("a.example.com", ended=True), signer("ours").certificate
     assert "certificate has expired" in wrong_with_pair(ended, trusted)
     assert wrong_with_pair(ended, trusted, whenever=WHENEVER) == ""
     assert "certificate has expired" in wrong_with_hosts(ended, trusted, ["a.example.com"])
     assert wrong_with_hosts(ended, trusted, ["a.example.com"], whenever=WHENEVER) == ""
-    assert "does not vouch" in wrong_with_pair(pair("a", by="theirs"), trusted, whenever=WHENEVER), "the rest counts"
+    assert "does not verify" in wrong_with_pair(pair("a", by="theirs"), trusted, whenever=WHENEVER), (
+        "everything else is still checked"
+    )
 
 
-def test_a_server_must_bear_each_of_its_names() -> None:
+def test_server_certificate_must_have_every_name() -> None:
     trusted = signer("ours").certificate
-    held = pair("*.example.com", "b")
-    assert wrong_with_hosts(held, trusted, ["a.example.com", "b"]) == ""
-    assert "would not take tls.crt for c's (Hostname mismatch" in wrong_with_hosts(held, trusted, ["b", "c"])
-    assert "for b's" in wrong_with_hosts(held, signer("theirs").certificate, ["b"])
-    assert "ca.crt: there is no authority to trust" in wrong_with_hosts(held, "nonsense", ["b"])
+    certificate = pair("*.example.com", "b")
+    assert wrong_with_hosts(certificate, trusted, ["a.example.com", "b"]) == ""
+    assert "reject tls.crt for c (Hostname mismatch" in wrong_with_hosts(certificate, trusted, ["b", "c"])
+    assert "for b (" in wrong_with_hosts(certificate, signer("theirs").certificate, ["b"])
+    assert "ca.crt: no certificate authority found" in wrong_with_hosts(certificate, "nonsense", ["b"])
 
 
-def test_a_digest_tells_parts_apart_and_keeps_its_value_for_ever() -> None:
+def test_digest_distinguishes_content_and_is_stable() -> None:
     parts = [(b"k", b"one"), (b"l", b"two")]
     assert digest(parts) == "7beefcf6d6e944ff47ee538602f5fd78"
     assert digest([]) == ""

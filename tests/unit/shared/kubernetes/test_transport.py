@@ -1,4 +1,4 @@
-"""Requests as they go over the wire, and what comes back of them."""
+"""Requests and responses of the transport, over a real connection."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ THING = {"kind": "Thing", "metadata": {"name": "ä"}}
 
 
 class Server:
-    """Answers every request alike, and keeps what it was asked."""
+    """Sends the same response to every request, and records the requests."""
 
     url = ""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[web.Request, bytes]] = []
+        self.requests: list[tuple[web.Request, bytes]] = []
         self.status, self.text, self.headers = 200, json.dumps(THING), {"Content-Type": "application/json"}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((request, await request.read()))
+        self.requests.append((request, await request.read()))
         return web.Response(status=self.status, text=self.text, headers=self.headers)
 
 
@@ -53,32 +53,32 @@ async def transport(configuration: Configuration) -> AsyncIterator[HttpTransport
     await transport.close()
 
 
-async def test_a_request_arrives_as_it_was_meant(server: Server, transport: HttpTransport) -> None:
+async def test_request_is_sent_as_specified(server: Server, transport: HttpTransport) -> None:
     path, query = "/apis/example.com/v1/namespaces/a/things/b", {"force": "true", "labelSelector": "a=b"}
     answer = await transport.request(Request("PATCH", path, query, THING, APPLY_PATCH))
     assert answer == Response(200, THING)
-    ((request, body),) = server.asked
+    ((request, body),) = server.requests
     assert (request.method, request.path, dict(request.query)) == ("PATCH", path, query)
     assert request.headers["Content-Type"] == APPLY_PATCH
     assert request.headers["Accept"] == "application/json"
     assert json.loads(body) == THING
 
 
-async def test_each_request_has_the_token_of_the_moment(
+async def test_each_request_has_the_current_token(
     server: Server, transport: HttpTransport, configuration: Configuration
 ) -> None:
     await transport.request(Request("GET", "/"))
     configuration.api_key["authorization"] = "Bearer second"
     await transport.request(Request("GET", "/"))
-    assert [request.headers["Authorization"] for request, _ in server.asked] == ["Bearer first", "Bearer second"]
+    assert [request.headers["Authorization"] for request, _ in server.requests] == ["Bearer first", "Bearer second"]
 
 
-async def test_an_answer_that_is_no_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
+async def test_response_that_is_not_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
     server.status, server.text, server.headers = 503, "x" * 1000, {"Retry-After": "7"}
     assert await transport.request(Request("GET", "/")) == Response(503, {"message": "x" * 200}, 7.0)
 
 
-async def test_no_answer_is_said_to_be_none() -> None:
+async def test_missing_response_raises_unavailable() -> None:
     transport = HttpTransport(Configuration(host="http://127.0.0.1:1"))
     with pytest.raises(Unavailable, match=r"no answer from the API server: .* \(GET /api\)"):
         await transport.request(Request("GET", "/api"))
@@ -86,7 +86,7 @@ async def test_no_answer_is_said_to_be_none() -> None:
 
 
 @pytest.mark.parametrize(("exempt", "passed_by"), [("", False), ("127.0.0.1", True)])
-async def test_the_environments_proxy_is_used_unless_it_is_told_not_to(
+async def test_proxy_of_the_environment_is_used_unless_excluded(
     server: Server, monkeypatch: pytest.MonkeyPatch, exempt: str, passed_by: bool
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url)
@@ -101,24 +101,24 @@ async def test_the_environments_proxy_is_used_unless_it_is_told_not_to(
 
 
 class Slow:
-    """A transport that answers when it is told to."""
+    """A transport that responds when a test lets it."""
 
     def __init__(self) -> None:
-        self.under_way = 0
+        self.in_progress = 0
         self.go = asyncio.Event()
 
     async def request(self, request: Request) -> Response:
-        self.under_way += 1
+        self.in_progress += 1
         await self.go.wait()
-        self.under_way -= 1
+        self.in_progress -= 1
         return Response(200, request.path)
 
 
-async def test_a_crowd_has_no_more_requests_under_way_than_its_bound() -> None:
+async def test_concurrent_requests_are_limited() -> None:
     slow = Slow()
     crowd = Bounded(slow, requests=2)
     answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
     await asyncio.sleep(0)
-    assert slow.under_way == 2
+    assert slow.in_progress == 2
     slow.go.set()
     assert [answer.body for answer in await asyncio.gather(*answers)] == ["/0", "/1", "/2", "/3", "/4"]

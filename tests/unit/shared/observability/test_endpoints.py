@@ -1,4 +1,4 @@
-"""Who may scrape, by the API server's word, what that costs, and how it is served."""
+"""Authorization, cost and serving of scrapes and profiles."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ PATH = "/metrics"
 
 
 class Reviewer:
-    """An API server that knows two tokens, and lets one of their owners GET /metrics."""
+    """An API server that knows two tokens and authorizes one of their users to GET /metrics."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
         self.away = False
         self.refuses = False
 
     async def request(self, request: Request) -> Response:
         kind = request.body["kind"]
-        self.asked[kind] += 1
+        self.requested[kind] += 1
         await asyncio.sleep(0.01)
         if self.away:
             raise Unavailable("no answer from the API server")
@@ -56,7 +56,7 @@ class Reviewer:
 
 
 class Scrape:
-    """A server behind a guard, and a client of it."""
+    """A server with a guard, and a client of it."""
 
     def __init__(self, base: str, session: aiohttp.ClientSession, reviewer: Reviewer) -> None:
         self.base = base
@@ -81,45 +81,45 @@ async def scrape() -> AsyncIterator[Scrape]:
         yield scrape
 
 
-async def test_without_a_token_nobody_is_asked(scrape: Scrape) -> None:
+async def test_request_without_token_is_not_reviewed(scrape: Scrape) -> None:
     for token, scheme in ((None, ""), ("scraper", "Basic"), ("", "Bearer")):
         status, text = await scrape(token, scheme)
         assert status == 401
         assert "Authorization: Bearer" in text
-    assert not scrape.reviewer.asked
+    assert not scrape.reviewer.requested
 
 
-async def test_a_token_that_nobody_knows_is_refused(scrape: Scrape) -> None:
+async def test_unknown_token_is_rejected(scrape: Scrape) -> None:
     status, text = await scrape("forged")
-    assert (status, "does not know this token" in text) == (401, True)
-    assert scrape.reviewer.asked == {"TokenReview": 1}
+    assert (status, "rejects this token" in text) == (401, True)
+    assert scrape.reviewer.requested == {"TokenReview": 1}
 
 
-async def test_who_lacks_the_right_is_told_which(scrape: Scrape) -> None:
+async def test_missing_permission_is_named_in_the_response(scrape: Scrape) -> None:
     status, text = await scrape("other")
     assert status == 403
     assert "someone may not GET /metrics: bind it to a ClusterRole with nonResourceURLs [/metrics]" in text
 
 
-async def test_who_has_the_right_sees_the_metrics_for_two_requests_in_ten_seconds(scrape: Scrape) -> None:
+async def test_authorized_scrapes_cost_two_requests_in_ten_seconds(scrape: Scrape) -> None:
     for _ in range(3):
         status, text = await scrape("scraper")
         assert status == 200
         assert "python_info" in text
         scrape.now += VERDICT_MAX_AGE_SECONDS / 4
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
     scrape.now = VERDICT_MAX_AGE_SECONDS
     assert (await scrape("scraper"))[0] == 200
-    assert scrape.reviewer.asked == {"TokenReview": 2, "SubjectAccessReview": 2}
+    assert scrape.reviewer.requested == {"TokenReview": 2, "SubjectAccessReview": 2}
 
 
-async def test_scrapes_at_once_ask_once(scrape: Scrape) -> None:
+async def test_concurrent_scrapes_are_reviewed_once(scrape: Scrape) -> None:
     answers = await asyncio.gather(*(scrape("scraper") for _ in range(5)))
     assert {status for status, _ in answers} == {200}
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
-async def test_without_an_api_server_there_is_no_verdict_and_none_is_kept(scrape: Scrape) -> None:
+async def test_unavailable_api_server_gives_no_verdict_and_none_is_cached(scrape: Scrape) -> None:
     scrape.reviewer.away = True
     status, text = await scrape("scraper")
     assert (status, "no answer from the API server" in text) == (503, True)
@@ -127,25 +127,25 @@ async def test_without_an_api_server_there_is_no_verdict_and_none_is_kept(scrape
     assert (await scrape("scraper"))[0] == 200
 
 
-async def test_an_operator_that_may_not_ask_says_so(scrape: Scrape) -> None:
+async def test_missing_permission_of_the_operator_is_reported(scrape: Scrape) -> None:
     scrape.reviewer.refuses = True
     status, text = await scrape("scraper")
     assert (status, "cannot create resource tokenreviews" in text) == (500, True)
 
 
-async def test_verdicts_are_kept_of_so_many_tokens_and_no_more(scrape: Scrape) -> None:
+async def test_number_of_cached_verdicts_is_limited(scrape: Scrape) -> None:
     assert (await scrape("scraper"))[0] == 200
     await asyncio.gather(*(scrape(f"forged-{number}") for number in range(MAX_VERDICTS)))
-    scrape.reviewer.asked.clear()
+    scrape.reviewer.requested.clear()
     assert (await scrape(f"forged-{MAX_VERDICTS - 1}"))[0] == 401
-    assert not scrape.reviewer.asked
+    assert not scrape.reviewer.requested
     assert (await scrape("scraper"))[0] == 200
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
-async def test_an_address_that_is_none_is_refused() -> None:
+async def test_invalid_address_is_rejected() -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(ValueError, match="'localhost' is no address: write host:port"):
+        with pytest.raises(ValueError, match="'localhost' is not an address: use host:port"):
             await endpoints.serve(stack, "localhost", [])
         await endpoints.serve(stack, "0", [])
 
@@ -167,38 +167,38 @@ async def busy_work() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_profile_names_what_the_event_loop_spent_its_time_on(debug: aiohttp.ClientSession) -> None:
+async def test_profile_names_the_functions_that_used_the_time(debug: aiohttp.ClientSession) -> None:
     work = asyncio.create_task(busy_work())
     async with debug.get("/debug/profile?seconds=0.3") as answer:
         text = await answer.text()
     work.cancel()
     assert answer.status == 200
     assert "busy_work" in text
-    with cProfile.Profile():  # and nothing is profiled any more: a second profiler would be refused
+    with cProfile.Profile():  # the first profiler has stopped: a second one would fail
         pass
 
 
-async def test_one_profile_is_taken_at_a_time(debug: aiohttp.ClientSession) -> None:
+async def test_only_one_profile_runs_at_a_time(debug: aiohttp.ClientSession) -> None:
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(debug.get("/debug/profile?seconds=0.3")) for _ in range(2)]
-    assert sorted(task.result().status for task in asked) == [200, 409]
+        requested = [group.create_task(debug.get("/debug/profile?seconds=0.3")) for _ in range(2)]
+    assert sorted(task.result().status for task in requested) == [200, 409]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "ten", "301", "nan"])
-async def test_a_profile_of_no_time_is_refused(debug: aiohttp.ClientSession, seconds: str) -> None:
+async def test_profile_without_duration_is_rejected(debug: aiohttp.ClientSession, seconds: str) -> None:
     async with debug.get(f"/debug/profile?seconds={seconds}") as answer:
-        assert (answer.status, f"seconds={seconds}: give a number" in await answer.text()) == (400, True)
+        assert (answer.status, f"seconds={seconds}: use a number" in await answer.text()) == (400, True)
 
 
-async def test_memory_is_told_where_it_is_traced(debug: aiohttp.ClientSession) -> None:
+async def test_memory_profile_requires_tracing(debug: aiohttp.ClientSession) -> None:
     async with debug.get("/debug/memory") as answer:
         assert (answer.status, "PYTHONTRACEMALLOC=1" in await answer.text()) == (409, True)
     tracemalloc.start()
     try:
-        held = [bytes(1000) for _ in range(1000)]
+        kept = [bytes(1000) for _ in range(1000)]
         async with debug.get("/debug/memory") as answer:
             text = await answer.text()
     finally:
         tracemalloc.stop()
-    assert len(held) == 1000
+    assert len(kept) == 1000
     assert "test_endpoints.py" in text

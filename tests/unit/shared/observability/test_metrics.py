@@ -1,4 +1,4 @@
-"""The names of metrics are a promise: they are documented, and as Prometheus wants them."""
+"""Metrics are documented and follow the naming conventions of Prometheus."""
 
 from __future__ import annotations
 
@@ -45,36 +45,36 @@ def _family(metric: MetricWrapperBase) -> Metric:
 
 
 def row_of(metric: MetricWrapperBase) -> str:
-    """A metric's row: its name is that of its series."""
+    """Return a metric's row in the table; its name is that of its series."""
     family = _family(metric)
     name = f"{family.name}_total" if family.type == "counter" else family.name
     return row(f"`{name}`", family.type, labels(metric._labelnames), family.documentation)
 
 
 def documented(title: str) -> list[str]:
-    """The rows of the table under a heading."""
+    """Return the rows of the table under a heading."""
     [part] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return [line for line in part.splitlines() if line.startswith("| `")]
 
 
-def test_every_state_is_documented_as_it_is() -> None:
+def test_every_resource_metric_is_documented() -> None:
     assert documented("States of resources") == [
         row(f"`{state.name}`", labels(state.labels), state.description) for state in STATES
     ]
 
 
-def test_every_metric_is_documented_as_it_is() -> None:
+def test_every_operator_metric_is_documented() -> None:
     assert len(METRICS) > 30
     assert documented("Work of the operators") == sorted(map(row_of, METRICS))
 
 
-def test_every_state_has_a_name_of_its_own() -> None:
+def test_metric_names_are_unique() -> None:
     names = [state.name for state in STATES] + [_family(metric).name for metric in METRICS]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_a_state_is_named_as_prometheus_wants_it(state: State) -> None:
+def test_metric_name_follows_the_conventions_of_prometheus(state: State) -> None:
     assert re.fullmatch(r"platform_(resource|etcd|redis|memcached)_[a-z]+(_[a-z]+)*", state.name)
     assert not state.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
     assert not set(state.labels) & {*resource_metrics.RESOURCE, "job", "instance", "le", "quantile"}
@@ -87,16 +87,16 @@ def test_a_state_is_named_as_prometheus_wants_it(state: State) -> None:
     list(zip(operators.installed(), ({"EtcdCluster"}, {"Memcached"}, {"RedisCluster"}), strict=True)),
     ids=lambda given: getattr(given, "process_name", ""),
 )
-def test_every_operator_tells_of_its_resources_and_when_their_certificates_end(
+def test_every_operator_exposes_its_resources_and_certificate_expiry(
     operator: Operator, with_certificates: set[str]
 ) -> None:
     options = parse_options(operator.process_name, operator.image_repository, [], {})
     ends = datetime(2026, 1, 1, tzinfo=UTC)
     seen = SimpleNamespace(secrets=SimpleNamespace(expires={"tls": ends}))
     new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}
-    told = set()
+    exposed = set()
     for controller in operator.controllers(options):
-        told |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
+        exposed |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
         assert list(controller.certificate_ends(seen)) == ([ends] if controller.kind.name in with_certificates else [])
-    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= told
-    assert told - set(resource_metrics.STATES) == set(OWN[operator.name])
+    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= exposed
+    assert exposed - set(resource_metrics.STATES) == set(OWN[operator.name])

@@ -1,4 +1,4 @@
-"""Spans tell what a reconcile did; without a collector there are none, and nothing of OpenTelemetry is there."""
+"""Spans describe a reconcile; without a collector there are none, and OpenTelemetry is not imported."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ CONTROLLER: Controller[Obj, Obj] = Controller(
 
 
 async def reconciled(*, struck: bool = False) -> None:
-    """One reconcile, by a worker as it is in a process."""
+    """Run one reconcile by a worker, as in a process."""
     harness = Harness(CONTROLLER)
     harness.apply("a")
     if struck:
         harness.server.faults.answer(503)
     worker = asyncio.create_task(harness.reconciler.work())
-    await asyncio.sleep(0)  # it takes the key
-    harness.queue.close()  # and the status that it writes is no news
+    await asyncio.sleep(0)  # the worker takes the key
+    harness.queue.close()  # its write of the status causes no second reconcile
     await harness.queue.rest()
     worker.cancel()
 
 
 @contextlib.asynccontextmanager
 async def recorded() -> AsyncIterator[dict[str, ReadableSpan]]:
-    """The spans by name, filled when the context is left."""
+    """Yield the spans by name, filled when the context exits."""
     exporter, spans = InMemorySpanExporter(), dict[str, ReadableSpan]()
     async with tracing.exported("http://unused", "thing-operator", exporter):
         yield spans
     spans |= {span.name: span for span in exporter.get_finished_spans()}
 
 
-async def test_a_reconcile_is_a_trace_of_what_it_did() -> None:
+async def test_reconcile_is_a_trace_of_its_operations() -> None:
     async with recorded() as spans:
         await reconciled()
     assert list(spans) == ["observe", "plan", "PATCH", "reconcile"]
@@ -85,14 +85,14 @@ async def test_a_reconcile_is_a_trace_of_what_it_did() -> None:
     assert spans["PATCH"].attributes == {"path": THING.path("default", "a", "status")}
 
 
-async def test_a_request_that_fails_is_told_with_its_error() -> None:
+async def test_failed_request_is_recorded_with_its_error() -> None:
     async with recorded() as spans:
         await reconciled(struck=True)
     assert "503" in (spans["PATCH"].status.description or "")
     assert (spans["reconcile"].attributes or {})["result"] == "error"
 
 
-async def test_a_log_line_names_its_trace() -> None:
+async def test_log_line_has_its_trace_id() -> None:
     formatted = list[Obj]()
     handler = logging.Handler()
     handler.emit = lambda record: formatted.append(json.loads(JsonFormatter().format(record)))  # type: ignore[method-assign]
@@ -109,7 +109,7 @@ async def test_a_log_line_names_its_trace() -> None:
     assert [line.get("trace_id") for line in formatted] == [f"{context.trace_id:032x}", None, None]
 
 
-async def test_without_a_collector_there_is_no_span() -> None:
+async def test_no_span_without_a_collector() -> None:
     async with tracing.exported("", "thing-operator"):
         with tracing.span("reconcile", resource="a") as span:
             tracing.note(result="success")
@@ -117,7 +117,7 @@ async def test_without_a_collector_there_is_no_span() -> None:
             assert tracing.trace_id() is None
 
 
-def test_without_a_collector_opentelemetry_is_not_even_imported() -> None:
+def test_opentelemetry_is_not_imported_without_a_collector() -> None:
     code = "import shared.runtime.process, sys; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -128,7 +128,7 @@ def collector() -> Iterator[Collector]:
         yield server
 
 
-async def test_spans_arrive_at_a_collector_under_the_operators_name(collector: Collector) -> None:
+async def test_spans_are_sent_to_a_collector_under_the_name_of_the_operator(collector: Collector) -> None:
     async with tracing.exported(f"{collector.url}/", "thing-operator"):
         await reconciled()
     assert collector.paths == ["/v1/traces"]
@@ -138,7 +138,7 @@ async def test_spans_arrive_at_a_collector_under_the_operators_name(collector: C
     assert [part.name for part in collector.parts(root)] == ["observe", "plan", "PATCH"]
 
 
-async def test_a_collector_that_does_not_answer_holds_up_no_end(collector: Collector) -> None:
+async def test_unresponsive_collector_does_not_delay_shutdown(collector: Collector) -> None:
     collector.hangs = True
     async with tracing.exported(collector.url, "thing-operator"):
         await reconciled()
@@ -146,8 +146,8 @@ async def test_a_collector_that_does_not_answer_holds_up_no_end(collector: Colle
     assert time.monotonic() - before < tracing.SHUTDOWN_GRACE_SECONDS + 1
 
 
-async def test_what_belongs_to_no_reconcile_is_no_trace() -> None:
-    """The renewals of a Lease, every two seconds, would bury the rest."""
+async def test_lease_renewals_are_not_traced() -> None:
+    """Renewals of a Lease, every two seconds, would hide other traces."""
     async with recorded() as spans:
         harness = Harness(CONTROLLER)
         await Kube(harness.server, manager="thing-operator").list(THING)
@@ -158,7 +158,7 @@ async def test_what_belongs_to_no_reconcile_is_no_trace() -> None:
     assert list(spans) == ["observe", "reconcile"]
 
 
-async def test_what_a_reconcile_took_leads_to_its_trace_where_openmetrics_are_asked_for() -> None:
+async def test_reconcile_time_has_an_exemplar_in_openmetrics() -> None:
     async with recorded() as spans:
         await reconciled()
     context = spans["reconcile"].context
@@ -177,7 +177,7 @@ async def test_what_a_reconcile_took_leads_to_its_trace_where_openmetrics_are_as
     }
 
 
-async def test_a_trace_that_is_not_sampled_is_named_by_no_exemplar(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trace_that_is_not_sampled_has_no_exemplar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     async with recorded() as spans:
         with tracing.trace("reconcile"):
@@ -185,5 +185,5 @@ async def test_a_trace_that_is_not_sampled_is_named_by_no_exemplar(monkeypatch: 
     assert not spans
 
 
-async def test_without_a_collector_there_is_no_exemplar() -> None:
+async def test_no_exemplar_without_a_collector() -> None:
     assert tracing.exemplar() is None

@@ -1,4 +1,4 @@
-"""Replicas with certificates of their own making, against an in-memory API server, in a time of their own."""
+"""Replicas with self-issued certificates, on an in-memory API server, in simulated time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SCHEMA = Schema(keys={"webhooks": ("name",)}, sets=frozenset(), atomic=frozense
 
 
 def configuration(kind: Kind) -> Obj:
-    """A WebhookConfiguration as the chart makes it: nobody is trusted yet."""
+    """Return a WebhookConfiguration as the chart creates it, without a caBundle."""
     client = {"service": {"name": "ours-webhook", "namespace": "system", "path": "/"}}
     webhook = {"name": f"a.{kind.plural}.example.com", "sideEffects": "None", "clientConfig": client}
     metadata = {"name": "ours"}
@@ -45,10 +45,10 @@ def configuration(kind: Kind) -> Obj:
 
 
 class Cluster:
-    """An API server with an operator's configurations, and the clock of all who use it.
+    """An API server with an operator's configurations, and the clock of all clients.
 
     Attributes:
-        now: the time; nothing but a test moves it.
+        now: current time; only a test advances it.
     """
 
     def __init__(self) -> None:
@@ -80,19 +80,19 @@ class Cluster:
         return {name: base64.b64decode(text).decode() for name, text in found["data"].items()}
 
     def trusted(self, kind: Kind = VALIDATING) -> str:
-        """The bundle that webhooks' clients trust; empty while there is none."""
+        """Return the bundle that clients of the webhooks trust; empty if there is none."""
         ((_, found),) = self.server.objects(kind)
         (webhook,) = found["webhooks"]
         return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
 
 
 async def made(order: CertificateOrder) -> Made:
-    """As `ca.make`, without a thread."""
+    """Fulfil an order like `ca.make`, without a thread."""
     return fulfil(order)
 
 
 class Wire:
-    """A replica's connection: requests may be lost before or after they land."""
+    """A replica's connection, which may lose requests before or after they are processed."""
 
     def __init__(self, server: ApiServer, chance: random.Random, losses: float) -> None:
         self._server = server
@@ -102,13 +102,13 @@ class Wire:
     async def request(self, request: Request) -> Response:
         dice = self._chance.random()
         if dice < self._losses / 2:
-            return Response(503, {"message": "lost before it landed"})
+            return Response(503, {"message": "lost before it was processed"})
         answer = await self._server.request(request)
-        return answer if dice > self._losses else Response(503, {"message": "landed, and its answer lost"})
+        return answer if dice > self._losses else Response(503, {"message": "processed, but the response was lost"})
 
 
 def verify(served: str, bundle: str, now: datetime, host: str = HOST) -> None:
-    """Verify as a strict client does, at a time of the test's; raises VerificationError."""
+    """Verify as a strict client does, at a given time; raises VerificationError."""
     (leaf,) = x509.load_pem_x509_certificates(served.encode())
     trusted = Store(x509.load_pem_x509_certificates(bundle.encode()))
     PolicyBuilder().store(trusted).time(now).build_server_verifier(x509.DNSName(host)).verify(leaf, [])
@@ -120,11 +120,11 @@ def _sleep(seconds: float, _: object = None) -> Generator[float, None, None]:
 
 
 class Life:
-    """Runs replicas in the cluster's time: real `open` and `run`, every request taking a while of its own.
+    """Runs replicas in simulated time: real `open` and `run`, with a random latency of each request.
 
     Args:
-        observe: told after each step of anybody's.
-        latency: seconds that a request takes at most.
+        observe: called after each step of a replica.
+        latency: maximum seconds of a request.
     """
 
     def __init__(self, cluster: Cluster, chance: random.Random, observe: Callable[[], None], latency: float) -> None:
@@ -138,7 +138,7 @@ class Life:
 
     @property
     def serving(self) -> set[SelfSignedCertificates]:
-        """Those to whom a Service would send anybody."""
+        """Replicas that a Service would send requests to."""
         return {replica for replica in self.up if not replica.unready()}
 
     def start(self, replica: SelfSignedCertificates) -> None:
@@ -146,7 +146,7 @@ class Life:
         self._push(0.0, replica, self._process(replica))
 
     def stop(self, replica: SelfSignedCertificates) -> None:
-        """Ends it between two of its steps, whatever it was doing."""
+        """Stop a replica between two of its steps."""
         self.up.discard(replica)
 
     def pass_time(self, seconds: float) -> None:
@@ -168,7 +168,7 @@ class Life:
             work.close()
 
     async def _process(self, replica: SelfSignedCertificates) -> None:
-        """As process.py uses it; one that cannot start is restarted by its kubelet."""
+        """Run a replica like process.py; one that cannot start is restarted by the kubelet."""
         while True:
             try:
                 await replica.open()
@@ -183,7 +183,7 @@ class Life:
 
 
 def served_by(context: ssl.SSLContext) -> str:
-    """The certificate that a client gets who connects now, as PEM."""
+    """Return the certificate that a new connection gets, as PEM."""
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,4 +1,4 @@
-"""Whatever replicas do at whatever time: who trusts the caBundle can verify whoever serves, and nothing ends in use."""
+"""Rotation is safe for any schedule of replicas: clients that trust the caBundle can verify every serving replica."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, Life, Wir
 
 SECONDS = LIFE.total_seconds()
 LAG = SECONDS / rotation.SETTLINGS_PER_LIFE * 0.8
-"""Until an API server has heard of a change of a caBundle; it must know a new authority before that one signs."""
+"""Seconds until an API server observes a changed caBundle; an authority must not sign before that."""
 
 
 class Witness:
-    """Sees to it that at each moment every replica's certificate is verified with every bundle still in use.
+    """Checks after each step that every bundle in use verifies the certificate of every replica.
 
     Args:
-        lag: seconds for which a client may go on with a bundle that is no longer the caBundle.
+        lag: seconds for which a client may continue to use a replaced caBundle.
     """
 
     def __init__(self, cluster: Cluster, lag: float) -> None:
@@ -53,7 +53,7 @@ class Witness:
         self.certificates: set[str] = set()
         self.authorities: set[str] = set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         now, bundle = self._cluster.now, self._cluster.trusted()
         if bundle and (not self._bundles or self._bundles[-1][1] != bundle):
             self._bundles.append((now, bundle))
@@ -65,15 +65,15 @@ class Witness:
             self.certificates.add(served)
             for since, known in self._bundles:
                 if now >= self._ends(served, known, now):
-                    held = certs.read(served)[0]
-                    pytest.fail(f"at {now - START}: {held} against the bundle since {since - START}")
+                    stored = certs.read(served)[0]
+                    pytest.fail(f"at {now - START}: {stored} against the bundle since {since - START}")
 
     def _ends(self, served: str, bundle: str, now: datetime) -> datetime:
-        """Until when a client with a bundle can verify a certificate; the beginning of time if it cannot."""
+        """Return the time until which a bundle verifies a certificate; the minimum if it does not."""
         if (served, bundle) not in self._verified:
             try:
                 verify(served, bundle, now)
-                issuer = {held.subject: held for held in certs.read(bundle)}[certs.read(served)[0].issuer]
+                issuer = {stored.subject: stored for stored in certs.read(bundle)}[certs.read(served)[0].issuer]
                 self._verified[served, bundle] = min(certs.read(served)[0].ends, issuer.ends)
             except VerificationError:
                 self._verified[served, bundle] = datetime.min.replace(tzinfo=UTC)
@@ -90,7 +90,7 @@ class Witness:
 def living(chance: random.Random, *, lag: float, latency: float) -> Iterator[tuple[Cluster, Life, Witness]]:
     cluster = Cluster()
     witness = Witness(cluster, lag)
-    life = Life(cluster, chance, witness.look, latency)
+    life = Life(cluster, chance, witness.check, latency)
     witness.life = life
     try:
         yield cluster, life, witness
@@ -100,8 +100,8 @@ def living(chance: random.Random, *, lag: float, latency: float) -> Iterator[tup
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 3), losses=st.sampled_from([0.0, 0.15]))
-def test_no_client_ever_meets_a_certificate_that_it_cannot_verify(seed: int, count: int, losses: float) -> None:
-    """Replicas come, go and lose requests; one is always there. Two authorities end in the time."""
+def test_clients_can_always_verify_every_serving_replica(seed: int, count: int, losses: float) -> None:
+    """Replicas start, stop and lose requests; one always runs. Two authorities expire during the test."""
     chance = random.Random(seed)
     with living(chance, lag=LAG, latency=SECONDS / 500) as (cluster, life, witness):
         for _ in range(count):
@@ -114,14 +114,14 @@ def test_no_client_ever_meets_a_certificate_that_it_cannot_verify(seed: int, cou
                 life.pass_time(chance.uniform(0, SECONDS / 10))
                 if successor in life.serving:
                     life.stop(chance.choice(sorted(life.up - {successor}, key=id)))
-        assert len(witness.authorities) >= 3, "authorities followed each other"
-        assert len(witness.certificates) >= 10, "so did certificates"
+        assert len(witness.authorities) >= 3, "authorities were rotated"
+        assert len(witness.certificates) >= 10, "certificates were rotated"
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
-def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: int) -> None:
-    """While nobody is there things end, and whoever comes back in the last seconds is late; but not for long."""
+def test_rotation_recovers_after_any_absence_of_all_replicas(seed: int) -> None:
+    """While no replica runs, certificates expire, and a replica that returns in the last seconds may be late."""
     chance = random.Random(seed)
     with living(chance, lag=LAG, latency=SECONDS / 500) as (cluster, life, witness):
         witness.looks_away = True
@@ -139,15 +139,15 @@ def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: i
         assert len(witness.certificates) >= 3
 
 
-# The single decisions.
+# Single decisions.
 
 
 class RotationStep(enum.Enum):
-    """What is made next."""
+    """The part that an order issues."""
 
     KEEP = "nothing"
-    RENEW = "a serving certificate, by an authority that is there"
-    SUCCEED = "an authority, and a last serving certificate by the one before it"
+    RENEW = "a serving certificate, by the existing authority"
+    SUCCEED = "an authority, and a last serving certificate by its predecessor"
     BEGIN = "an authority, and a serving certificate by it"
 
     @classmethod
@@ -164,103 +164,110 @@ LIVES = SERVING.authority_lives
 
 
 def ordered(
-    held: SharedCertificates | None,
+    stored: SharedCertificates | None,
     at: datetime,
     *,
     trusted: datetime | None = None,
     host: str = HOST,
     lost: bool = False,
 ) -> CertificateOrder | None:
-    shared, hosts = held or SharedCertificates(), frozenset({host})
+    shared, hosts = stored or SharedCertificates(), frozenset({host})
     return rotation.next_order(shared, at, POLICY, name="ours", hosts=hosts, trusted=trusted, lost=lost)[0]
 
 
-async def after(held: SharedCertificates | None, order: CertificateOrder | None, at: datetime) -> SharedCertificates:
-    """What is shared once an order is carried out."""
+async def after(stored: SharedCertificates | None, order: CertificateOrder | None, at: datetime) -> SharedCertificates:
+    """Return the shared certificates after an order was fulfilled."""
     assert order is not None
-    found = shared_certificates(shared_content(await made(order), held or SharedCertificates(), at))
+    found = shared_certificates(shared_content(await made(order), stored or SharedCertificates(), at))
     assert found is not None
     return found
 
 
-async def held_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
-    """What is shared after these steps, one at a time and the next at the same time."""
-    held: SharedCertificates | None = None
+async def stored_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
+    """Return the shared certificates after these steps, each at the same time."""
+    stored: SharedCertificates | None = None
     for step in steps:
-        order = ordered(held, at, trusted=at - LIFE, lost=step is RotationStep.SUCCEED)
+        order = ordered(stored, at, trusted=at - LIFE, lost=step is RotationStep.SUCCEED)
         assert RotationStep.of(order) is step
-        held = await after(held, order, at)
-    assert held is not None
-    return held
+        stored = await after(stored, order, at)
+    assert stored is not None
+    return stored
 
 
 def step(
-    held: SharedCertificates | None, after: float, *, trusted: float | None = 0.0, host: str = HOST, lost: bool = False
+    stored: SharedCertificates | None,
+    after: float,
+    *,
+    trusted: float | None = 0.0,
+    host: str = HOST,
+    lost: bool = False,
 ) -> RotationStep:
-    """What is decided so many seconds after the start, where clients have known the newest one since `trusted`."""
+    """Return the decision after some seconds, if clients have trusted the newest authority since `trusted`."""
     since = None if trusted is None else START + timedelta(seconds=trusted)
-    return RotationStep.of(ordered(held, START + timedelta(seconds=after), trusted=since, host=host, lost=lost))
+    return RotationStep.of(ordered(stored, START + timedelta(seconds=after), trusted=since, host=host, lost=lost))
 
 
-async def test_a_serving_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
-    held = await held_after(RotationStep.BEGIN)
+async def test_serving_certificate_is_renewed_at_two_thirds_of_its_lifetime() -> None:
+    stored = await stored_after(RotationStep.BEGIN)
     assert step(None, 0) is RotationStep.BEGIN
-    assert step(held, 0) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.66) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.67) is RotationStep.RENEW
-    assert step(held, SECONDS * 1.5) is RotationStep.RENEW, "and so is one that has ended"
+    assert step(stored, 0) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.66) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.67) is RotationStep.RENEW
+    assert step(stored, SECONDS * 1.5) is RotationStep.RENEW, "an expired one is renewed as well"
 
 
-async def test_an_authority_has_a_successor_long_before_it_ends() -> None:
-    held = await held_after(RotationStep.BEGIN)
-    assert step(held, LIVES * SECONDS) is RotationStep.BEGIN
-    assert step(held, 2.6 * SECONDS) is RotationStep.RENEW
-    fresh = await after(held, ordered(held, START + 2.6 * LIFE), START + 2.6 * LIFE)
+async def test_authority_has_a_successor_long_before_it_expires() -> None:
+    stored = await stored_after(RotationStep.BEGIN)
+    assert step(stored, LIVES * SECONDS) is RotationStep.BEGIN
+    assert step(stored, 2.6 * SECONDS) is RotationStep.RENEW
+    fresh = await after(stored, ordered(stored, START + 2.6 * LIFE), START + 2.6 * LIFE)
     assert step(fresh, 2.6 * SECONDS) is RotationStep.KEEP
     assert step(fresh, 2.7 * SECONDS) is RotationStep.SUCCEED
 
 
-async def test_a_new_authority_signs_only_when_clients_have_known_it_for_a_while() -> None:
-    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
-    assert held.serving is not None
-    assert len(held.authorities.trusted) == 2
-    assert held.serving.certificate.issuer == held.authorities.trusted[1].subject, "the old one signed once more"
-    assert step(held, 10, trusted=None) is RotationStep.KEEP
-    assert step(held, 10, trusted=0) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never while a client does not know it"
-    assert step(held, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
-    signed = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
+async def test_new_authority_signs_only_after_the_settling_time() -> None:
+    stored = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED)
+    assert stored.serving is not None
+    assert len(stored.authorities.trusted) == 2
+    assert stored.serving.certificate.issuer == stored.authorities.trusted[1].subject, (
+        "the predecessor signed once more"
+    )
+    assert step(stored, 10, trusted=None) is RotationStep.KEEP
+    assert step(stored, 10, trusted=0) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never before all clients trust it"
+    assert step(stored, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
+    signed = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
     assert signed.serving is not None
     assert signed.serving.certificate.issuer == signed.newest.subject
-    assert len(signed.authorities.trusted) == 2, "the old one stays until it ends"
+    assert len(signed.authorities.trusted) == 2, "the predecessor stays until it expires"
 
 
-async def test_an_authority_that_ended_leaves_the_bundle() -> None:
-    held, later = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
-    assert RotationStep.of(ordered(held, later)) is RotationStep.BEGIN
-    assert len((await after(held, ordered(held, later), later)).authorities.trusted) == 1
+async def test_expired_authority_is_removed_from_the_bundle() -> None:
+    stored, later = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
+    assert RotationStep.of(ordered(stored, later)) is RotationStep.BEGIN
+    assert len((await after(stored, ordered(stored, later), later)).authorities.trusted) == 1
 
 
-async def test_what_cannot_be_served_is_made_anew() -> None:
-    held = await held_after(RotationStep.BEGIN)
-    assert step(held, 0, host="other.system.svc") is RotationStep.RENEW
-    assert step(held, 0, lost=True) is RotationStep.SUCCEED
-    assert step(SharedCertificates(held.authorities, None), 0) is RotationStep.RENEW
-    stranger = (await held_after(RotationStep.BEGIN)).serving
-    assert step(SharedCertificates(held.authorities, stranger), 0) is RotationStep.RENEW
+async def test_unusable_certificate_is_replaced() -> None:
+    stored = await stored_after(RotationStep.BEGIN)
+    assert step(stored, 0, host="other.system.svc") is RotationStep.RENEW
+    assert step(stored, 0, lost=True) is RotationStep.SUCCEED
+    assert step(SharedCertificates(stored.authorities, None), 0) is RotationStep.RENEW
+    unrelated = (await stored_after(RotationStep.BEGIN)).serving
+    assert step(SharedCertificates(stored.authorities, unrelated), 0) is RotationStep.RENEW
 
 
-async def test_nothing_outlives_who_signed_it() -> None:
-    held = await held_after(RotationStep.BEGIN)
+async def test_certificate_does_not_outlive_its_signer() -> None:
+    stored = await stored_after(RotationStep.BEGIN)
     late = START + (LIVES - 0.5) * LIFE
-    order = ordered(held, late)
+    order = ordered(stored, late)
     assert RotationStep.of(order) is RotationStep.SUCCEED
     assert order is not None
-    assert order.ends == held.newest.ends
+    assert order.ends == stored.newest.ends
     assert order.authority_ends == late + LIVES * LIFE
 
 
-def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
+def test_checks_are_rare_for_long_lifetimes_and_frequent_for_short_ones() -> None:
     def pause(life: float, left: float) -> float:
         ends = START + timedelta(seconds=left)
         begins = ends - timedelta(seconds=life) - rotation.BACKDATED
@@ -272,7 +279,7 @@ def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
     assert pause_of(None, START) == LONGEST_PAUSE
 
 
-def test_an_authority_without_a_key_never_signs_again() -> None:
+def test_authority_without_a_key_never_signs_again() -> None:
     certificate = certs.Certificate(b"", b"", START, START + LIFE, frozenset(), "")
     introduced = Authority(AuthorityState.INTRODUCED, certificate, certs.Pair("certificate", "key"))
     signing = introduced.after(AuthorityEvent.PROMOTE)
@@ -284,12 +291,12 @@ def test_an_authority_without_a_key_never_signs_again() -> None:
     assert rotation.AUTHORITY.transitions[retired.after(AuthorityEvent.FORGET).state] == {}
 
 
-async def test_a_successor_that_was_lost_before_clients_knew_it_signs_nothing() -> None:
-    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
-    order = ordered(held, START + LIFE / 10, lost=True)
+async def test_lost_successor_that_clients_do_not_trust_signs_nothing() -> None:
+    stored = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED)
+    order = ordered(stored, START + LIFE / 10, lost=True)
     assert order is not None
-    assert (order.signer, order.ends) == (None, None), "what is served stays"
-    again = await after(held, order, START + LIFE / 10)
-    assert again.serving == held.serving
-    assert again.authorities.former == held.authorities.trusted
+    assert (order.signer, order.ends) == (None, None), "the serving certificate stays"
+    again = await after(stored, order, START + LIFE / 10)
+    assert again.serving == stored.serving
+    assert again.authorities.former == stored.authorities.trusted
     assert again.authorities.successor is not None

@@ -1,4 +1,4 @@
-"""Certificates: whose word counts, what is shared, and that nobody notices when they change."""
+"""Serving certificates: sources, sharing between replicas, and rotation without interruption."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 
 
 YEAR = 365 * 86400
-"""Seconds; X.509 writes years in two ways, one until 2049 and one from then on."""
+"""Dates with seconds; X.509 has one format for years until 2049 and another one for later years."""
 
 
 def signed(host: str = "localhost", *, days: int = 1) -> tuple[Pair, Pair]:
-    """An authority and a certificate that it signed."""
+    """Return an authority and a certificate that it signed."""
     ends = NOW + timedelta(days=days)
     signer = authority("ca", begins=NOW, ends=ends)
     return signer, issue(signer, host, begins=NOW, ends=ends, hosts=[host])
@@ -51,7 +51,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-# What stands in a certificate.
+# Parsing certificates.
 
 
 @settings(deadline=None, max_examples=30)
@@ -59,14 +59,14 @@ def cluster() -> Cluster:
     begins=st.integers(-18 * YEAR, 230 * YEAR).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     hosts=st.lists(st.sampled_from(["localhost", "a.b.svc", "127.0.0.1", "fd00::1", "*.example.com"]), unique=True),
 )
-def test_a_certificate_is_read_as_cryptography_reads_it(begins: datetime, hosts: list[str]) -> None:
+def test_certificate_is_parsed_as_cryptography_parses_it(begins: datetime, hosts: list[str]) -> None:
     signer = authority("ca", begins=begins, ends=begins + timedelta(days=2))
     pair = issue(signer, "name", begins=begins, ends=begins + timedelta(days=1), hosts=hosts, client=True)
     read, other = certs.read(f"# a comment\n{pair.certificate}\n{signer.certificate}")
-    theirs = x509.load_pem_x509_certificate(pair.certificate.encode())
-    assert (read.begins, read.ends) == (theirs.not_valid_before_utc, theirs.not_valid_after_utc)
-    assert read.subject == _inside(theirs.subject.public_bytes())
-    assert read.issuer == other.subject == _inside(theirs.issuer.public_bytes())
+    expected = x509.load_pem_x509_certificate(pair.certificate.encode())
+    assert (read.begins, read.ends) == (expected.not_valid_before_utc, expected.not_valid_after_utc)
+    assert read.subject == _inside(expected.subject.public_bytes())
+    assert read.issuer == other.subject == _inside(expected.issuer.public_bytes())
     assert read.hosts == set(hosts)
     assert certs.read(read.pem) == (read,)
 
@@ -77,14 +77,14 @@ def _inside(der: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", signed()[1].key])
-def test_a_text_without_a_certificate_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="there is no certificate"):
+def test_text_without_a_certificate_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="no certificate"):
         certs.read(text)
 
 
 @settings(max_examples=60)
 @given(at=st.integers(0, 600), byte=st.integers(0, 255))
-def test_a_broken_certificate_is_an_error_and_nothing_else(at: int, byte: int) -> None:
+def test_broken_certificate_raises_value_error_only(at: int, byte: int) -> None:
     der = bytearray(ssl.PEM_cert_to_DER_cert(_SOUND))
     der[at % len(der)] = byte
     with contextlib.suppress(ValueError):
@@ -94,18 +94,18 @@ def test_a_broken_certificate_is_an_error_and_nothing_else(at: int, byte: int) -
 _SOUND = signed()[1].certificate
 
 
-def test_a_key_of_another_certificate_does_not_fit() -> None:
+def test_key_of_another_certificate_is_rejected() -> None:
     (_, one), (_, other) = signed(), signed()
-    with pytest.raises(ValueError, match="the key is not the certificate's"):
+    with pytest.raises(ValueError, match="the key does not belong to the certificate"):
         certs.server_context(Pair(one.certificate, other.key))
-    with pytest.raises(ValueError, match="cannot be served with"):
+    with pytest.raises(ValueError, match="cannot be used"):
         certs.server_context(Pair("nonsense", one.key))
 
 
-# Making.
+# Issuing.
 
 
-async def test_what_is_made_in_a_thread_is_as_ordered() -> None:
+async def test_certificate_from_the_thread_is_as_ordered() -> None:
     order = CertificateOrder("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
     first = await make(order)
     assert first.authority is not None
@@ -118,14 +118,14 @@ async def test_what_is_made_in_a_thread_is_as_ordered() -> None:
     certs.server_context(again.serving)
 
 
-async def test_what_cannot_be_made_is_told_without_the_key() -> None:
+async def test_failure_to_issue_does_not_reveal_the_key() -> None:
     broken = Pair(signed()[0].certificate, "-----BEGIN PRIVATE KEY-----\nsecret")
-    with pytest.raises(OSError, match="making a certificate failed") as error:
+    with pytest.raises(OSError, match="issuing a certificate failed") as error:
         await make(CertificateOrder("ours", (HOST,), NOW, NOW + timedelta(days=1), broken, None))
     assert "secret" not in str(error.value)
 
 
-async def test_many_certificates_at_once_are_made_a_few_at_a_time_while_the_loop_goes_on(
+async def test_few_certificates_are_issued_at_a_time_without_blocking_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     signer, making, most, lock = signed()[0], 0, 0, threading.Lock()
@@ -156,7 +156,7 @@ async def test_many_certificates_at_once_are_made_a_few_at_a_time_while_the_loop
 
 
 class Given(Certificates):
-    """Serves what a test says."""
+    """Serves the given pair."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class Given(Certificates):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_new_connections_get_the_new_certificate_and_open_ones_go_on(version: ssl.TLSVersion) -> None:
+async def test_new_connections_get_the_new_certificate_and_open_ones_continue(version: ssl.TLSVersion) -> None:
     (first_ca, first), (second_ca, second) = signed(), signed()
     certificates = Given(first)
     await certificates.open()
@@ -206,7 +206,7 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_go_on(versi
     server.close()
 
 
-# A directory that somebody else keeps.
+# A directory of files.
 
 
 def put(directory: Path, pair: Pair, bundle: str = "") -> None:
@@ -225,10 +225,10 @@ async def eventually(check: Callable[[], bool]) -> None:
         if check():
             return
         await asyncio.sleep(0.01)
-    pytest.fail("it did not come")
+    pytest.fail("timed out")
 
 
-async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
+async def test_changed_files_are_loaded(tmp_path: Path) -> None:
     (_, first), (_, second) = signed(), signed(days=3)
     put(tmp_path, first)
     certificates = FileCertificates(tmp_path)
@@ -243,7 +243,7 @@ async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
     assert expiry == (NOW + timedelta(days=3)).timestamp()
 
 
-async def test_halves_that_do_not_fit_are_kept_out(
+async def test_mismatched_files_are_not_loaded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.pki.serving.POLL_INTERVAL_SECONDS", 0.01)
@@ -260,15 +260,15 @@ async def test_halves_that_do_not_fit_are_kept_out(
         (tmp_path / "tls.key").write_text(second.key)
         await eventually(lambda: served_by(certificates.context) == second.certificate)
         running.cancel()
-    assert "the key is not the certificate's. Replace both." in caplog.text
+    assert "the key does not belong to the certificate. Replace both files." in caplog.text
 
 
-async def test_an_empty_directory_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+async def test_empty_directory_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"tls\.crt"):
         await FileCertificates(tmp_path).open()
 
 
-async def test_a_users_own_authority_becomes_the_bundle(tmp_path: Path, cluster: Cluster) -> None:
+async def test_authority_of_the_user_becomes_the_bundle(tmp_path: Path, cluster: Cluster) -> None:
     signer, pair = signed()
     put(tmp_path, pair, signer.certificate)
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
@@ -277,16 +277,16 @@ async def test_a_users_own_authority_becomes_the_bundle(tmp_path: Path, cluster:
     assert cluster.trusted(MUTATING) == cluster.trusted(VALIDATING) == signer.certificate
     cluster.server.log.reset()
     await certificates.open()
-    assert cluster.server.log.silent, "nothing is asked while nothing changed"
+    assert cluster.server.log.silent, "no requests while nothing changed"
     put(tmp_path, pair, signed()[0].certificate)
     await certificates.open()
     assert cluster.trusted() != signer.certificate
 
 
-# Our own, in a Secret.
+# Self-issued certificates in a Secret.
 
 
-async def test_the_first_replica_makes_what_the_second_serves(cluster: Cluster) -> None:
+async def test_second_replica_serves_the_certificate_of_the_first(cluster: Cluster) -> None:
     one, other = cluster.replica(), cluster.replica()
     await one.open()
     await other.open()
@@ -298,7 +298,7 @@ async def test_the_first_replica_makes_what_the_second_serves(cluster: Cluster) 
     assert other.unready() is None
 
 
-async def test_both_replicas_may_begin_at_once(cluster: Cluster) -> None:
+async def test_both_replicas_may_start_at_once(cluster: Cluster) -> None:
     one, other = cluster.replica(), cluster.replica()
     await asyncio.gather(one.open(), other.open())
     await other.open()
@@ -306,7 +306,7 @@ async def test_both_replicas_may_begin_at_once(cluster: Cluster) -> None:
     assert served_by(one.context) == served_by(other.context) == cluster.secret["tls.crt"]
 
 
-async def test_a_secret_that_the_chart_made_empty_is_filled_and_stays_the_charts(cluster: Cluster) -> None:
+async def test_empty_secret_of_the_chart_is_filled_and_keeps_its_labels(cluster: Cluster) -> None:
     metadata = {"name": "ours-certificates", "namespace": "system", "labels": {"app": "ours"}}
     cluster.chart.apply(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
     await cluster.replica().open()
@@ -315,7 +315,7 @@ async def test_a_secret_that_the_chart_made_empty_is_filled_and_stays_the_charts
     assert cluster.secret == secret
 
 
-async def test_a_look_while_nothing_is_due_writes_nothing_and_reads_three_objects(cluster: Cluster) -> None:
+async def test_check_without_due_work_reads_three_objects_and_writes_none(cluster: Cluster) -> None:
     replica = cluster.replica(life=LIFETIME)
     await replica.open()
     cluster.server.log.reset()
@@ -325,7 +325,7 @@ async def test_a_look_while_nothing_is_due_writes_nothing_and_reads_three_object
     assert replica._pause() == 600
 
 
-async def test_a_wiped_bundle_is_put_back_and_only_that(cluster: Cluster) -> None:
+async def test_removed_bundle_is_restored_without_other_changes(cluster: Cluster) -> None:
     replica = cluster.replica()
     await replica.open()
     bundle = cluster.trusted()
@@ -341,7 +341,7 @@ async def test_a_wiped_bundle_is_put_back_and_only_that(cluster: Cluster) -> Non
         assert [webhook] == configuration(kind)["webhooks"]
 
 
-async def test_a_deleted_secret_is_a_gentle_rotation(cluster: Cluster) -> None:
+async def test_deleted_secret_causes_a_rotation_that_clients_can_follow(cluster: Cluster) -> None:
     replica = cluster.replica()
     await replica.open()
     old = cluster.secret
@@ -349,7 +349,7 @@ async def test_a_deleted_secret_is_a_gentle_rotation(cluster: Cluster) -> None:
     await replica.open()
     assert cluster.secret["ca.key"] != old["ca.key"]
     assert cluster.trusted() == cluster.secret["ca.crt"]
-    assert cluster.trusted().endswith(old["ca.crt"]), "who serves as before is trusted as before"
+    assert cluster.trusted().endswith(old["ca.crt"]), "the former certificate stays trusted"
     verify(served_by(replica.context), old["ca.crt"], cluster.now)
     cluster.now += LIFE / 10
     await replica.open()
@@ -359,7 +359,7 @@ async def test_a_deleted_secret_is_a_gentle_rotation(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-async def test_a_spoiled_secret_is_mended(cluster: Cluster, spoiled: str) -> None:
+async def test_corrupt_secret_is_repaired(cluster: Cluster, spoiled: str) -> None:
     await cluster.replica().open()
     cluster.chart.merge(SECRET, "system", "ours-certificates", {"data": {spoiled: "Z2FyYmFnZQ=="}})
     replica = cluster.replica()
@@ -369,7 +369,7 @@ async def test_a_spoiled_secret_is_mended(cluster: Cluster, spoiled: str) -> Non
     certs.server_context(Pair(cluster.secret["tls.crt"], cluster.secret["tls.key"]))
 
 
-async def test_until_the_configurations_are_there_a_replica_serves_and_is_not_ready(cluster: Cluster) -> None:
+async def test_replica_serves_but_is_not_ready_until_configurations_exist(cluster: Cluster) -> None:
     was = cluster.chart.get(VALIDATING, None, "ours")
     cluster.chart.delete(VALIDATING, None, "ours")
     replica = cluster.replica()
@@ -382,32 +382,32 @@ async def test_until_the_configurations_are_there_a_replica_serves_and_is_not_re
     assert cluster.chart.get(VALIDATING, None, "ours")["metadata"]["uid"] != was["metadata"]["uid"]
 
 
-async def test_no_configuration_is_made_where_it_went_meanwhile(cluster: Cluster) -> None:
+async def test_configuration_deleted_in_the_meantime_is_not_recreated(cluster: Cluster) -> None:
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
-    seen = await clients.look()
+    seen = await clients.read()
     for kind in (MUTATING, VALIDATING):
         cluster.chart.delete(kind, None, "ours")
     with pytest.raises(Conflict):
-        await clients.teach(seen, "bundle")
+        await clients.publish(seen, "bundle")
     with pytest.raises(NotFound):
         cluster.chart.get(MUTATING, None, "ours")
 
 
-async def test_an_older_bundle_that_comes_late_does_not_take_a_newer_ones_place(cluster: Cluster) -> None:
+async def test_late_write_of_an_older_bundle_does_not_replace_a_newer_one(cluster: Cluster) -> None:
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
-    seen = await clients.look()
-    await clients.teach(seen, "newer")
+    seen = await clients.read()
+    await clients.publish(seen, "newer")
     with pytest.raises(Conflict):
-        await clients.teach(seen, "older")
+        await clients.publish(seen, "older")
     assert cluster.trusted() == "newer"
 
 
-async def test_the_loser_of_a_race_takes_what_the_winner_made(cluster: Cluster) -> None:
+async def test_loser_of_a_race_uses_the_certificate_of_the_winner(cluster: Cluster) -> None:
     one = cluster.replica()
     await one.open()
 
     class Slow:
-        """The way of another replica, whose first write comes after one's."""
+        """Connection of a replica whose first write arrives after that of another."""
 
         won = False
 
@@ -426,17 +426,17 @@ async def test_the_loser_of_a_race_takes_what_the_winner_made(cluster: Cluster) 
     assert len(cluster.server.log.writes("Secret", changed=False)) == 1
 
 
-async def test_without_rights_it_says_which_are_missing(cluster: Cluster) -> None:
+async def test_missing_permission_is_reported(cluster: Cluster) -> None:
     class Refusing:
         async def request(self, request: Request) -> Response:
-            return Response(403, {"message": f'secrets "ours" is forbidden: cannot {request.method}'})
+            return Response(403, {"message": f'secrets "shared" is forbidden: cannot {request.method}'})
 
     replica = cluster.replica(Refusing())
     with pytest.raises(Forbidden, match="cannot GET"):
         await replica.open()
 
 
-async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None:
+async def test_certificate_in_memory_is_renewed(cluster: Cluster) -> None:
     certificates = SelfSignedCertificates(
         Memory(), name="ours", hosts=frozenset({HOST}), life=LIFE, clock=lambda: cluster.now, maker=made
     )
@@ -449,7 +449,7 @@ async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None
     assert cluster.server.log.silent
 
 
-# What flags ask for.
+# Flags.
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None
         (["--certificates=/etc/certificates"], FileCertificates),
     ],
 )
-def test_a_flag_says_where_the_certificate_comes_from(cluster: Cluster, flags: list[str], kind: type) -> None:
+def test_flag_selects_the_source_of_the_certificate(cluster: Cluster, flags: list[str], kind: type) -> None:
     options = parse_options("ours", "", flags, {})
     assert type(certificates_of(options, Kube(cluster.server, manager="ours"))) is kind
 
@@ -468,11 +468,11 @@ def test_a_flag_says_where_the_certificate_comes_from(cluster: Cluster, flags: l
 @pytest.mark.parametrize(
     ("flag", "because"),
     [
-        ("--certificates=self:ours", "write self:NAMESPACE/NAME"),
-        ("--certificate-lifetime=5", "Give at least 20"),
+        ("--certificates=self:ours", "use self:NAMESPACE/NAME"),
+        ("--certificate-lifetime=5", "Use at least 20"),
     ],
 )
-def test_a_flag_that_makes_no_sense_is_refused(flag: str, because: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flag_is_rejected(flag: str, because: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_options("ours", "", [flag], {})
     assert because in capsys.readouterr().err

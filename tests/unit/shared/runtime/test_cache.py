@@ -1,4 +1,4 @@
-"""The cache under events that come late, twice, or not at all."""
+"""The cache with late, repeated and missing events."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,12 +24,12 @@ def pod(name: str, version: int, *, instance: str = "owner", manager: str = "op"
 
 
 class Watched:
-    """A cache and the keys it told of."""
+    """A cache and the keys that it reported."""
 
     def __init__(self) -> None:
-        self.told: list[Key] = []
+        self.reported: list[Key] = []
         self.cache = Cache(
-            [THING, POD], key_of=lambda kind, obj: key_of(THING, "op", kind, obj), changed=self.told.append
+            [THING, POD], key_of=lambda kind, obj: key_of(THING, "op", kind, obj), changed=self.reported.append
         )
 
     def names(self, key: Key = OWNER) -> list[str]:
@@ -41,50 +41,50 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_an_owned_object_tells_of_its_owner(watched: Watched) -> None:
+def test_owned_object_reports_its_owner(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 5))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
     assert watched.names() == ["p-1"]
 
 
-def test_an_own_write_makes_its_echo_no_news(watched: Watched) -> None:
+def test_watch_event_of_an_own_write_is_not_reported(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 4))
-    assert watched.told == []
+    assert watched.reported == []
 
 
-def test_a_deleted_object_does_not_come_back_by_a_late_event(watched: Watched) -> None:
+def test_late_event_does_not_resurrect_a_deleted_object(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 5))
     watched.cache.gone(POD, pod("p-1", 7))
     watched.cache.seen(POD, pod("p-1", 6))
     assert watched.names() == []
     watched.cache.seen(POD, pod("p-1", 8))
-    assert watched.names() == ["p-1"], "a new object of the same name does"
+    assert watched.names() == ["p-1"], "a new object of the same name is stored"
 
 
-def test_a_late_deletion_spares_the_object_that_came_after(watched: Watched) -> None:
+def test_late_deletion_does_not_remove_a_newer_object(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 9))
     watched.cache.gone(POD, pod("p-1", 7))
     assert watched.names() == ["p-1"]
 
 
-def test_an_object_that_changes_hands_tells_both_owners(watched: Watched) -> None:
+def test_object_that_changes_owner_reports_both(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 1))
-    watched.told.clear()
+    watched.reported.clear()
     watched.cache.seen(POD, pod("p-1", 2, instance="other"))
-    assert set(watched.told) == {OWNER, Key("default", "other")}
+    assert set(watched.reported) == {OWNER, Key("default", "other")}
     assert watched.names() == []
 
 
-def test_an_object_that_loses_its_labels_is_forgotten(watched: Watched) -> None:
+def test_object_that_loses_its_labels_is_removed(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 1))
     watched.cache.seen(POD, pod("p-1", 2, manager="someone"))
     assert watched.names() == []
-    assert watched.told == [OWNER, OWNER]
+    assert watched.reported == [OWNER, OWNER]
 
 
-def test_a_list_heals_missed_deletions_but_spares_what_is_newer(watched: Watched) -> None:
+def test_list_recovers_missed_deletions_but_keeps_newer_objects(watched: Watched) -> None:
     watched.cache.put(POD, pod("gone", 1))
     watched.cache.put(POD, pod("kept", 2))
     watched.cache.put(POD, pod("own-write", 11))
@@ -96,7 +96,7 @@ def test_a_list_heals_missed_deletions_but_spares_what_is_newer(watched: Watched
     assert watched.cache.replace(POD, "default", listing) == set()
 
 
-def test_a_list_in_pages_drops_nothing_before_its_last_one(watched: Watched) -> None:
+def test_paged_list_removes_nothing_before_its_last_page(watched: Watched) -> None:
     watched.cache.put(POD, pod("gone", 1))
     watched.cache.put(POD, pod("kept", 2))
     relist = Relist(watched.cache, POD, None)
@@ -105,10 +105,10 @@ def test_a_list_in_pages_drops_nothing_before_its_last_one(watched: Watched) -> 
     }
     assert watched.names() == ["found", "gone", "kept"]
     assert relist.take({"metadata": {"resourceVersion": "10"}, "items": [pod("kept", 2)]}) == {OWNER}
-    assert watched.names() == ["found", "kept"], "what stood on the first page was listed, too"
+    assert watched.names() == ["found", "kept"], "objects of the first page count as listed"
 
 
-def test_who_changes_what_was_read_changes_nothing_that_is_kept(watched: Watched) -> None:
+def test_modifying_a_read_object_does_not_change_the_cache(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 1))
     for read in (watched.cache.get(POD, "default", "p-1"), *watched.cache.owned(POD, OWNER)):
         assert read is not None
@@ -117,7 +117,7 @@ def test_who_changes_what_was_read_changes_nothing_that_is_kept(watched: Watched
 
 
 class Write:
-    """A write of ours, under way; `answer` ends it."""
+    """A write in progress; `answer` completes it."""
 
     def __init__(self, watched: Watched) -> None:
         self._answered: asyncio.Future[Obj] = asyncio.get_running_loop().create_future()
@@ -132,62 +132,62 @@ class Write:
         return self._entering
 
 
-async def under_way(watched: Watched) -> Write:
+async def in_progress(watched: Watched) -> Write:
     write = Write(watched)
     await asyncio.sleep(0)
     return write
 
 
-async def test_an_echo_that_overtakes_its_answer_is_no_news(watched: Watched) -> None:
-    write = await under_way(watched)
+async def test_event_that_overtakes_the_response_is_not_reported(watched: Watched) -> None:
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     assert watched.names() == ["p-1"]
     await write.answer(5)
-    assert watched.told == []
+    assert watched.reported == []
 
 
-async def test_what_is_newer_than_the_answer_is_told_after_it(watched: Watched) -> None:
-    write = await under_way(watched)
+async def test_event_newer_than_the_response_is_reported_after_it(watched: Watched) -> None:
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 6))
-    assert watched.told == [], "it may be the answer's own"
+    assert watched.reported == [], "it may be the event of this write"
     await write.answer(5)
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
-async def test_what_was_seen_while_a_write_failed_is_told(watched: Watched) -> None:
-    """Its answer may be all that was lost: then the echo is the only word of it."""
-    write = await under_way(watched)
+async def test_event_during_a_failed_write_is_reported(watched: Watched) -> None:
+    """The write may have succeeded with its response lost: the event is then the only information."""
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     with pytest.raises(Unavailable):
         await write.fail()
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
-async def test_a_deletion_is_told_at_once_whatever_is_being_written(watched: Watched) -> None:
+async def test_deletion_is_reported_at_once_even_during_a_write(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
-    write = await under_way(watched)
+    write = await in_progress(watched)
     watched.cache.gone(POD, pod("p-1", 7))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
     await write.answer(6)
     assert watched.names() == []
 
 
-async def test_others_events_do_not_wait_for_a_write(watched: Watched) -> None:
-    await under_way(watched)
+async def test_events_of_other_objects_do_not_wait_for_a_write(watched: Watched) -> None:
+    await in_progress(watched)
     watched.cache.seen(POD, pod("p-2", 5))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12), st.randoms(use_true_random=False))
-def test_the_order_of_events_does_not_matter(story: list[tuple[int, bool]], random: Any) -> None:
-    """Whatever order a history arrives in, and however often, the end is the history's end."""
-    events = [(pod(f"p-{name}", version), gone) for version, (name, gone) in enumerate(story, start=1)]
+def test_result_does_not_depend_on_the_order_of_events(history: list[tuple[int, bool]], random: Any) -> None:
+    """Any order and repetition of a history's events results in the state at its end."""
+    events = [(pod(f"p-{name}", version), deleted) for version, (name, deleted) in enumerate(history, start=1)]
     straight, shuffled = Watched(), Watched()
-    for obj, gone in events:
-        (straight.cache.gone if gone else straight.cache.seen)(POD, obj)
+    for obj, deleted in events:
+        (straight.cache.gone if deleted else straight.cache.seen)(POD, obj)
     again = events + random.sample(events, len(events) // 2)
     random.shuffle(again)
-    for obj, gone in again:
-        (shuffled.cache.gone if gone else shuffled.cache.seen)(POD, obj)
+    for obj, deleted in again:
+        (shuffled.cache.gone if deleted else shuffled.cache.seen)(POD, obj)
     assert straight.names() == shuffled.names()

@@ -1,4 +1,4 @@
-"""What a plan asks for is done to what the plan was made on, and to nothing else."""
+"""The executor applies a plan to exactly the objects that were observed."""
 
 from __future__ import annotations
 
@@ -43,24 +43,25 @@ class Shake(Call):
         return "shake the box"
 
 
-class BoxTrouble(DatabaseError):
-    """The box does not answer."""
+class BoxUnreachable(DatabaseError):
+    """The box does not respond."""
 
 
 @dataclass
 class Boxes:
-    """An operator that wants what the test wants.
+    """An operator with the plans of a test.
 
     Attributes:
-        wanted: the actions of the next plans.
-        done: calls that were carried out.
-        looks, shakes: what goes wrong where it looks, and where it shakes; None for nothing.
+        planned: actions of the next plans.
+        done: executed calls.
+        observe_error: error to raise when it observes; None for none.
+        call_error: error to raise when it executes a call; None for none.
     """
 
-    wanted: tuple[Action, ...] = ()
+    planned: tuple[Action, ...] = ()
     done: list[Call] = field(default_factory=list)
-    looks: Exception | None = None
-    shakes: Exception | None = None
+    observe_error: Exception | None = None
+    call_error: Exception | None = None
 
     @property
     def controller(self) -> Controller[Obj, Obj]:
@@ -68,22 +69,22 @@ class Boxes:
         return Controller(OPERATOR, BOX, kinds, lambda obj: obj, self._observe, self._plan, self._call)
 
     async def _observe(self, resource: Obj, _: Cache, __: Kube) -> Obj:
-        if self.looks:
-            raise self.looks
+        if self.observe_error:
+            raise self.observe_error
         return resource
 
     def _plan(self, _: Obj, __: Obj, ___: datetime) -> Plan:
-        wanted, self.wanted = self.wanted, ()
-        return Plan(wanted, Verdict(message="All is well."), {"phase": "Running"})
+        planned, self.planned = self.planned, ()
+        return Plan(planned, Verdict(message="All is well."), {"phase": "Running"})
 
     async def _call(self, call: Call) -> None:
-        if self.shakes:
-            raise self.shakes
+        if self.call_error:
+            raise self.call_error
         self.done.append(call)
 
 
-class Room:
-    """One box, its operator, and a way to let it do something."""
+class Lab:
+    """One box and its operator."""
 
     def __init__(self) -> None:
         self.boxes = Boxes()
@@ -96,21 +97,21 @@ class Room:
         return Owner(BOX, NAMESPACE, "a", self.box["metadata"]["uid"], "box", OPERATOR)
 
     async def do(self, *actions: Action) -> bool:
-        """Execute, as if the plan had been made on the box as it was made."""
+        """Execute actions as planned on the box in its initial state."""
         return await self.harness.reconciler._executor.execute(self.box, actions)
 
     async def plan(self, *actions: Action) -> list[str]:
-        """Reconcile once, with a plan that wants this."""
-        self.boxes.wanted = actions
+        """Reconcile once, with a plan of these actions."""
+        self.boxes.planned = actions
         self.harness.queue.add(*self.harness.cache.keys(BOX))
         return await self.harness.run()
 
     def made(self, kind: Kind, name: str, **body: Obj) -> Obj:
-        """An object that the operator made before."""
+        """Return an object that the operator created earlier."""
         return self.harness.server.actor(OPERATOR).apply(kind, self.own.object(kind, name, component="box", **body))
 
     def pod(self, name: str = "a-0", **labels: str) -> Obj:
-        """A pod that a StatefulSet made, with the box's labels and these."""
+        """Return a pod that a StatefulSet created, with the labels of the box and these."""
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "set", "controller": True}
         spec = {"containers": [{"name": "box", "image": "box:1"}]}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": self.own.labels("box") | labels}
@@ -121,212 +122,214 @@ class Room:
 
 
 @pytest.fixture
-async def room() -> Room:
-    return Room()
+async def lab() -> Lab:
+    return Lab()
 
 
-def another_spec(room: Room) -> None:
-    room.harness.apply("a", lid="open")
+def another_spec(lab: Lab) -> None:
+    lab.harness.apply("a", lid="open")
 
 
-def another_of_the_name(room: Room) -> None:
-    room.person.delete(BOX, NAMESPACE, "a")
-    room.harness.apply("a", lid="closed")
+def another_of_the_name(lab: Lab) -> None:
+    lab.person.delete(BOX, NAMESPACE, "a")
+    lab.harness.apply("a", lid="closed")
 
 
-def on_its_way_out(room: Room) -> None:
-    room.person.merge(BOX, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
-    room.person.delete(BOX, NAMESPACE, "a")
+def on_its_way_out(lab: Lab) -> None:
+    lab.person.merge(BOX, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
+    lab.person.delete(BOX, NAMESPACE, "a")
 
 
-def gone(room: Room) -> None:
-    room.person.delete(BOX, NAMESPACE, "a")
+def deleted(lab: Lab) -> None:
+    lab.person.delete(BOX, NAMESPACE, "a")
 
 
-@pytest.mark.parametrize("happens", [another_spec, another_of_the_name, on_its_way_out, gone])
-async def test_what_cannot_be_taken_back_is_not_done_for_a_spec_that_is_old(room: Room, happens: object) -> None:
-    room.harness.deaf.update(room.harness.controller.kinds)  # the watch has not told yet
-    service = room.made(SERVICE, "a", spec={"clusterIP": "None"})
+@pytest.mark.parametrize("happens", [another_spec, another_of_the_name, on_its_way_out, deleted])
+async def test_irreversible_action_is_not_executed_for_an_outdated_spec(lab: Lab, happens: object) -> None:
+    lab.harness.deaf.update(lab.harness.controller.kinds)  # the watch has not delivered the change yet
+    service = lab.made(SERVICE, "a", spec={"clusterIP": "None"})
     assert callable(happens)
-    happens(room)
+    happens(lab)
     for action in (Shake(), Delete(SERVICE, service)):
         with pytest.raises(Conflict):
-            await room.do(action)
-    assert not room.boxes.done
-    assert room.person.get(SERVICE, NAMESPACE, "a")
-    known = room.harness.cache.get(BOX, NAMESPACE, "a")
-    found = [obj["metadata"]["resourceVersion"] for _, obj in room.server.objects(BOX)]
-    assert [known["metadata"]["resourceVersion"]] == found if known else not found, "the next look sees what is"
+            await lab.do(action)
+    assert not lab.boxes.done
+    assert lab.person.get(SERVICE, NAMESPACE, "a")
+    known = lab.harness.cache.get(BOX, NAMESPACE, "a")
+    found = [obj["metadata"]["resourceVersion"] for _, obj in lab.server.objects(BOX)]
+    assert [known["metadata"]["resourceVersion"]] == found if known else not found, (
+        "the next reconcile reads the current state"
+    )
 
 
-async def test_a_box_whose_labels_changed_is_still_the_one_that_was_planned_on(room: Room) -> None:
-    room.person.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
-    assert await room.do(Shake())
-    assert room.boxes.done == [Shake()]
+async def test_changed_labels_do_not_invalidate_a_plan(lab: Lab) -> None:
+    lab.person.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
+    assert await lab.do(Shake())
+    assert lab.boxes.done == [Shake()]
 
 
-async def test_the_resource_is_read_once_for_all_actions_and_not_at_all_for_what_can_be_taken_back(room: Room) -> None:
-    service, pod = room.made(SERVICE, "a", spec={"clusterIP": "None"}), room.pod()
-    room.server.log.reset()
-    desired = room.own.object(SERVICE, "b", component="box", spec={"clusterIP": "None"})
-    await room.do(Apply(SERVICE, desired), Patch(POD, pod, {"metadata": {"labels": {"a": "b"}}}))
-    assert room.server.log.reads["GET"] == 0
-    await room.do(Shake(), Shake(), Delete(SERVICE, service))
-    assert room.server.log.reads["GET"] == 1
+async def test_resource_is_read_once_for_all_irreversible_actions_only(lab: Lab) -> None:
+    service, pod = lab.made(SERVICE, "a", spec={"clusterIP": "None"}), lab.pod()
+    lab.server.log.reset()
+    desired = lab.own.object(SERVICE, "b", component="box", spec={"clusterIP": "None"})
+    await lab.do(Apply(SERVICE, desired), Patch(POD, pod, {"metadata": {"labels": {"a": "b"}}}))
+    assert lab.server.log.reads["GET"] == 0
+    await lab.do(Shake(), Shake(), Delete(SERVICE, service))
+    assert lab.server.log.reads["GET"] == 1
 
 
-async def test_a_step_on_the_database_asks_for_the_permit_and_kubernetes_writes_do_not(room: Room) -> None:
-    asked = []
+async def test_database_call_requires_the_permit_and_kubernetes_writes_do_not(lab: Lab) -> None:
+    acts = []
 
     def refuse(act: str) -> None:
-        asked.append(act)
+        acts.append(act)
         raise Unavailable("another replica may lead by now")
 
-    room.harness.reconciler._executor._permit = refuse
-    await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})))
+    lab.harness.reconciler._executor._permit = refuse
+    await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})))
     with pytest.raises(Unavailable, match="another replica"):
-        await room.do(Shake())
-    assert (asked, room.boxes.done) == (["shake the box"], [])
+        await lab.do(Shake())
+    assert (acts, lab.boxes.done) == (["shake the box"], [])
 
 
 class TestPatch:
-    """A few fields of what a controller of Kubernetes made for us."""
+    """Changes of a few fields of an object that Kubernetes' controllers created."""
 
     LABEL = {"metadata": {"labels": {"serves": "clients"}}}  # noqa: RUF012
 
-    async def test_changes_what_it_names_and_nothing_else(self, room: Room) -> None:
-        pod = room.pod(kept="yes")
-        assert await room.do(Patch(POD, pod, self.LABEL))
-        labels = room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+    async def test_patch_changes_only_the_named_fields(self, lab: Lab) -> None:
+        pod = lab.pod(kept="yes")
+        assert await lab.do(Patch(POD, pod, self.LABEL))
+        labels = lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
         assert (labels["serves"], labels["kept"]) == ("clients", "yes")
-        known = room.harness.cache.get(POD, NAMESPACE, "a-0")
+        known = lab.harness.cache.get(POD, NAMESPACE, "a-0")
         assert known is not None
         assert known["metadata"]["labels"] == labels
 
-    async def test_costs_nothing_where_it_would_change_nothing(self, room: Room) -> None:
-        pod = room.pod(serves="clients")
-        room.server.log.reset()
-        assert not await room.do(Patch(POD, pod, self.LABEL))
-        assert not room.server.log.all_writes
+    async def test_patch_without_effect_costs_no_request(self, lab: Lab) -> None:
+        pod = lab.pod(serves="clients")
+        lab.server.log.reset()
+        assert not await lab.do(Patch(POD, pod, self.LABEL))
+        assert not lab.server.log.all_writes
 
-    async def test_removes_what_it_says_is_null(self, room: Room) -> None:
-        pod = room.pod(serves="clients")
-        assert await room.do(Patch(POD, pod, {"metadata": {"labels": {"serves": None}}}))
-        assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+    async def test_patch_removes_fields_that_are_null(self, lab: Lab) -> None:
+        pod = lab.pod(serves="clients")
+        assert await lab.do(Patch(POD, pod, {"metadata": {"labels": {"serves": None}}}))
+        assert "serves" not in lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
-    async def test_a_claim_grows_and_a_size_in_other_words_is_no_change(self, room: Room) -> None:
+    async def test_claim_grows_and_an_equal_size_is_no_change(self, lab: Lab) -> None:
         grows = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}}
-        room.person.create(STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True})
-        asked = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "grows"}
-        claim = room.made(PERSISTENT_VOLUME_CLAIM, "data-a-0", spec=asked)
+        lab.person.create(STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True})
+        acts = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "grows"}
+        claim = lab.made(PERSISTENT_VOLUME_CLAIM, "data-a-0", spec=acts)
         for size, changed in (("1024Mi", False), ("2Gi", True)):
             change = {"spec": {"resources": {"requests": {"storage": size}}}}
-            assert await room.do(Patch(PERSISTENT_VOLUME_CLAIM, claim, change)) is changed
-        [(_, claim)] = room.server.objects(PERSISTENT_VOLUME_CLAIM)
+            assert await lab.do(Patch(PERSISTENT_VOLUME_CLAIM, claim, change)) is changed
+        [(_, claim)] = lab.server.objects(PERSISTENT_VOLUME_CLAIM)
         assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
 
-    @pytest.mark.parametrize("told", [True, False])
-    async def test_a_pod_that_took_the_place_of_the_one_seen_is_left_alone(self, room: Room, *, told: bool) -> None:
-        seen = room.pod()
-        if not told:
-            room.harness.deaf.add(POD)
-        room.person.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
-        room.pod()
+    @pytest.mark.parametrize("is_known", [True, False])
+    async def test_pod_that_replaced_the_observed_one_is_not_changed(self, lab: Lab, *, is_known: bool) -> None:
+        seen = lab.pod()
+        if not is_known:
+            lab.harness.deaf.add(POD)
+        lab.person.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
+        lab.pod()
         with pytest.raises(Conflict):
-            await room.do(Patch(POD, seen, self.LABEL))
-        assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+            await lab.do(Patch(POD, seen, self.LABEL))
+        assert "serves" not in lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
-    async def test_what_does_not_bear_our_labels_is_not_ours(self, room: Room) -> None:
-        pod = room.pod("b-0", **{"app.kubernetes.io/instance": "b"})
-        with pytest.raises(NotOurs, match=r"Pod b-0 does not bear the labels .*instance=a"):
-            await room.do(Patch(POD, pod, self.LABEL))
-        assert "serves" not in room.person.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
+    async def test_object_without_the_labels_of_the_resource_is_rejected(self, lab: Lab) -> None:
+        pod = lab.pod("b-0", **{"app.kubernetes.io/instance": "b"})
+        with pytest.raises(NotOurs, match=r"Pod b-0 does not have the labels .*instance=a"):
+            await lab.do(Patch(POD, pod, self.LABEL))
+        assert "serves" not in lab.person.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("orphan", [True, False])
-async def test_what_a_deleted_object_owned_stays_where_the_plan_says_so(room: Room, *, orphan: bool) -> None:
+async def test_dependents_of_a_deleted_object_stay_if_orphaned(lab: Lab, *, orphan: bool) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "box", "image": "box:1"}]}}
     body = {"serviceName": "a", "replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
-    owner = room.made(STATEFUL_SET, "a", spec=body)
+    owner = lab.made(STATEFUL_SET, "a", spec=body)
     reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": owner["metadata"]["uid"]}
     metadata = {"name": "a-0", "namespace": NAMESPACE, "ownerReferences": [reference | {"controller": True}]}
-    room.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
-    await room.do(Delete(STATEFUL_SET, owner, orphan=orphan))
-    room.server.collect_garbage()
-    assert not room.server.objects(STATEFUL_SET)
-    pods = [obj for _, obj in room.server.objects(POD) if not obj["metadata"].get("deletionTimestamp")]
+    lab.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    await lab.do(Delete(STATEFUL_SET, owner, orphan=orphan))
+    lab.server.collect_garbage()
+    assert not lab.server.objects(STATEFUL_SET)
+    pods = [obj for _, obj in lab.server.objects(POD) if not obj["metadata"].get("deletionTimestamp")]
     assert len(pods) == orphan
     assert all(not pod["metadata"].get("ownerReferences") for pod in pods)
 
 
-async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_differs(room: Room) -> None:
-    desired = Apply(SECRET, room.own.object(SECRET, "a", component="box", data={"key": "b25l"}))
-    assert await room.do(desired)
-    room.server.log.reset()
-    assert not await room.do(desired)
-    assert not room.server.log.all_writes
-    [(_, made)] = room.server.objects(SECRET)
-    assert await room.do(Delete(SECRET, made))
-    assert not room.server.objects(SECRET)
+async def test_unwatched_object_is_read_live_and_written_only_if_it_differs(lab: Lab) -> None:
+    desired = Apply(SECRET, lab.own.object(SECRET, "a", component="box", data={"key": "b25l"}))
+    assert await lab.do(desired)
+    lab.server.log.reset()
+    assert not await lab.do(desired)
+    assert not lab.server.log.all_writes
+    [(_, made)] = lab.server.objects(SECRET)
+    assert await lab.do(Delete(SECRET, made))
+    assert not lab.server.objects(SECRET)
 
 
-async def test_what_is_missing_since_the_resource_went_is_not_made_again(room: Room) -> None:
-    service = Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
-    assert await room.do(service)
-    room.person.delete(SERVICE, NAMESPACE, "a")
-    gone(room)
-    with pytest.raises(Conflict, match="gone"):
-        await room.do(service)
-    assert not room.server.objects(SERVICE)
+async def test_object_missing_since_its_resource_was_deleted_is_not_recreated(lab: Lab) -> None:
+    service = Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
+    assert await lab.do(service)
+    lab.person.delete(SERVICE, NAMESPACE, "a")
+    deleted(lab)
+    with pytest.raises(Conflict, match="was deleted"):
+        await lab.do(service)
+    assert not lab.server.objects(SERVICE)
 
 
-async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -> None:
+async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) -> None:
     def service(port: int) -> Apply:
         spec = {"clusterIP": "None", "ports": [{"port": port, "protocol": "TCP"}]}
-        return Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec))
+        return Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec))
 
     async def restored() -> set[str]:
-        await room.harness.events()
-        return {obj["message"] for _, obj in room.server.objects(EVENT) if obj["reason"] == "Restored"}
+        await lab.harness.events()
+        return {obj["message"] for _, obj in lab.server.objects(EVENT) if obj["reason"] == "Restored"}
 
-    room.server.faults.lose_request(when=requests("PATCH", "/services/"))
+    lab.server.faults.lose_request(when=requests("PATCH", "/services/"))
     with pytest.raises(Unavailable):
-        await room.do(service(1))
-    for port in (1, 2, 2):  # made, changed by a plan, and as it should be
-        await room.do(service(port))
+        await lab.do(service(1))
+    for port in (1, 2, 2):  # created, changed by a plan, unchanged
+        await lab.do(service(port))
     assert not await restored()
-    room.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
-    assert await room.do(service(2))
-    edited = "Service a differed from what this resource asks for; put back: spec.ports."
+    lab.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
+    assert await lab.do(service(2))
+    edited = "Service a was changed by another client; restored: spec.ports."
     assert await restored() == {edited}
-    [(_, made)] = room.server.objects(SERVICE)
-    await room.do(Delete(SERVICE, made))
-    assert await room.do(service(2))
+    [(_, made)] = lab.server.objects(SERVICE)
+    await lab.do(Delete(SERVICE, made))
+    assert await lab.do(service(2))
     assert await restored() == {edited}
-    room.person.delete(SERVICE, NAMESPACE, "a")
-    assert await room.do(service(2))
-    assert await restored() == {edited, "Service a was missing; made again."}
+    lab.person.delete(SERVICE, NAMESPACE, "a")
+    assert await lab.do(service(2))
+    assert await restored() == {edited, "Service a was missing and has been recreated."}
 
 
-@pytest.mark.parametrize("where", ["looks", "shakes"])
-async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_lasts(room: Room, where: str) -> None:
-    await room.plan()
-    assert accessors.is_true(room.harness.resource("a"), conditions.READY)
+@pytest.mark.parametrize("where", ["observe_error", "call_error"])
+async def test_unresponsive_database_is_reported_with_its_error_once_it_lasts(lab: Lab, where: str) -> None:
+    await lab.plan()
+    assert accessors.is_true(lab.harness.resource("a"), conditions.READY)
     panics = metrics.PANICS.labels(controller="box")._value.get()
-    setattr(room.boxes, where, BoxTrouble("no answer from a-0 within 5 s"))
-    said = []
+    setattr(lab.boxes, where, BoxUnreachable("no answer from a-0 within 5 s"))
+    ready = []
     for _ in range(3):
-        assert await room.plan(Shake()) == ["error"]
-        said.append(accessors.condition(room.harness.resource("a"), conditions.READY))
-    assert [condition["reason"] for condition in said] == ["Ready", "Ready", "BoxTrouble"]
-    assert (said[-1]["status"], said[-1]["message"]) == ("False", "no answer from a-0 within 5 s")
+        assert await lab.plan(Shake()) == ["error"]
+        ready.append(accessors.condition(lab.harness.resource("a"), conditions.READY))
+    assert [condition["reason"] for condition in ready] == ["Ready", "Ready", "BoxUnreachable"]
+    assert (ready[-1]["status"], ready[-1]["message"]) == ("False", "no answer from a-0 within 5 s")
     assert metrics.PANICS.labels(controller="box")._value.get() == panics
-    setattr(room.boxes, where, None)
-    assert await room.plan() == ["success"]
-    assert accessors.is_true(room.harness.resource("a"), conditions.READY)
+    setattr(lab.boxes, where, None)
+    assert await lab.plan() == ["success"]
+    assert accessors.is_true(lab.harness.resource("a"), conditions.READY)
 
 
-async def test_a_spec_that_cannot_be_read_is_no_trouble_of_the_database(room: Room) -> None:
-    room.boxes.looks = InvalidSpec("spec.lid: no such lid")
-    assert await room.plan() == ["terminal_error"]
-    assert accessors.condition(room.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"
+async def test_invalid_spec_is_not_reported_as_a_database_error(lab: Lab) -> None:
+    lab.boxes.observe_error = InvalidSpec("spec.lid: no such lid")
+    assert await lab.plan() == ["terminal_error"]
+    assert accessors.condition(lab.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"

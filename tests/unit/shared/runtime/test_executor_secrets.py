@@ -1,4 +1,4 @@
-"""Keys are made as they are written, and never twice; a refusal that was foreseen is noted, and the rest goes on."""
+"""Keys are generated at the time of the write, and never twice; an expected rejection is recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Patch, WriteSecret
 from shared.testing.harness.harness import NAMESPACE
-from tests.unit.shared.runtime.test_executor import Room
+from tests.unit.shared.runtime.test_executor import Lab
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 AUTHORITY = CertificateOrder("box", (), BEGINS, None, None, BEGINS + timedelta(days=100))
@@ -29,93 +29,93 @@ async def issued(order: CertificateOrder) -> Made:
 
 
 async def not_issued(_: CertificateOrder) -> Made:
-    raise OSError("making a certificate took more than 60 s")
+    raise OSError("issuing a certificate took more than 60 s")
 
 
 @pytest.fixture
-async def room() -> Room:
-    made = Room()
+async def lab() -> Lab:
+    made = Lab()
     issue(made, issued)
     return made
 
 
-def issue(room: Room, how: Any) -> None:
-    executor = room.harness.reconciler._executor
+def issue(lab: Lab, how: Any) -> None:
+    executor = lab.harness.reconciler._executor
     object.__setattr__(executor._controller, "issue", how)
 
 
-def secret(room: Room, **data: str) -> Obj:
+def secret(lab: Lab, **data: str) -> Obj:
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
-    return room.own.object(SECRET, "a", component="box", data=encoded)
+    return lab.own.object(SECRET, "a", component="box", data=encoded)
 
 
-def stored(room: Room) -> dict[str, str]:
-    found = room.person.get(SECRET, NAMESPACE, "a")
+def stored(lab: Lab) -> dict[str, str]:
+    found = lab.person.get(SECRET, NAMESPACE, "a")
     return {key: base64.b64decode(text).decode() for key, text in found["data"].items()}
 
 
-async def test_an_authority_is_made_as_its_secret_is_written(room: Room) -> None:
-    assert await room.do(WriteSecret(secret(room, known="yes"), None, AUTHORITY, ("ca.crt", "ca.key")))
-    found = stored(room)
+async def test_authority_is_created_when_its_secret_is_written(lab: Lab) -> None:
+    assert await lab.do(WriteSecret(secret(lab, known="yes"), None, AUTHORITY, ("ca.crt", "ca.key")))
+    found = stored(lab)
     assert found.keys() == {"known", "ca.crt", "ca.key"}
     certs.server_context(certs.Pair(found["ca.crt"], found["ca.key"]))
 
 
-async def test_a_password_is_made_at_random_as_its_secret_is_written(room: Room) -> None:
-    assert await room.do(WriteSecret(secret(room, known="yes"), None, token="password"))
-    first = stored(room)
+async def test_random_password_is_generated_when_its_secret_is_written(lab: Lab) -> None:
+    assert await lab.do(WriteSecret(secret(lab, known="yes"), None, token="password"))
+    first = stored(lab)
     assert first["known"] == "yes"
     assert len(first["password"]) == 64
-    await room.do(WriteSecret(secret(room), room.person.get(SECRET, NAMESPACE, "a"), token="password"))
-    assert stored(room).keys() == {"password"}
-    assert stored(room) != first
+    await lab.do(WriteSecret(secret(lab), lab.person.get(SECRET, NAMESPACE, "a"), token="password"))
+    assert stored(lab).keys() == {"password"}
+    assert stored(lab) != first
 
 
-async def test_of_two_who_make_one_the_first_ones_stays(room: Room) -> None:
-    write = WriteSecret(secret(room), None, AUTHORITY, ("ca.crt", "ca.key"))
-    await room.do(write)
-    first = stored(room)
+async def test_first_of_two_concurrent_writers_wins(lab: Lab) -> None:
+    write = WriteSecret(secret(lab), None, AUTHORITY, ("ca.crt", "ca.key"))
+    await lab.do(write)
+    first = stored(lab)
     with pytest.raises(Conflict):
-        await room.do(write)
-    assert stored(room) == first
+        await lab.do(write)
+    assert stored(lab) == first
 
 
-async def test_what_changed_since_it_was_seen_is_not_replaced(room: Room) -> None:
-    await room.do(WriteSecret(secret(room, key="one"), None))
-    seen = room.person.get(SECRET, NAMESPACE, "a")
-    assert await room.do(WriteSecret(secret(room, key="two"), seen))
-    assert stored(room) == {"key": "two"}
+async def test_secret_that_changed_since_it_was_observed_is_not_replaced(lab: Lab) -> None:
+    await lab.do(WriteSecret(secret(lab, key="one"), None))
+    seen = lab.person.get(SECRET, NAMESPACE, "a")
+    assert await lab.do(WriteSecret(secret(lab, key="two"), seen))
+    assert stored(lab) == {"key": "two"}
     with pytest.raises(Conflict):
-        await room.do(WriteSecret(secret(room, key="three"), seen))
-    room.person.delete(SECRET, NAMESPACE, "a")
+        await lab.do(WriteSecret(secret(lab, key="three"), seen))
+    lab.person.delete(SECRET, NAMESPACE, "a")
     with pytest.raises(Conflict):
-        await room.do(WriteSecret(secret(room, key="three"), seen))
-    assert not room.server.objects(SECRET)
+        await lab.do(WriteSecret(secret(lab, key="three"), seen))
+    assert not lab.server.objects(SECRET)
 
 
-async def test_what_is_not_written_any_more_is_gone(room: Room) -> None:
-    await room.do(WriteSecret(secret(room, key="one", other="two"), None))
-    await room.do(WriteSecret(secret(room, key="one"), room.person.get(SECRET, NAMESPACE, "a")))
-    assert stored(room) == {"key": "one"}
+async def test_key_that_is_no_longer_written_is_removed(lab: Lab) -> None:
+    await lab.do(WriteSecret(secret(lab, key="one", other="two"), None))
+    await lab.do(WriteSecret(secret(lab, key="one"), lab.person.get(SECRET, NAMESPACE, "a")))
+    assert stored(lab) == {"key": "one"}
 
 
-async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
+async def test_foreign_secret_is_not_changed(lab: Lab) -> None:
     metadata = {"name": "a", "namespace": NAMESPACE}
-    theirs = room.person.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
+    foreign = lab.person.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
     with pytest.raises(NotOurs):
-        await room.do(WriteSecret(secret(room, key="one"), theirs))
+        await lab.do(WriteSecret(secret(lab, key="one"), foreign))
 
 
-async def test_a_certificate_that_cannot_be_made_is_trouble_that_is_told_and_tried_again(room: Room) -> None:
-    issue(room, not_issued)
-    write = WriteSecret(secret(room), None, AUTHORITY)
+async def test_failure_to_issue_a_certificate_is_reported_and_retried(lab: Lab) -> None:
+    issue(lab, not_issued)
+    write = WriteSecret(secret(lab), None, AUTHORITY)
     with pytest.raises(CertificateNotMade, match="took more than 60 s"):
-        await room.do(write)
-    assert not room.server.objects(SECRET)
-    assert await room.plan(write) == ["error"]
+        await lab.do(write)
+    assert not lab.server.objects(SECRET)
+    assert await lab.plan(write) == ["error"]
 
 
-async def test_a_client_alone_and_an_authority_alone_are_made_in_a_thread() -> None:
+async def test_client_certificate_and_authority_can_be_ordered_separately() -> None:
     authority = (await make(AUTHORITY)).authority
     assert authority is not None
     made = await make(CertificateOrder("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
@@ -125,38 +125,38 @@ async def test_a_client_alone_and_an_authority_alone_are_made_in_a_thread() -> N
     assert (await make(AUTHORITY)).serving is None
 
 
-# Refusals.
+# Rejections.
 
 
-def claim(room: Room) -> Obj:
-    """A claim of a class that does not grow."""
-    labels = room.own.labels("box")
+def claim(lab: Lab) -> Obj:
+    """Return a claim of a storage class without expansion."""
+    labels = lab.own.labels("box")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"name": "data-a-0", "namespace": NAMESPACE, "labels": labels}
     made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-    return room.person.create(PERSISTENT_VOLUME_CLAIM, made)
+    return lab.person.create(PERSISTENT_VOLUME_CLAIM, made)
 
 
 LARGER: Obj = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
 
 
-async def test_a_refusal_that_was_foreseen_is_noted_on_the_object(room: Room) -> None:
-    found = claim(room)
+async def test_expected_rejection_is_recorded_on_the_object(lab: Lab) -> None:
+    found = claim(lab)
     with pytest.raises(Forbidden):
-        await room.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER))
-    assert await room.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER, noted=("example.com/refused", "2Gi")))
-    annotation = room.person.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-a-0")["metadata"]["annotations"]
+        await lab.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER))
+    assert await lab.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER, noted=("example.com/refused", "2Gi")))
+    annotation = lab.person.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-a-0")["metadata"]["annotations"]
     assert annotation["example.com/refused"].startswith("2Gi: ")
     assert "resize" in annotation["example.com/refused"]
 
 
-async def test_what_is_to_outlive_its_resource_is_let_go_and_taken_back(room: Room) -> None:
+async def test_lasting_object_loses_its_owner_reference_and_gets_it_back(lab: Lab) -> None:
     spec: Obj = {"clusterIP": "None", "selector": {"app": "x"}, "ports": []}
-    lasting = dataclasses.replace(room.own, lasting=True)
-    await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec)))
-    assert await room.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
-    assert not room.person.get(SERVICE, NAMESPACE, "a")["metadata"].get("ownerReferences")
-    assert not await room.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
-    assert await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec)))
-    (owner,) = room.person.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
-    assert owner["uid"] == room.own.uid
+    lasting = dataclasses.replace(lab.own, lasting=True)
+    await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec)))
+    assert await lab.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
+    assert not lab.person.get(SERVICE, NAMESPACE, "a")["metadata"].get("ownerReferences")
+    assert not await lab.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
+    assert await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec)))
+    (owner,) = lab.person.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
+    assert owner["uid"] == lab.own.uid

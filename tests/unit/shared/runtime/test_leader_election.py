@@ -1,4 +1,4 @@
-"""Who leads: the rules as pure functions, and candidates for one Lease on the in-memory API server."""
+"""Leader election: the rules as pure functions, and candidates for a Lease on the in-memory API server."""
 
 from __future__ import annotations
 
@@ -24,48 +24,52 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)
 
 
-def sight(since: float = 0.0, **spec: Any) -> LeaseObservation:
+def observation(since: float = 0.0, **spec: Any) -> LeaseObservation:
     return LeaseObservation({"metadata": {"resourceVersion": "1"}, "spec": spec}, since)
 
 
 # The rules.
 
 
-def test_a_lease_of_another_is_free_once_nothing_changed_for_as_long_as_it_says() -> None:
-    held = sight(since=100.0, holderIdentity="a", leaseDurationSeconds=15, renewTime="1970-01-01T00:00:00.000000Z")
-    assert not held.may_be_taken_by("b", 114.9), "the other's clock is not asked"
-    assert held.may_be_taken_by("b", 115.0)
-    assert held.may_be_taken_by("a", 100.0), "one's own"
+def test_lease_is_free_once_it_has_not_changed_for_its_duration() -> None:
+    observed = observation(
+        since=100.0, holderIdentity="a", leaseDurationSeconds=15, renewTime="1970-01-01T00:00:00.000000Z"
+    )
+    assert not observed.may_be_taken_by("b", 114.9), "the clock of the holder does not matter"
+    assert observed.may_be_taken_by("b", 115.0)
+    assert observed.may_be_taken_by("a", 100.0), "one's own"
 
 
-def test_a_lease_that_was_given_back_is_free_at_once() -> None:
-    assert sight(since=100.0, **release(NOW)).may_be_taken_by("b", 100.0)
-    assert sight(since=100.0).may_be_taken_by("b", 100.0), "or was never taken"
+def test_released_lease_is_free_at_once() -> None:
+    assert observation(since=100.0, **release(NOW)).may_be_taken_by("b", 100.0)
+    assert observation(since=100.0).may_be_taken_by("b", 100.0), "a Lease without a holder is free"
 
 
-def test_only_a_change_of_what_it_says_makes_a_lease_fresh() -> None:
-    held = sight(since=100.0, holderIdentity="a", renewTime="1")
-    annotated = {"metadata": {"resourceVersion": "2"}, "spec": dict(held.spec)}
-    assert held.next(annotated, 110.0) == LeaseObservation(annotated, 100.0)
-    renewed = {"metadata": {"resourceVersion": "3"}, "spec": held.spec | {"renewTime": "2"}}
-    assert held.next(renewed, 110.0).since == 110.0
+def test_only_a_changed_spec_renews_a_lease() -> None:
+    observed = observation(since=100.0, holderIdentity="a", renewTime="1")
+    annotated = {"metadata": {"resourceVersion": "2"}, "spec": dict(observed.spec)}
+    assert observed.next(annotated, 110.0) == LeaseObservation(annotated, 100.0)
+    renewed = {"metadata": {"resourceVersion": "3"}, "spec": observed.spec | {"renewTime": "2"}}
+    assert observed.next(renewed, 110.0).since == 110.0
 
 
-def test_transitions_are_counted_where_the_holder_changes() -> None:
+def test_transitions_are_counted_when_the_holder_changes() -> None:
     first = claim(None, "a", 15, NOW)
     assert first["leaseTransitions"] == 0
     assert first["acquireTime"] == first["renewTime"] == "2026-01-01T00:00:00.000000Z"
-    assert not {"leaseTransitions", "acquireTime"} & set(claim(sight(**first), "a", 15, NOW)), "a renewal keeps them"
-    assert claim(sight(**first), "b", 15, NOW)["leaseTransitions"] == 1
-    given_back = sight(**(first | release(NOW)))
+    assert not {"leaseTransitions", "acquireTime"} & set(claim(observation(**first), "a", 15, NOW)), (
+        "a renewal keeps them"
+    )
+    assert claim(observation(**first), "b", 15, NOW)["leaseTransitions"] == 1
+    given_back = observation(**(first | release(NOW)))
     assert claim(given_back, "b", 15, NOW)["leaseTransitions"] == 1
 
 
-def test_the_notice_is_what_lies_between_the_deadline_and_the_others_turn() -> None:
+def test_notice_is_the_time_between_deadline_and_takeover() -> None:
     assert Times(15, 10, 1).notice == 5
 
 
-# Candidates at work.
+# Candidates.
 
 
 @pytest.fixture
@@ -90,20 +94,20 @@ def holder(server: ApiServer) -> str:
 
 
 @asynccontextmanager
-async def standing(who: Leadership) -> AsyncIterator[asyncio.Event]:
-    """A candidate that stands by, and works once it leads; what is given is set while it does."""
+async def campaign(leadership: Leadership) -> AsyncIterator[asyncio.Event]:
+    """Run a candidate; the yielded event is set while it leads."""
     leads = asyncio.Event()
 
-    async def stand() -> None:
+    async def run() -> None:
         while True:
-            async with who.term() as lost:
+            async with leadership.term() as lost:
                 leads.set()
                 try:
                     await lost
                 finally:
                     leads.clear()
 
-    task = asyncio.create_task(stand())
+    task = asyncio.create_task(run())
     try:
         yield leads
     finally:
@@ -113,7 +117,7 @@ async def standing(who: Leadership) -> AsyncIterator[asyncio.Event]:
             task.result()
 
 
-async def test_the_first_candidate_leads_and_says_so(server: ApiServer) -> None:
+async def test_first_candidate_leads_and_records_an_event(server: ApiServer) -> None:
     kube = Kube(server, manager="operator")
     recorder = Recorder(kube, component="operator")
     async with candidate(server, "a", recorder=recorder).term():
@@ -123,23 +127,23 @@ async def test_the_first_candidate_leads_and_says_so(server: ApiServer) -> None:
         await recorder.flush(1)
         writer.cancel()
     assert REGISTRY.get_sample_value("leader_election_master_status", {"name": "operator"}) == 0
-    [(_, told)] = server.objects(EVENT)
-    assert (told["reason"], told["message"]) == ("LeaderElection", "a became leader")
-    assert told["involvedObject"]["kind"] == "Lease"
+    [(_, event)] = server.objects(EVENT)
+    assert (event["reason"], event["message"]) == ("LeaderElection", "a became leader")
+    assert event["involvedObject"]["kind"] == "Lease"
 
 
-async def test_a_standby_takes_over_at_once_what_is_given_back(server: ApiServer) -> None:
-    async with standing(candidate(server, "b")) as leads:
+async def test_standby_takes_over_a_released_lease_at_once(server: ApiServer) -> None:
+    async with campaign(candidate(server, "b")) as leads:
         async with candidate(server, "a", times=TIMES).term():
             await asyncio.sleep(2 * TIMES.lease_duration)
-            assert not leads.is_set(), "a leader that renews is not replaced"
+            assert not leads.is_set(), "a leader that renews keeps the Lease"
         assert holder(server) == ""
         async with asyncio.timeout(4 * TIMES.retry_period):
             await leads.wait()
     assert lease(server)["leaseTransitions"] == 1
 
 
-async def test_a_leader_that_is_gone_is_replaced_after_the_lease(server: ApiServer) -> None:
+async def test_crashed_leader_is_replaced_after_the_lease_duration(server: ApiServer) -> None:
     spec = {"holderIdentity": "gone", "leaseDurationSeconds": 1, "renewTime": "2999-01-01T00:00:00.000000Z"}
     metadata = {"name": "operator", "namespace": "default"}
     server.actor("gone").create(LEASE, {"metadata": metadata, "spec": spec})
@@ -149,7 +153,7 @@ async def test_a_leader_that_is_gone_is_replaced_after_the_lease(server: ApiServ
     assert 1.0 <= took < 1.0 + 4 * TIMES.retry_period
 
 
-async def test_a_leader_that_is_told_to_end_keeps_the_lease_until_its_work_has_ended(server: ApiServer) -> None:
+async def test_leader_keeps_the_lease_until_its_work_has_stopped(server: ApiServer) -> None:
     begun = asyncio.Event()
 
     async def lead() -> None:
@@ -162,7 +166,7 @@ async def test_a_leader_that_is_told_to_end_keeps_the_lease_until_its_work_has_e
 
     leader = asyncio.create_task(lead())
     await begun.wait()
-    async with standing(candidate(server, "b")) as leads:
+    async with campaign(candidate(server, "b")) as leads:
         leader.cancel()
         taken = asyncio.create_task(leads.wait())
         await asyncio.wait({leader, taken}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,30 +176,30 @@ async def test_a_leader_that_is_told_to_end_keeps_the_lease_until_its_work_has_e
             await taken
 
 
-async def test_a_leader_without_an_api_server_stops_before_others_may_begin_and_stands_again(server: ApiServer) -> None:
-    who, loop = candidate(server, "a"), asyncio.get_running_loop()
-    async with who.term() as lost:
+async def test_leader_without_an_api_server_stops_in_time_and_leads_again(server: ApiServer) -> None:
+    leadership, loop = candidate(server, "a"), asyncio.get_running_loop()
+    async with leadership.term() as lost:
         server.faults.lose_request(when=requests("PATCH"), times=None)
         server.faults.lose_request(when=requests("GET"), times=None)
         before = loop.time()
         await lost
         stopped = loop.time() - before
     assert 0 < stopped <= TIMES.renew_deadline + 0.1 < TIMES.lease_duration
-    assert who.has_expired
+    assert leadership.has_expired
     server.faults.clear()
-    async with asyncio.timeout(1), who.term():
-        assert lease(server)["leaseTransitions"] == 0, "it was its own all the time"
+    async with asyncio.timeout(1), leadership.term():
+        assert lease(server)["leaseTransitions"] == 0, "it kept the Lease all the time"
 
 
-async def test_a_leader_learns_that_another_took_its_lease(server: ApiServer) -> None:
+async def test_leader_notices_that_another_took_its_lease(server: ApiServer) -> None:
     async with candidate(server, "a").term() as lost:
         server.actor("thief").merge(LEASE, "default", "operator", {"spec": {"holderIdentity": "thief"}})
         async with asyncio.timeout(2 * TIMES.renew_deadline):
             await lost
-    assert holder(server) == "thief", "what is another's is not given back"
+    assert holder(server) == "thief", "the Lease of another holder is not released"
 
 
-async def test_who_edits_or_deletes_the_lease_does_not_depose_the_leader(server: ApiServer) -> None:
+async def test_editing_or_deleting_the_lease_does_not_depose_the_leader(server: ApiServer) -> None:
     person = server.actor("person")
     async with candidate(server, "a").term() as lost:
         person.merge(LEASE, "default", "operator", {"metadata": {"annotations": {"by": "person"}}})
@@ -207,7 +211,7 @@ async def test_who_edits_or_deletes_the_lease_does_not_depose_the_leader(server:
 
 
 class Slow:
-    """A transport whose answers to writes come late, if ever."""
+    """A transport whose responses to writes are late or missing."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -221,22 +225,22 @@ class Slow:
         return answer
 
 
-async def test_who_is_stopped_before_it_learns_that_it_leads_gives_the_lease_back(server: ApiServer) -> None:
+async def test_candidate_stopped_before_it_learns_that_it_leads_releases_the_lease(server: ApiServer) -> None:
     slow = Slow(server)
-    async with standing(candidate(slow, "a", times=Times(15, 10, 1))):
+    async with campaign(candidate(slow, "a", times=Times(15, 10, 1))):
         await slow.landed.wait()
         assert holder(server) == "a"
     assert holder(server) == ""
 
 
-async def test_who_is_stopped_while_standing_by_leaves_the_lease_alone(server: ApiServer) -> None:
+async def test_stopped_standby_does_not_change_the_lease(server: ApiServer) -> None:
     async with candidate(server, "a").term():
-        async with standing(candidate(server, "b")):
+        async with campaign(candidate(server, "b")):
             await asyncio.sleep(3 * TIMES.retry_period)
         assert holder(server) == "a"
 
 
-async def test_an_answer_that_hangs_does_not_hold_up_the_loss(server: ApiServer) -> None:
+async def test_hanging_request_does_not_delay_the_loss_of_leadership(server: ApiServer) -> None:
     class Hanging:
         hangs = False
 
@@ -253,8 +257,8 @@ async def test_an_answer_that_hangs_does_not_hold_up_the_loss(server: ApiServer)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_there_are_never_two_leaders(server: ApiServer, seed: int) -> None:
-    """Five candidates, each with a network of its own that loses requests and answers."""
+async def test_two_replicas_never_lead_at_once(server: ApiServer, seed: int) -> None:
+    """Five candidates, each on a network that loses requests and responses."""
     chance, leading, terms = random.Random(seed), set[str](), 0
 
     class Lossy:
@@ -262,18 +266,18 @@ async def test_there_are_never_two_leaders(server: ApiServer, seed: int) -> None
 
         async def request(self, request: Request) -> Response:
             if self.is_away or chance.random() < 0.1:
-                raise Unavailable("lost on its way there")
+                raise Unavailable("request lost")
             answer = await server.request(request)
             if chance.random() < 0.1:
-                raise Unavailable("lost on its way back")
+                raise Unavailable("response lost")
             return answer
 
-    async def stand(who: Leadership, network: Lossy) -> None:
+    async def run(leadership: Leadership, network: Lossy) -> None:
         nonlocal terms
         while True:
-            async with who.term() as lost:
-                assert not leading, f"{leading} leads, too"
-                leading.add(who._identity)
+            async with leadership.term() as lost:
+                assert not leading, f"{leading} leads as well"
+                leading.add(leadership._identity)
                 terms += 1
                 network.is_away = chance.random() < 0.5
                 await asyncio.wait({lost}, timeout=chance.random())
@@ -282,7 +286,7 @@ async def test_there_are_never_two_leaders(server: ApiServer, seed: int) -> None
 
     networks = [Lossy() for _ in range(5)]
     tasks = [
-        asyncio.create_task(stand(candidate(network, f"candidate-{number}"), network))
+        asyncio.create_task(run(candidate(network, f"candidate-{number}"), network))
         for number, network in enumerate(networks)
     ]
     done, _ = await asyncio.wait(tasks, timeout=3, return_when=asyncio.FIRST_COMPLETED)
@@ -294,27 +298,27 @@ async def test_there_are_never_two_leaders(server: ApiServer, seed: int) -> None
     assert terms >= 3
 
 
-async def test_the_fence_lets_no_write_pass_once_the_lease_may_be_anothers(server: ApiServer) -> None:
+async def test_fence_rejects_writes_once_another_replica_may_lead(server: ApiServer) -> None:
     now = 0.0
-    who = candidate(server, "a", clock=lambda: now, times=Times(15, 10, 1))
-    kube = Kube(Fence(server, who), manager="operator")
+    leadership = candidate(server, "a", clock=lambda: now, times=Times(15, 10, 1))
+    kube = Kube(Fence(server, leadership), manager="operator")
     obj = {"metadata": {"name": "cache", "namespace": "default"}}
-    with pytest.raises(Unavailable, match="another replica may lead"):
+    with pytest.raises(Unavailable, match="another replica may be the leader"):
         await kube.create(EVENT, obj)
-    with pytest.raises(Unavailable, match=r"nothing was done.*\(remove member a-2\)"):
-        who.permit("remove member a-2")
-    async with who.term():
+    with pytest.raises(Unavailable, match=r"remove member a-2: not executed"):
+        leadership.permit("remove member a-2")
+    async with leadership.term():
         await kube.create(EVENT, obj)
-        who.permit("remove member a-2")
-        now = 15.0  # frozen for a while: nothing ran, and no renewal was sent
-        with pytest.raises(Unavailable, match="another replica may lead"):
+        leadership.permit("remove member a-2")
+        now = 15.0  # suspended: nothing ran, and no renewal was sent
+        with pytest.raises(Unavailable, match="another replica may be the leader"):
             await kube.create(EVENT, {"metadata": {"name": "late", "namespace": "default"}})
-        with pytest.raises(Unavailable, match="another replica may lead"):
-            who.permit("remove member a-2")
+        with pytest.raises(Unavailable, match="another replica may be the leader"):
+            leadership.permit("remove member a-2")
         assert (await kube.list(DEPLOYMENT))["items"] == []
     assert [obj["metadata"]["name"] for _, obj in server.objects(EVENT)] == ["cache"]
 
 
-async def test_alone_the_term_begins_at_once_and_is_never_lost() -> None:
+async def test_term_without_leader_election_starts_at_once_and_never_ends() -> None:
     async with unopposed() as lost:
         assert not lost.done()

@@ -1,4 +1,4 @@
-"""The chain: what blocks, what goes on, and which answer people see."""
+"""The chain of steps: which step stops it, and which verdict is reported."""
 
 from datetime import UTC, datetime
 
@@ -11,17 +11,17 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))
 
 
-def says(answer: Step) -> StepOf[None, None]:
+def returns(answer: Step) -> StepOf[None, None]:
     return lambda _resource, _seen, _now: answer
 
 
-def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict() -> None:
+def test_actions_accumulate_and_the_first_unfinished_step_is_the_verdict() -> None:
     steps = [
-        says(PASS),
-        says(Step.do(ONE)),
-        says(Step.progressing(Reason("First"), "one", requeue=30)),
-        says(Step.do(TWO)),
-        says(Step.progressing(Reason("Second"), "two", requeue=5)),
+        returns(PASS),
+        returns(Step.do(ONE)),
+        returns(Step.progressing(Reason("First"), "one", requeue=30)),
+        returns(Step.do(TWO)),
+        returns(Step.progressing(Reason("Second"), "two", requeue=5)),
     ]
     actions, verdict, requeue = follow(steps, None, None, NOW)
     assert actions == (ONE, TWO)
@@ -29,21 +29,24 @@ def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict()
     assert requeue == 5
 
 
-def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
+def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
     for blocking in (
         Step.wait(Reason("Blocked"), "…", ONE),
         Step.blocked(Reason("Blocked"), "…"),
         Step.paused(Reason("Blocked"), "…"),
     ):
         actions, verdict, _ = follow(
-            [says(Step.progressing(Reason("Earlier"), "")), says(blocking), says(Step.do(TWO))], None, None, NOW
+            [returns(Step.progressing(Reason("Earlier"), "")), returns(blocking), returns(Step.do(TWO))],
+            None,
+            None,
+            NOW,
         )
         assert TWO not in actions
         assert verdict.reason == "Blocked"
 
 
-def test_all_settled_is_ready() -> None:
-    _, verdict, requeue = follow([says(PASS)], None, None, NOW)
+def test_resource_is_ready_if_every_step_is_done() -> None:
+    _, verdict, requeue = follow([returns(PASS)], None, None, NOW)
     assert verdict.done
     assert verdict.reason == "Ready"
     assert requeue is None

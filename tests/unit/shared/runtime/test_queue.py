@@ -1,4 +1,4 @@
-"""The queue's guarantees, and what they mean for one broken resource among many."""
+"""Guarantees of the queue, in particular for a failing resource among healthy ones."""
 
 import asyncio
 
@@ -15,14 +15,14 @@ async def queue() -> Queue:
     return Queue("test", jitter=lambda: 1.0)
 
 
-async def test_adding_a_waiting_key_again_is_one_piece_of_work(queue: Queue) -> None:
+async def test_waiting_key_that_is_added_again_is_processed_once(queue: Queue) -> None:
     for _ in range(3):
         queue.add(A)
     assert await queue.get() == A
     assert len(queue) == 0
 
 
-async def test_a_key_is_in_one_workers_hands_only(queue: Queue) -> None:
+async def test_key_is_processed_by_one_worker_at_a_time(queue: Queue) -> None:
     queue.add(A)
     await queue.get()
     queue.add(A)
@@ -32,44 +32,44 @@ async def test_a_key_is_in_one_workers_hands_only(queue: Queue) -> None:
     assert await queue.get() == A
 
 
-async def test_a_key_that_was_not_added_meanwhile_does_not_come_back(queue: Queue) -> None:
+async def test_key_that_was_not_added_again_does_not_return(queue: Queue) -> None:
     queue.add(A)
     queue.done(await queue.get())
     assert len(queue) == 0
 
 
-async def test_the_earlier_of_two_wishes_wins(queue: Queue) -> None:
+async def test_earlier_of_two_delays_applies(queue: Queue) -> None:
     queue.add_after(A, 30)
     queue.add_after(A, 0.01)
     queue.add_after(A, 60)
     assert await asyncio.wait_for(queue.get(), 1) == A
 
 
-async def test_an_event_does_not_wait_for_a_retry(queue: Queue) -> None:
+async def test_event_does_not_wait_for_a_retry(queue: Queue) -> None:
     queue.retry(A, at_least=30)
     queue.add(A)
     assert await asyncio.wait_for(queue.get(), 1) == A
     queue.done(A)
     await asyncio.sleep(0)
-    assert len(queue) == 0, "the retry's timer is gone with it"
+    assert len(queue) == 0, "the timer of the retry is cancelled"
 
 
-async def test_retries_double_up_to_the_cap_and_start_anew_after_a_success(queue: Queue) -> None:
+async def test_retries_double_up_to_the_limit_and_reset_after_a_success(queue: Queue) -> None:
     delays = [queue.retry(A) for _ in range(12)]
     assert delays[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
     assert delays[-1] == MAX_RETRY_SECONDS
-    assert queue.retry(B) == FIRST_RETRY_SECONDS, "one key's failures do not slow another"
+    assert queue.retry(B) == FIRST_RETRY_SECONDS, "failures of one key do not delay another"
     queue.forget_failures(A)
     assert queue.retry(A) == FIRST_RETRY_SECONDS
     queue.close()
 
 
-async def test_the_servers_wish_to_wait_is_honoured(queue: Queue) -> None:
+async def test_retry_after_of_the_server_is_respected(queue: Queue) -> None:
     assert queue.retry(A, at_least=7) == 7
     queue.close()
 
 
-async def test_the_age_of_work_under_way_is_told() -> None:
+async def test_age_of_running_work_is_measured() -> None:
     now = 0.0
     queue = Queue("aged", clock=lambda: now)
     assert queue.oldest_work() == 0
@@ -79,11 +79,11 @@ async def test_the_age_of_work_under_way_is_told() -> None:
     assert queue.oldest_work() == 5
 
 
-async def test_what_is_closed_takes_and_hands_out_nothing_and_forgets_what_waits(queue: Queue) -> None:
+async def test_closed_queue_accepts_and_returns_nothing_and_drops_waiting_keys(queue: Queue) -> None:
     queue.add(A)
     queue.close()
-    for ask in (queue.add, lambda key: queue.add_after(key, 0), queue.retry):
-        ask(B)
+    for add in (queue.add, lambda key: queue.add_after(key, 0), queue.retry):
+        add(B)
     await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(queue.get(), 0.02)
@@ -92,7 +92,7 @@ async def test_what_is_closed_takes_and_hands_out_nothing_and_forgets_what_waits
     assert await queue.get() == B
 
 
-async def test_rest_comes_when_all_that_was_handled_is_done(queue: Queue) -> None:
+async def test_rest_returns_when_all_processed_keys_are_done(queue: Queue) -> None:
     await queue.rest()
     for key in (A, B):
         queue.add(key)

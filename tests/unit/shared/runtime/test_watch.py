@@ -1,4 +1,4 @@
-"""What of a watch's stream goes to the cache, and what is left of it for kopf; `tests/api` has the real thing."""
+"""Objects of a watch stream enter the cache, everything else goes to kopf; `tests/api` tests a real stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def line(kind: str, name: str = "", version: int = 0) -> bytes:
 
 
 BOOKMARK = line("BOOKMARK", version=4)
-GONE = json.dumps({"type": "ERROR", "object": {"code": 410}}).encode() + b"\n"
+DELETED = json.dumps({"type": "ERROR", "object": {"code": 410}}).encode() + b"\n"
 BORN = [line("ADDED", "a", 1), line("ADDED", "b", 2)]
-STREAM = [*BORN, line("MODIFIED", "a", 3), BOOKMARK, line("DELETED", "b", 5), GONE]
+STREAM = [*BORN, line("MODIFIED", "a", 3), BOOKMARK, line("DELETED", "b", 5), DELETED]
 
 
 class Content:
-    """A body that comes in pieces."""
+    """A body that arrives in pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = pieces
@@ -43,45 +43,45 @@ class Content:
 
 
 def cut(text: bytes, at: list[int]) -> list[bytes]:
-    places = [0, *sorted(at), len(text)]
-    return [text[start:end] for start, end in pairwise(places)]
+    positions = [0, *sorted(at), len(text)]
+    return [text[start:end] for start, end in pairwise(positions)]
 
 
 @given(st.lists(st.integers(0, sum(map(len, STREAM))), max_size=12))
-async def test_objects_enter_the_cache_and_the_rest_is_read_on_however_the_stream_is_cut(at: list[int]) -> None:
-    told: list[Key] = []
-    cache = Cache([POD], key_of=lambda *_: OWNER, changed=told.append)
+async def test_objects_enter_the_cache_wherever_the_stream_is_split(at: list[int]) -> None:
+    reported: list[Key] = []
+    cache = Cache([POD], key_of=lambda *_: OWNER, changed=reported.append)
     content: Any = Content(cut(b"".join(STREAM), at))
     read = b"".join([chunk async for chunk in Entered(content, (cache,), POD).iter_chunked(1024)])
-    assert read == BOOKMARK + GONE
+    assert read == BOOKMARK + DELETED
     assert [obj["metadata"]["resourceVersion"] for obj in cache.owned(POD, OWNER)] == ["3"]
-    assert told == [OWNER] * 4
+    assert reported == [OWNER] * 4
 
 
-async def test_each_cache_that_looks_at_a_kind_takes_what_is_its_own() -> None:
-    told: list[str] = []
+async def test_cache_takes_only_its_own_objects_of_a_shared_kind() -> None:
+    reported: list[str] = []
 
     def of(mine: str) -> Cache:
         def key_of(_: Kind, obj: Obj) -> Key | None:
             return OWNER if obj["metadata"]["name"] == mine else None
 
-        return Cache([POD], key_of=key_of, changed=lambda _: told.append(mine))
+        return Cache([POD], key_of=key_of, changed=lambda _: reported.append(mine))
 
     caches = [of("a"), of("b")]
     content: Any = Content(STREAM)
     read = b"".join([chunk async for chunk in Entered(content, caches, POD).iter_chunked(1024)])
-    assert read == BOOKMARK + GONE
+    assert read == BOOKMARK + DELETED
     assert [[obj["metadata"]["name"] for obj in cache.owned(POD, OWNER)] for cache in caches] == [["a"], []]
-    assert told == ["a", "b", "a", "b"]
+    assert reported == ["a", "b", "a", "b"]
 
 
-async def test_a_line_that_was_cut_off_is_nothing() -> None:
+async def test_truncated_line_is_ignored() -> None:
     cache = Cache([POD], key_of=lambda *_: OWNER, changed=lambda _: None)
     content: Any = Content([BORN[0] + BORN[1][:-1]])
     assert [chunk async for chunk in Entered(content, (cache,), POD).iter_chunked(1024)] == []
     assert [obj["metadata"]["name"] for obj in cache.owned(POD, OWNER)] == ["a"]
 
 
-def test_all_else_is_the_contents_own() -> None:
+def test_other_attributes_are_those_of_the_content() -> None:
     content: Any = Content([])
     assert Entered(content, (), POD).exception() == "of the content"

@@ -1,4 +1,4 @@
-"""Conditions as kstatus reads them, and patches that say only what is new."""
+"""Conditions as kstatus reads them, and minimal patches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ def conditions(reported: Obj) -> dict[str, tuple[str, str]]:
     return {found["type"]: (found["status"], found["reason"]) for found in reported["conditions"]}
 
 
-def test_the_first_status_of_a_resource_under_way_is_unknown() -> None:
+def test_first_status_of_an_unfinished_resource_is_unknown() -> None:
     first = status.compose(resource(), {}, Verdict(Progress.PROGRESSING, "Creating", "…"), THEN)
     assert conditions(first) == {
         "Ready": ("Unknown", "Creating"),
@@ -27,21 +27,21 @@ def test_the_first_status_of_a_resource_under_way_is_unknown() -> None:
         "Stalled": ("False", "Creating"),
     }
     second = status.compose(resource(first), {}, Verdict(Progress.PROGRESSING, "Creating", "1 of 3"), NOW)
-    assert conditions(second)["Ready"] == ("Unknown", "Creating"), "nothing is known better yet"
+    assert conditions(second)["Ready"] == ("Unknown", "Creating"), "there is no newer information"
     third = status.compose(resource(second), {}, Verdict(Progress.PROGRESSING, "ServerFailing", "…"), NOW)
     assert conditions(third)["Ready"] == ("False", "ServerFailing")
 
 
-def test_done_stalled_and_held() -> None:
+def test_conditions_of_done_stalled_and_paused_resources() -> None:
     done = status.compose(resource(), {}, Verdict(), THEN)
     assert [conditions(done)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
     stalled = status.compose(resource(done), {}, Verdict(Progress.BLOCKED, "InvalidSpec", "size"), THEN)
     assert [conditions(stalled)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["False", "False", "True"]
-    held = status.compose(resource(done), {}, Verdict(Progress.PAUSED, "Paused", "", ready=True), THEN)
-    assert [conditions(held)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
+    paused = status.compose(resource(done), {}, Verdict(Progress.PAUSED, "Paused", "", ready=True), THEN)
+    assert [conditions(paused)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
 
 
-def test_the_time_of_a_transition_stays_until_the_next() -> None:
+def test_transition_time_is_kept_until_the_next_transition() -> None:
     first = status.compose(resource(), {}, Verdict(), THEN)
     same = status.compose(resource(first, generation=2), {}, Verdict(message="new words"), NOW)
     assert {found["lastTransitionTime"] for found in same["conditions"]} == {THEN}
@@ -54,17 +54,17 @@ def test_the_time_of_a_transition_stays_until_the_next() -> None:
     }
 
 
-def test_entries_of_a_resource_s_own_stand_first_in_the_same_list() -> None:
+def test_other_entries_come_first_in_the_same_list() -> None:
     instance = {"name": "cache-0", "type": "master", "status": "True"}
     first = status.compose(resource(), {"conditions": [instance]}, Verdict(), THEN)
     assert [entry["type"] for entry in first["conditions"]] == ["master", "Ready", "Reconciling", "Stalled"]
     assert first["conditions"][0] == instance
     again = status.compose(resource(first), first, Verdict(), NOW)
-    assert again == first, "what is reported once more as it was stays as it was, and nothing stands there twice"
+    assert again == first, "an unchanged report changes nothing and has no duplicates"
     assert accessors.is_true(resource(first), "Ready")
 
 
-def test_an_equal_status_is_no_patch() -> None:
+def test_equal_status_has_no_patch() -> None:
     reported = status.compose(resource(), {"nodes": ["a", "b"]}, Verdict(), THEN)
     assert status.change(resource(reported), reported) is None
 
@@ -77,7 +77,7 @@ JSON = st.recursive(
 
 
 def without_nulls(value: Obj) -> Obj:
-    """A merge patch cannot say null: in it, null removes."""
+    """Remove nulls, which a merge patch cannot express."""
     return {
         key: without_nulls(inner) if isinstance(inner, dict) else inner
         for key, inner in value.items()
@@ -86,7 +86,7 @@ def without_nulls(value: Obj) -> Obj:
 
 
 def merge(target: Obj, patch: Obj) -> Obj:
-    """RFC 7386, as written there."""
+    """Apply a merge patch as defined in RFC 7386."""
     result = dict(target)
     for key, value in patch.items():
         if value is None:
@@ -103,6 +103,6 @@ OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=4).map(without_nul
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_makes_the_one_status_the_other(before: Obj, after: Obj) -> None:
+def test_patch_turns_one_status_into_the_other(before: Obj, after: Obj) -> None:
     patch = status.change({"metadata": {}, "status": before}, after)
     assert merge(before, patch["status"] if patch else {}) == after

@@ -1,4 +1,4 @@
-"""Events are written beside the work: none holds up another's object."""
+"""Events are written in the background, and those of one object never delay those of another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from shared.kubernetes.client import Kube, Request, Response
 from shared.status.events import Event, Recorder
 
 
-class Held:
-    """An API server that keeps the answers to whatever is about one object until it is let go."""
+class DelayedServer:
+    """An API server that delays responses about one object until released."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -28,12 +28,12 @@ class Held:
 
 
 @pytest.fixture
-def server() -> Held:
-    return Held()
+def server() -> DelayedServer:
+    return DelayedServer()
 
 
 @pytest.fixture
-async def recorder(server: Held) -> AsyncIterator[Recorder]:
+async def recorder(server: DelayedServer) -> AsyncIterator[Recorder]:
     recorder = Recorder(Kube(server, manager="op"), component="op")
     running = asyncio.create_task(recorder.run())
     yield recorder
@@ -46,12 +46,12 @@ def event(name: str, uid: str, reason: str) -> Event:
 
 
 def of_another_writer(uid: str) -> str:
-    """A UID whose events another writes (which, is by hash, and differs from process to process)."""
+    """Return a UID whose events another writer handles (it depends on a hash that differs by process)."""
     return next(other for other in map(str, range(1000)) if hash(other) % 8 != hash(uid) % 8)
 
 
 async def test_the_events_of_one_object_come_in_order_and_wait_for_each_other_alone(
-    server: Held, recorder: Recorder
+    server: DelayedServer, recorder: Recorder
 ) -> None:
     for reason in ("First", "Second", "Third"):
         recorder.record(event("slow", "1", reason))

@@ -1,4 +1,4 @@
-"""A lifecycle allows what its table lists, refuses the rest, and draws itself."""
+"""A lifecycle allows the transitions in its table, rejects others, and generates its diagram."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it took until a resource was as its spec says, and what is not counted as that."""
+"""Time until a resource matches its spec, and periods that are not counted."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from shared.testing.harness.harness import Harness
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = Key("default", "a")
 
-DONE, UNDERWAY = Verdict(), Verdict(Progress.PROGRESSING, "Scaling")
-STALLED, HELD = Verdict(Progress.BLOCKED, "InvalidSpec"), Verdict(Progress.PAUSED, "Paused")
+DONE, PROGRESSING = Verdict(), Verdict(Progress.PROGRESSING, "Scaling")
+STALLED, BLOCKED = Verdict(Progress.BLOCKED, "InvalidSpec"), Verdict(Progress.PAUSED, "Paused")
 
 
 class Watched:
-    """A `Readiness`, and what it counted."""
+    """A `Readiness` and its measurements."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.readiness = Readiness(name)
         self._before = self._seen()
 
-    def look(self, generation: int, after: float, *, observed: int | None = None, uid: str = "1") -> None:
+    def begin(self, generation: int, after: float, *, observed: int | None = None, uid: str = "1") -> None:
         made = f"{NOW - timedelta(seconds=5):%Y-%m-%dT%H:%M:%SZ}"
         metadata = {"uid": uid, "generation": generation, "creationTimestamp": made}
         status = {} if observed is None else {"observedGeneration": observed}
-        self.readiness.look(KEY, {"metadata": metadata, "status": status}, NOW + timedelta(seconds=after))
+        self.readiness.begin(KEY, {"metadata": metadata, "status": status}, NOW + timedelta(seconds=after))
 
-    def told(self, verdict: Verdict, after: float) -> None:
-        self.readiness.told(KEY, verdict, NOW + timedelta(seconds=after))
+    def report(self, verdict: Verdict, after: float) -> None:
+        self.readiness.report(KEY, verdict, NOW + timedelta(seconds=after))
 
     @property
     def counted(self) -> tuple[float, float]:
-        """How many changes, and how many seconds they took together."""
+        """Return the number of changes and their total time in seconds."""
         count, total = self._seen()
         return count - self._before[0], total - self._before[1]
 
@@ -55,74 +55,74 @@ def watched(request: pytest.FixtureRequest) -> Watched:
     return Watched(request.node.name)
 
 
-def test_a_new_resource_is_waited_for_since_it_was_made(watched: Watched) -> None:
-    watched.look(1, 0)
-    watched.told(UNDERWAY, 1)
-    watched.look(1, 2, observed=1)
+def test_new_resource_is_timed_since_its_creation(watched: Watched) -> None:
+    watched.begin(1, 0)
+    watched.report(PROGRESSING, 1)
+    watched.begin(1, 2, observed=1)
     assert watched.counted == (0, 0)
-    watched.told(DONE, 10)
+    watched.report(DONE, 10)
     assert watched.counted == (1, 15)
 
 
-def test_a_change_is_waited_for_since_it_was_seen(watched: Watched) -> None:
-    watched.look(2, 100, observed=1)
-    watched.told(DONE, 104)
+def test_change_is_timed_since_it_was_observed(watched: Watched) -> None:
+    watched.begin(2, 100, observed=1)
+    watched.report(DONE, 104)
     assert watched.counted == (1, 4)
 
 
-def test_a_change_on_top_of_another_is_no_new_beginning(watched: Watched) -> None:
-    watched.look(2, 100, observed=1)
-    watched.told(UNDERWAY, 101)
-    watched.look(3, 130, observed=2)
-    watched.told(DONE, 160)
+def test_change_during_another_change_is_the_same_measurement(watched: Watched) -> None:
+    watched.begin(2, 100, observed=1)
+    watched.report(PROGRESSING, 101)
+    watched.begin(3, 130, observed=2)
+    watched.report(DONE, 160)
     assert watched.counted == (1, 60)
 
 
-def test_a_resource_that_comes_back_without_a_change_is_not_counted(watched: Watched) -> None:
-    watched.look(2, 0, observed=2)
-    watched.told(UNDERWAY, 0)
-    watched.told(DONE, 60)
+def test_recovery_without_a_change_is_not_measured(watched: Watched) -> None:
+    watched.begin(2, 0, observed=2)
+    watched.report(PROGRESSING, 0)
+    watched.report(DONE, 60)
     assert watched.counted == (0, 0)
 
 
-def test_time_in_which_the_spec_cannot_be_followed_counts(watched: Watched) -> None:
-    watched.look(2, 0, observed=1)
-    watched.told(STALLED, 0)
-    watched.look(3, 50, observed=2)
-    watched.told(DONE, 60)
+def test_time_with_an_invalid_spec_counts(watched: Watched) -> None:
+    watched.begin(2, 0, observed=1)
+    watched.report(STALLED, 0)
+    watched.begin(3, 50, observed=2)
+    watched.report(DONE, 60)
     assert watched.counted == (1, 60)
 
 
-def test_a_pause_that_a_person_asked_for_ends_the_wait(watched: Watched) -> None:
-    watched.look(2, 0, observed=1)
-    watched.told(HELD, 1)
-    watched.look(3, 3600, observed=2)
-    watched.told(DONE, 3602)
+def test_pause_ends_the_measurement(watched: Watched) -> None:
+    watched.begin(2, 0, observed=1)
+    watched.report(BLOCKED, 1)
+    watched.begin(3, 3600, observed=2)
+    watched.report(DONE, 3602)
     assert watched.counted == (1, 2)
 
 
-def test_another_resource_of_the_same_name_begins_anew(watched: Watched) -> None:
-    watched.look(2, -1000, observed=1)
-    watched.look(1, 0, uid="2")
-    watched.told(DONE, 1)
+def test_recreated_resource_starts_a_new_measurement(watched: Watched) -> None:
+    watched.begin(2, -1000, observed=1)
+    watched.begin(1, 0, uid="2")
+    watched.report(DONE, 1)
     assert watched.counted == (1, 6)
 
 
-def test_what_is_known_from_before_another_led_counts_no_more(watched: Watched) -> None:
-    watched.look(2, 0, observed=1)
+def test_measurements_are_dropped_after_another_replica_led(watched: Watched) -> None:
+    watched.begin(2, 0, observed=1)
     watched.readiness.clear()
-    watched.told(DONE, 3600)
+    watched.report(DONE, 3600)
     assert watched.counted == (0, 0)
 
 
-def test_what_was_deleted_is_not_waited_for(watched: Watched) -> None:
-    watched.look(2, 0, observed=1)
+def test_deleted_resource_is_not_measured(watched: Watched) -> None:
+    watched.begin(2, 0, observed=1)
     watched.readiness.forget(KEY)
-    watched.told(DONE, 3600)
+    watched.report(DONE, 3600)
     assert watched.counted == (0, 0)
 
 
-async def test_a_reconcile_times_each_change_once_and_remembers_when_certificates_end() -> None:
+async def test_reconcile_times_each_change_once_and_records_certificate_expiry() -> None:
     kind = Kind("test.example.com", "v1", "Timed", "timeds")
     ends = [NOW + timedelta(days=2), NOW + timedelta(days=1)]
 

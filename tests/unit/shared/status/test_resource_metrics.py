@@ -1,4 +1,4 @@
-"""What resources are in, as whoever scrapes the leader reads it."""
+"""Metrics of resources as a scrape of the leader returns them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_thing(obj: Obj) -> tuple[Sample, ...]:
 
 
 class Exposed:
-    """A cache whose Things are shown in a registry of their own."""
+    """A cache whose Things are exposed in a registry of their own."""
 
     def __init__(self) -> None:
         self.cache = Cache(
@@ -79,7 +79,7 @@ def series(name: str, whose: Mapping[str, str]) -> tuple[str, frozenset[tuple[st
 
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
-def test_a_resource_is_told_of_in_both_formats(exposed: Exposed, accept: str) -> None:
+def test_resource_is_exposed_in_both_formats(exposed: Exposed, accept: str) -> None:
     conditions = [ready("False", "Scaling"), {"type": "Stalled", "status": "False", "reason": "Scaling"}]
     exposed.cache.put(THING, thing("a", phase="Scaling", version="1.6", observedGeneration=1, conditions=conditions))
     exposed.expiry[Key("default", "a")] = 1_800_000_000.5
@@ -100,7 +100,7 @@ def test_a_resource_is_told_of_in_both_formats(exposed: Exposed, accept: str) ->
     }
 
 
-def test_what_is_no_longer_so_has_no_series(exposed: Exposed) -> None:
+def test_former_value_has_no_series(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a", phase="Scaling", conditions=[ready("False", "Scaling")]))
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         exposed.scrape()
@@ -110,7 +110,7 @@ def test_what_is_no_longer_so_has_no_series(exposed: Exposed) -> None:
         assert not any(name == resource_metrics.UNREADY_SINCE.name for name, _ in exposed.scrape())
 
 
-def test_a_resource_that_nobody_has_looked_at_is_unready_since_it_was_made(exposed: Exposed) -> None:
+def test_resource_without_status_is_unready_since_its_creation(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a"))
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         found = exposed.scrape()
@@ -118,7 +118,7 @@ def test_a_resource_that_nobody_has_looked_at_is_unready_since_it_was_made(expos
     assert found[series("platform_resource_observed_generation", of("a"))] == 0
 
 
-def test_a_deleted_resource_leaves_no_series_behind(exposed: Exposed) -> None:
+def test_deleted_resource_has_no_series(exposed: Exposed) -> None:
     for name in ("a", "b"):
         exposed.cache.put(THING, thing(name, phase="Running", conditions=[ready("False", "Lost")]))
         exposed.expiry[Key("default", name)] = 1.0
@@ -131,7 +131,7 @@ def test_a_deleted_resource_leaves_no_series_behind(exposed: Exposed) -> None:
     assert len(left) * 2 == len(both)
 
 
-def test_resources_that_come_and_go_leave_as_many_series_as_there_are_resources(exposed: Exposed) -> None:
+def test_number_of_series_follows_the_number_of_resources(exposed: Exposed) -> None:
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         for number in range(50):
             exposed.cache.put(THING, thing(f"thing-{number}"))
@@ -141,7 +141,7 @@ def test_resources_that_come_and_go_leave_as_many_series_as_there_are_resources(
         assert exposed.scrape() == {}
 
 
-def test_only_who_leads_tells_of_resources(exposed: Exposed) -> None:
+def test_only_the_leader_exposes_resources(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a"))
     assert exposed.scrape() == {}
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
@@ -149,7 +149,7 @@ def test_only_who_leads_tells_of_resources(exposed: Exposed) -> None:
     assert exposed.scrape() == {}
 
 
-def test_two_kinds_of_one_operator_share_what_is_common_to_both(exposed: Exposed) -> None:
+def test_two_kinds_of_one_operator_share_common_metrics(exposed: Exposed) -> None:
     other = Kind("test.example.com", "v1", "Other", "others")
     also = exposed.resources._replace(kind=other)
     exposed.cache.put(THING, thing("a"))
@@ -158,7 +158,7 @@ def test_two_kinds_of_one_operator_share_what_is_common_to_both(exposed: Exposed
     assert {dict(labels)["kind"] for labels in found} == {"Thing", "Other"}
 
 
-async def test_a_scrape_in_a_thread_is_not_disturbed_by_what_the_watches_bring(exposed: Exposed) -> None:
+async def test_scrape_in_a_thread_tolerates_concurrent_watch_events(exposed: Exposed) -> None:
     for number in range(500):
         exposed.cache.put(THING, thing(f"thing-{number}"))
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):

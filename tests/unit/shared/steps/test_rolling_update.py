@@ -1,4 +1,4 @@
-"""Outdated pods are recreated one at a time; a gate, or a current pod that fails, holds the next."""
+"""Outdated pods are recreated one at a time; a gate or a failing updated pod blocks the next one."""
 
 from __future__ import annotations
 
@@ -17,54 +17,59 @@ from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_return
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def place(number: int, *, old: bool = True, trouble: str = "", runs: bool = True, leaving: bool = False) -> Any:
+def instance(number: int, *, old: bool = True, trouble: str = "", runs: bool = True, leaving: bool = False) -> Any:
     name = f"demo-{number}"
     pod = Pod(name, "10.0.0.1", "StatefulSet", ready=runs, leaving=leaving, ended=False, trouble=trouble)
     metadata = {"name": name, "creationTimestamp": NOW.isoformat()}
     return SimpleNamespace(name=name, pod=pod, pod_obj={"metadata": metadata}, volume=None, runs=runs, old=old)
 
 
-def roll(*places: Any) -> RollingUpdate[Any]:
-    stale = [each for each in places if each.old]
-    return RollingUpdate(places, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeHeld"), 10.0)
+def roll(*instances: Any) -> RollingUpdate[Any]:
+    stale = [each for each in instances if each.old]
+    return RollingUpdate(instances, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeHeld"), 10.0)
 
 
-def test_the_lowest_rank_goes_first_and_alone() -> None:
-    step = roll(place(0), place(1), place(2, old=False)).next(rank=lambda each: -int(each.name[-1]), gates=())
+def test_lowest_rank_is_recreated_first_and_alone() -> None:
+    step = roll(instance(0), instance(1), instance(2, old=False)).next(rank=lambda each: -int(each.name[-1]), gates=())
     (action,) = step.actions
     assert isinstance(action, Delete)
     assert action.obj["metadata"]["name"] == "demo-1"
-    assert step.message == "2 of 3 pods still run as before the change: demo-1 is made anew."
+    assert step.message == "Rolling update: 2 of 3 pods are outdated; demo-1 is being recreated."
 
 
-def test_the_first_gate_that_answers_decides() -> None:
-    asked: list[str] = []
+def test_first_gate_with_a_step_decides() -> None:
+    calls: list[str] = []
 
     def passes(each: Any) -> None:
-        asked.append(each.name)
+        calls.append(each.name)
 
-    held = Step.wait(Reason("Held"), "No.")
-    gates = (passes, lambda _: held, lambda _: pytest.fail("it was settled before"))
-    assert roll(place(0)).next(rank=lambda _: 0, gates=gates) is held
-    assert asked == ["demo-0"]
+    blocked = Step.wait(Reason("Held"), "No.")
+    gates = (passes, lambda _: blocked, lambda _: pytest.fail("an earlier gate has decided"))
+    assert roll(instance(0)).next(rank=lambda _: 0, gates=gates) is blocked
+    assert calls == ["demo-0"]
 
 
-@pytest.mark.parametrize(
-    ("with_trouble", "quoted"), [(False, "spec says. Mend"), (True, "does not start: Crash. Mend")]
-)
-def test_a_current_pod_that_fails_is_named(with_trouble: bool, quoted: str) -> None:
-    step = roll(place(0), place(1, old=False, trouble="Crash.")).hold(place(0), "Why.", with_trouble=with_trouble)
+@pytest.mark.parametrize(("with_trouble", "quoted"), [(False, "updated. Fix"), (True, "does not start: Crash. Fix")])
+def test_failing_updated_pod_is_named(with_trouble: bool, quoted: str) -> None:
+    step = roll(instance(0), instance(1, old=False, trouble="Crash.")).hold(
+        instance(0), "Why.", with_trouble=with_trouble
+    )
     assert (step.reason, step.warning, step.actions, step.requeue) == ("UpgradeHeld", True, (), 10.0)
-    assert "demo-1 already runs as the spec says" in step.message
+    assert "demo-1 is already updated" in step.message
     assert quoted in step.message
 
 
 def test_only_outdated_pods_without_a_running_server_are_broken() -> None:
-    places = [place(0), place(1, runs=False), place(2, runs=False, old=False), place(3, runs=False, leaving=True)]
-    assert rolling_update.broken(places, lambda each: each.old) == [places[1]]
+    instances = [
+        instance(0),
+        instance(1, runs=False),
+        instance(2, runs=False, old=False),
+        instance(3, runs=False, leaving=True),
+    ]
+    assert rolling_update.broken(instances, lambda each: each.old) == [instances[1]]
 
 
-def test_a_recreated_pod_has_its_time_unless_something_is_wrong_with_it() -> None:
-    assert is_returning(place(0), NOW + RETURN_TIMEOUT)
-    assert not is_returning(place(0), NOW + RETURN_TIMEOUT + timedelta(seconds=1))
-    assert not is_returning(place(0, trouble="Crash."), NOW)
+def test_recreated_pod_has_time_to_return_unless_it_has_a_problem() -> None:
+    assert is_returning(instance(0), NOW + RETURN_TIMEOUT)
+    assert not is_returning(instance(0), NOW + RETURN_TIMEOUT + timedelta(seconds=1))
+    assert not is_returning(instance(0, trouble="Crash."), NOW)

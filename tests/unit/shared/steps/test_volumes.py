@@ -1,4 +1,4 @@
-"""A volume whose data may count is never deleted: what the table does not allow raises."""
+"""A volume with data in use is never deleted: the lifecycle does not allow it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shared.steps import volumes
 from shared.steps.volumes import VOLUME, VolumeEvent, VolumeState, state_of
 
 
-def claim(*, phase: str = "Bound", asks: str = "1Gi", has: str = "1Gi", deleting: bool = False) -> Obj:
+def claim(*, phase: str = "Bound", requested: str = "1Gi", has: str = "1Gi", deleting: bool = False) -> Obj:
     metadata: Obj = {"name": "data-demo-0", "uid": "c"}
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
-    spec = {"resources": {"requests": {"storage": asks}}}
+    spec = {"resources": {"requests": {"storage": requested}}}
     return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "capacity": {"storage": has}}}
 
 
@@ -25,22 +25,22 @@ STATES: list[tuple[Obj, bool, VolumeState]] = [
     (claim(phase="Pending"), True, VolumeState.CLAIMED),
     (claim(phase="Pending"), False, VolumeState.CLAIMED),
     (claim(), True, VolumeState.IN_USE),
-    (claim(asks="1024Mi"), True, VolumeState.IN_USE),
-    (claim(asks="2Gi"), True, VolumeState.GROWING),
+    (claim(requested="1024Mi"), True, VolumeState.IN_USE),
+    (claim(requested="2Gi"), True, VolumeState.GROWING),
     (claim(), False, VolumeState.RELEASED),
-    (claim(asks="2Gi"), False, VolumeState.RELEASED),
+    (claim(requested="2Gi"), False, VolumeState.RELEASED),
     (claim(deleting=True), True, VolumeState.DELETING),
     (claim(deleting=True), False, VolumeState.DELETING),
 ]
 
 
 @pytest.mark.parametrize(("obj", "in_use", "state"), STATES)
-def test_a_claim_and_the_evidence_give_its_state(obj: Obj, in_use: bool, state: VolumeState) -> None:
+def test_state_follows_from_the_claim_and_the_use_of_its_data(obj: Obj, in_use: bool, state: VolumeState) -> None:
     assert state_of(obj, in_use=in_use) is state
 
 
 @pytest.mark.parametrize(("obj", "in_use", "state"), STATES)
-def test_a_claim_is_deleted_only_if_nothing_on_it_counts(obj: Obj, in_use: bool, state: VolumeState) -> None:
+def test_claim_is_deleted_only_if_its_data_is_not_in_use(obj: Obj, in_use: bool, state: VolumeState) -> None:
     if state in (VolumeState.CLAIMED, VolumeState.RELEASED):
         deletion = volumes.delete(obj, in_use=in_use)
         assert (deletion.kind, deletion.obj) == (PERSISTENT_VOLUME_CLAIM, obj)
@@ -49,21 +49,21 @@ def test_a_claim_is_deleted_only_if_nothing_on_it_counts(obj: Obj, in_use: bool,
             volumes.delete(obj, in_use=in_use)
 
 
-def place(volume: Obj | None, pod: Obj | None) -> Any:
+def instance(volume: Obj | None, pod: Obj | None) -> Any:
     return SimpleNamespace(name="demo-0", pod=None, pod_obj=pod, volume=volume, runs=False)
 
 
-def test_a_disk_is_replaced_volume_first_and_what_is_being_deleted_is_left() -> None:
+def test_volume_is_deleted_before_its_pod_and_terminating_objects_are_skipped() -> None:
     pod, leaving = {"metadata": {"name": "p"}}, {"metadata": {"name": "p", "deletionTimestamp": "x"}}
-    kinds = [deletion.kind for deletion in volumes.replace_disk(place(claim(), pod), in_use=False)]
-    assert kinds == [PERSISTENT_VOLUME_CLAIM, POD], "the next pod cannot have a volume that is deleted before it"
-    assert volumes.replace_disk(place(claim(deleting=True), leaving), in_use=False) == ()
-    assert [found.kind for found in volumes.replace_disk(place(claim(deleting=True), pod), in_use=False)] == [POD]
+    kinds = [deletion.kind for deletion in volumes.replace_disk(instance(claim(), pod), in_use=False)]
+    assert kinds == [PERSISTENT_VOLUME_CLAIM, POD], "the next pod cannot use a volume that is being deleted"
+    assert volumes.replace_disk(instance(claim(deleting=True), leaving), in_use=False) == ()
+    assert [found.kind for found in volumes.replace_disk(instance(claim(deleting=True), pod), in_use=False)] == [POD]
     with pytest.raises(IllegalTransition):
-        volumes.replace_disk(place(claim(), pod), in_use=True)
+        volumes.replace_disk(instance(claim(), pod), in_use=True)
 
 
-def test_data_that_counts_is_never_one_event_away_from_deletion() -> None:
+def test_data_in_use_is_never_one_event_away_from_deletion() -> None:
     for state in (VolumeState.IN_USE, VolumeState.GROWING):
         assert VolumeState.DELETING not in VOLUME.transitions[state].values()
         assert not VOLUME.allows(state, VolumeEvent.DELETE)

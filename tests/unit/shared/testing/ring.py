@@ -1,7 +1,7 @@
-"""A small operator of a database with members, as the harness's own tests need it: one that is right, many that err.
+"""A small database operator for the tests of the harness: a correct variant and many faulty ones.
 
-A Ring wants a Service, a number of members that only calls on the database add and remove, one at a time, and a
-ConfigMap with notes (spec.text) if spec.notes is true.
+A Ring owns a Service, a number of members that only database calls add and remove, one at a time, and a ConfigMap with
+notes (spec.text) if spec.notes is true.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPERATOR = "ring-operator"
 
 @dataclass
 class Members:
-    """The database: it gives each member an id of its own, and refuses nothing."""
+    """The database: assigns an ID to each member and accepts every call."""
 
     joined: list[str] = field(default_factory=list)
     ids: int = 0
@@ -99,7 +99,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     members: tuple[str, ...]
     service: Obj | None
     notes: tuple[Obj, ...]
@@ -107,12 +107,12 @@ class Seen:
 
 @dataclass
 class RingOperator:
-    """The operator that is right. Those that err say otherwise in one method; their memory ends with their process."""
+    """The correct operator. Each faulty variant overrides one method. In-memory state ends with the process."""
 
     database: Members
 
     @property
-    def controller(self) -> Controller[Ring, Seen]:
+    def controller(self) -> Controller[Ring, Observed]:
         return Controller(
             OPERATOR, RING, (SERVICE, CONFIG_MAP), parse=Ring, observe=self.observe, plan=self.plan, call=self.call
         )
@@ -120,74 +120,74 @@ class RingOperator:
     async def call(self, call: Call) -> None:
         await self.database.execute(call)
 
-    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Observed:
         key = Key(ring.obj["metadata"]["namespace"], ring.name)
-        return Seen(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
+        return Observed(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
 
-    def plan(self, ring: Ring, seen: Seen, now: datetime) -> Plan:
+    def plan(self, ring: Ring, seen: Observed, now: datetime) -> Plan:
         actions, verdict, requeue = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
         return Plan(actions, verdict, self.status(ring, seen), requeue)
 
-    def status(self, ring: Ring, seen: Seen) -> Obj:
+    def status(self, ring: Ring, seen: Observed) -> Obj:
         return {"members": len(seen.members)}
 
-    def keep_service(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+    def keep_service(self, ring: Ring, seen: Observed, _: datetime) -> Step:
         return Step.do(Apply(SERVICE, ring.service()))
 
-    def keep_notes(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+    def keep_notes(self, ring: Ring, seen: Observed, _: datetime) -> Step:
         if ring.notes:
             return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name)))
         return Step.do(*(Delete(CONFIG_MAP, found) for found in seen.notes))
 
-    def keep_members(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+    def keep_members(self, ring: Ring, seen: Observed, _: datetime) -> Step:
         if len(seen.members) < ring.size:
-            return Step.wait(Reason("Growing"), "a member joins", Join())
+            return Step.wait(Reason("Growing"), "adding a member", Join())
         if len(seen.members) > ring.size:
-            return Step.wait(Reason("Shrinking"), "a member leaves", Leave(seen.members[-1]))
+            return Step.wait(Reason("Shrinking"), "removing a member", Leave(seen.members[-1]))
         return PASS
 
 
 @dataclass
-class CountsInMemory(RingOperator):
-    """Makes the notes only if this very process has made the Service."""
+class KeepsStateInMemory(RingOperator):
+    """Creates the notes only if the same process created the Service."""
 
-    began: bool = False
+    started: bool = False
 
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
-        self.began |= seen.service is None or bool(seen.notes)
-        return super().keep_notes(ring, seen, now) if self.began else PASS
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+        self.started |= seen.service is None or bool(seen.notes)
+        return super().keep_notes(ring, seen, now) if self.started else PASS
 
 
-class NamesAtRandom(RingOperator):
-    """Makes notes under a name of the moment where it sees none."""
+class GeneratesNames(RingOperator):
+    """Creates notes under a random name if it observes none."""
 
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
         if not ring.notes or seen.notes:
             return PASS
         return Step.do(Apply(CONFIG_MAP, ring.config_map(f"{ring.name}-{uuid.uuid4().hex[:6]}")))
 
 
 class DeletesByName(RingOperator):
-    """Makes spoiled notes anew: decides by its cache that they are, and deletes what bears their name now."""
+    """Replaces spoiled notes: finds them in its cache, and deletes the object that now has their name."""
 
-    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Observed:
         seen = await super().observe(ring, cache, kube)
         want = ring.config_map(ring.name)["data"]
         spoiled = [found["metadata"]["name"] for found in seen.notes if found["data"] != want]
         return replace(seen, notes=tuple([await kube.get(CONFIG_MAP, NAMESPACE, name) for name in spoiled]))
 
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
         if seen.notes:
             return Step.wait(
-                Reason("Remaking"), "spoiled notes go", *(Delete(CONFIG_MAP, found) for found in seen.notes)
+                Reason("Remaking"), "replacing spoiled notes", *(Delete(CONFIG_MAP, found) for found in seen.notes)
             )
         return super().keep_notes(ring, seen, now)
 
 
-class MendsByName(RingOperator):
-    """Decides by its cache that notes are wrong, and writes to what bears their name now."""
+class PatchesByName(RingOperator):
+    """Finds wrong notes in its cache, and patches the object that now has their name."""
 
-    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Observed:
         seen = await super().observe(ring, cache, kube)
         want = ring.config_map(ring.name)["data"]
         for found in seen.notes:
@@ -196,77 +196,77 @@ class MendsByName(RingOperator):
         return seen
 
 
-class RecordsAfterwards(RingOperator):
-    """Adds the first member where there are no notes, and only then makes notes of it."""
+class RecordsTooLate(RingOperator):
+    """Adds the first member if there are no notes, and creates the notes only afterwards."""
 
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
         return PASS
 
-    def keep_members(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
         return PASS if seen.notes else Step.do(Join(), Apply(CONFIG_MAP, ring.config_map(ring.name)))
 
 
-class ActsWhileItLooks(RingOperator):
-    """Adds and removes members by whatever spec it has seen, without asking for it in a plan: nobody looks again then
-    whether that is still the spec.
-    """
+class ActsWhileObserving(RingOperator):
+    """Adds and removes members while observing, without a plan, so that nothing verifies that the spec is current."""
 
-    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Observed:
         while len(self.database.joined) != ring.size:
             joined = self.database.joined
             await self.call(Join() if len(joined) < ring.size else Leave(joined[-1]))
         return await super().observe(ring, cache, kube)
 
 
-class CountsTurns(RingOperator):
-    """Reports how often spec.notes was turned, as far as it has seen."""
+class CountsToggles(RingOperator):
+    """Reports how often spec.notes changed, as far as it observed the changes."""
 
-    def status(self, ring: Ring, seen: Seen) -> Obj:
-        turned = bool(ring.status.get("notes")) != ring.notes
-        return super().status(ring, seen) | {"notes": ring.notes, "turns": ring.status.get("turns", 0) + turned}
-
-
-@dataclass
-class BeginsAnew(RingOperator):
-    """Deletes the notes it finds when it starts, and makes them again."""
-
-    begun: bool = False
-
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
-        begun, self.begun = self.begun, True
-        return super().keep_notes(ring, seen, now) if begun else Step.do(*(Delete(CONFIG_MAP, it) for it in seen.notes))
+    def status(self, ring: Ring, seen: Observed) -> Obj:
+        toggled = bool(ring.status.get("notes")) != ring.notes
+        return super().status(ring, seen) | {"notes": ring.notes, "toggles": ring.status.get("toggles", 0) + toggled}
 
 
 @dataclass
-class SignsItsWork(RingOperator):
-    """Reports which process has looked."""
+class DeletesAtStart(RingOperator):
+    """Deletes existing notes when it starts, and creates them again."""
+
+    started: bool = False
+
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+        started, self.started = self.started, True
+        return (
+            super().keep_notes(ring, seen, now) if started else Step.do(*(Delete(CONFIG_MAP, it) for it in seen.notes))
+        )
+
+
+@dataclass
+class ReportsProcess(RingOperator):
+    """Reports the process that reconciled."""
 
     process: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def status(self, ring: Ring, seen: Seen) -> Obj:
+    def status(self, ring: Ring, seen: Observed) -> Obj:
         return super().status(ring, seen) | {"process": self.process}
 
 
 @dataclass
-class CountsItsWork(RingOperator):
-    """Writes down how often it has looked."""
+class CountsReconciles(RingOperator):
+    """Records the number of its reconciles."""
 
-    looks: int = 0
+    reconciles: int = 0
 
-    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
-        self.looks += 1
-        return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name) | {"data": {"looks": str(self.looks)}}))
+    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+        self.reconciles += 1
+        return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name) | {"data": {"reconciles": str(self.reconciles)}}))
 
 
 @dataclass
-class KnowsNoOther(RingOperator):
-    """Trips once over a resource that another process has begun with."""
+class FailsOnForeignStatus(RingOperator):
+    """Fails once on a resource that another process reconciled first."""
 
-    begun: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
 
-    def keep_service(self, ring: Ring, seen: Seen, now: datetime) -> Step:
-        known = ring.name in self.begun
-        self.begun.add(ring.name)
+    def keep_service(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+        known = ring.name in self.started
+        self.started.add(ring.name)
         if ring.status and not known:
             raise KeyError(ring.name)
         return super().keep_service(ring, seen, now)
@@ -274,7 +274,7 @@ class KnowsNoOther(RingOperator):
 
 @dataclass
 class Guarded(Members):
-    """Members that run nowhere, of whom none may be removed, and whose Service must not be touched."""
+    """Members without processes, none of which may be removed, and whose Service must not change."""
 
     violations: list[str] = field(default_factory=list)
 
@@ -284,24 +284,24 @@ class Guarded(Members):
     def end(self, uid: str) -> None:
         pass
 
-    def witness(self, asked: Aimed, live: Obj | None) -> None:
-        if asked.kind == SERVICE and live is not None:
-            self.violations.append(f"the operator writes to {live['metadata']['name']}")
+    def witness(self, target: Aimed, live: Obj | None) -> None:
+        if target.kind == SERVICE and live is not None:
+            self.violations.append(f"the operator wrote to {live['metadata']['name']}")
             raise Unsafe(self.violations[-1])
 
 
 @dataclass
-class WaitsBetween(RingOperator):
-    """Adds a member only when the Ring has not changed for so many seconds."""
+class WaitsBeforeJoining(RingOperator):
+    """Adds a member only after the Ring has not changed for a number of seconds."""
 
     seconds: float = 6.0
     since: datetime | None = None
 
-    def keep_members(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
         self.since = self.since or now
         left = self.seconds - (now - self.since).total_seconds()
         if len(seen.members) < ring.size and left > 0:
-            return Step.wait(Reason("Waiting"), "a member joins soon", requeue=left)
+            return Step.wait(Reason("Waiting"), "waiting before adding a member", requeue=left)
         return super().keep_members(ring, seen, now)
 
 

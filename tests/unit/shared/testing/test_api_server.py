@@ -1,4 +1,4 @@
-"""The in-memory API server does what a real one did, and what its users rely on."""
+"""Tests of the in-memory API server against recorded responses of a real one, and of its own interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.testing.api_server.kinds import CONFIG_MAP, NAMESPACE
 from shared.testing.api_server.requests import merge_patch, selects
 from shared.testing.faults import requests
 from tests.support import paths
-from tests.support.api_server_scenarios import STORIES, WIDGET, config_map, deployment, service, tell, widget
+from tests.support.api_server_scenarios import SCENARIOS, WIDGET, config_map, deployment, replay, service, widget
 
 RECORDED: dict[str, list[Obj]] = json.loads((paths.RECORDED / "kubernetes/kube-apiserver.json").read_text())
 
@@ -32,28 +32,28 @@ def kube(server: ApiServer) -> Kube:
     return Kube(server, manager="operator")
 
 
-def placed(obj: Obj, **metadata: Any) -> Obj:
+def in_cache_namespace(obj: Obj, **metadata: Any) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "namespace": "cache", **metadata}}
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_a_story_goes_as_it_went_on_a_real_api_server(server: ApiServer, name: str) -> None:
-    told = tell(STORIES[name], server.actor, "cache")
-    assert json.loads(json.dumps(told)) == RECORDED[name]
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_responses_match_those_of_a_real_api_server(server: ApiServer, name: str) -> None:
+    replayed = replay(SCENARIOS[name], server.actor, "cache")
+    assert json.loads(json.dumps(replayed)) == RECORDED[name]
 
 
-def test_every_recorded_story_is_told() -> None:
-    assert RECORDED.keys() == STORIES.keys()
+def test_every_recorded_scenario_is_replayed() -> None:
+    assert RECORDED.keys() == SCENARIOS.keys()
 
 
-# Reading and creating.
+# Reads and creations.
 
 
 async def test_lists_select_by_labels_and_namespace(server: ApiServer, kube: Kube) -> None:
-    person = server.actor("person")
+    kubectl = server.actor("kubectl")
     for name, labels in (("a", {"tier": "web"}), ("b", {"tier": "db"}), ("c", {})):
-        person.create(CONFIG_MAP, placed(config_map({}), name=name, labels=labels))
-    person.create(CONFIG_MAP, placed(config_map({}), name="d", namespace="other", labels={"tier": "web"}))
+        kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name, labels=labels))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="d", namespace="other", labels={"tier": "web"}))
 
     async def names(namespace: str | None, labels: str) -> list[str]:
         listing = await kube.list(CONFIG_MAP, namespace, labels=labels)
@@ -78,13 +78,13 @@ async def test_lists_select_by_labels_and_namespace(server: ApiServer, kube: Kub
         ("!a", False),
     ],
 )
-def test_selectors_read_as_kubectl_writes_them(selector: str, matches: bool) -> None:
+def test_label_selectors_follow_kubectl_syntax(selector: str, matches: bool) -> None:
     assert selects(selector)({"a": "1", "b": "2"}) is matches
 
 
-async def test_a_long_list_comes_in_pages(server: ApiServer) -> None:
+async def test_long_lists_are_paginated(server: ApiServer) -> None:
     for name in "abc":
-        server.actor("person").create(CONFIG_MAP, placed(config_map({}), name=name))
+        server.actor("kubectl").create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name))
     first = server.handle(Request("GET", CONFIG_MAP.path("cache"), {"limit": "2"})).body
     query = {"limit": "2", "continue": first["metadata"]["continue"]}
     rest = server.handle(Request("GET", CONFIG_MAP.path("cache"), query)).body
@@ -92,13 +92,13 @@ async def test_a_long_list_comes_in_pages(server: ApiServer) -> None:
     assert "continue" not in rest["metadata"]
 
 
-async def test_a_new_object_gets_what_the_server_gives(kube: Kube) -> None:
-    made = await kube.create(WIDGET, placed(widget({"size": 1}), uid="mine", generation=7))
-    assert made["metadata"]["creationTimestamp"] == "2026-01-02T00:00:00Z"
-    assert made["metadata"]["generation"] == 1
-    assert made["metadata"]["uid"] != "mine"
+async def test_new_object_gets_server_set_metadata(kube: Kube) -> None:
+    created = await kube.create(WIDGET, in_cache_namespace(widget({"size": 1}), uid="mine", generation=7))
+    assert created["metadata"]["creationTimestamp"] == "2026-01-02T00:00:00Z"
+    assert created["metadata"]["generation"] == 1
+    assert created["metadata"]["uid"] != "mine"
     with pytest.raises(AlreadyExists):
-        await kube.create(WIDGET, placed(widget({"size": 1})))
+        await kube.create(WIDGET, in_cache_namespace(widget({"size": 1})))
 
 
 async def test_generated_names_differ(kube: Kube) -> None:
@@ -108,7 +108,7 @@ async def test_generated_names_differ(kube: Kube) -> None:
     assert all(name.startswith("it-") and len(name) == 8 for name in names)
 
 
-async def test_what_is_not_served_is_not_found(server: ApiServer, kube: Kube) -> None:
+async def test_unserved_kinds_and_missing_objects_are_not_found(server: ApiServer, kube: Kube) -> None:
     with pytest.raises(NotFound):
         await Kube(ApiServer(), manager="operator").list(WIDGET)
     with pytest.raises(NotFound, match=r'widgets\.test\.example\.com "it" not found'):
@@ -117,34 +117,34 @@ async def test_what_is_not_served_is_not_found(server: ApiServer, kube: Kube) ->
         await kube.merge(CONFIG_MAP, "cache", "it", {}, subresource="status")
 
 
-async def test_nothing_is_created_in_a_namespace_that_goes(server: ApiServer, kube: Kube) -> None:
-    person = server.actor("person")
-    person.create(NAMESPACE, {"metadata": {"name": "cache", "finalizers": ["example.com/content"]}})
-    person.delete(NAMESPACE, None, "cache")
+async def test_terminating_namespace_rejects_new_objects(server: ApiServer, kube: Kube) -> None:
+    kubectl = server.actor("kubectl")
+    kubectl.create(NAMESPACE, {"metadata": {"name": "cache", "finalizers": ["example.com/content"]}})
+    kubectl.delete(NAMESPACE, None, "cache")
     with pytest.raises(Forbidden, match="being terminated"):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
 
 
-async def test_admission_defaults_and_refuses(server: ApiServer) -> None:
+async def test_admission_sets_defaults_and_rejects_invalid_objects(server: ApiServer) -> None:
     def admit(obj: Obj) -> None:
         if obj["spec"].setdefault("size", 3) < 0:
             raise ValueError("spec.size: Invalid value: -1: should be greater than or equal to 0")
 
-    person = ApiServer([Served(WIDGET, admit)]).actor("person")
-    assert person.create(WIDGET, placed(widget({})))["spec"] == {"size": 3}
+    kubectl = ApiServer([Served(WIDGET, admit)]).actor("kubectl")
+    assert kubectl.create(WIDGET, in_cache_namespace(widget({})))["spec"] == {"size": 3}
     with pytest.raises(Invalid, match=r'Widget "it" is invalid: spec\.size: Invalid value: -1'):
-        person.merge(WIDGET, "cache", "it", {"spec": {"size": -1}})
+        kubectl.merge(WIDGET, "cache", "it", {"spec": {"size": -1}})
 
 
-def test_answers_are_copies(server: ApiServer) -> None:
-    person = server.actor("person")
-    person.create(CONFIG_MAP, placed(config_map({"a": "1"})))["data"]["a"] = "changed"
-    person.get(CONFIG_MAP, "cache", "it")["data"]["a"] = "changed"
-    assert person.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
+def test_responses_are_copies(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))["data"]["a"] = "changed"
+    kubectl.get(CONFIG_MAP, "cache", "it")["data"]["a"] = "changed"
+    assert kubectl.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
 
 
-def test_merge_patch_follows_the_rfc() -> None:
-    """The example of RFC 7386, section 3, in short."""
+def test_merge_patch_follows_rfc_7386() -> None:
+    """Check the example of RFC 7386, section 3, abridged."""
     target = {"title": "Goodbye!", "author": {"givenName": "John", "familyName": "Doe"}, "tags": ["a", "b"]}
     patch = {"title": "Hello!", "author": {"familyName": None}, "tags": ["a"], "phone": {"home": None}}
     merged = {"title": "Hello!", "author": {"givenName": "John"}, "tags": ["a"], "phone": {}}
@@ -155,56 +155,56 @@ def test_merge_patch_follows_the_rfc() -> None:
 
 
 def watch(server: ApiServer) -> list[tuple[str, str]]:
-    heard: list[tuple[str, str]] = []
-    server.subscribe(lambda event: heard.append((event["type"], event["object"]["metadata"]["name"])), CONFIG_MAP)
-    return heard
+    received: list[tuple[str, str]] = []
+    server.subscribe(lambda event: received.append((event["type"], event["object"]["metadata"]["name"])), CONFIG_MAP)
+    return received
 
 
-def test_watches_tell_of_changes_and_of_nothing_else(server: ApiServer) -> None:
-    heard, person = watch(server), server.actor("person")
-    person.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
-    person.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
-    person.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
-    person.apply(SERVICE, placed(service({"port": 80})))
-    person.delete(CONFIG_MAP, "cache", "it")
-    assert heard == [("ADDED", "it"), ("MODIFIED", "it"), ("DELETED", "it")]
+def test_watch_receives_changes_of_its_kind_only(server: ApiServer) -> None:
+    received, kubectl = watch(server), server.actor("kubectl")
+    kubectl.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
+    kubectl.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
+    kubectl.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
+    kubectl.apply(SERVICE, in_cache_namespace(service({"port": 80})))
+    kubectl.delete(CONFIG_MAP, "cache", "it")
+    assert received == [("ADDED", "it"), ("MODIFIED", "it"), ("DELETED", "it")]
 
 
-def test_a_deletion_is_told_at_its_own_version(server: ApiServer) -> None:
+def test_deletion_event_has_its_own_version(server: ApiServer) -> None:
     events: list[Obj] = []
     server.subscribe(events.append)
-    person = server.actor("person")
-    person.create(CONFIG_MAP, placed(config_map({})))
-    person.delete(CONFIG_MAP, "cache", "it")
+    kubectl = server.actor("kubectl")
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({})))
+    kubectl.delete(CONFIG_MAP, "cache", "it")
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions[1] > versions[0]
 
 
-def test_a_held_watch_tells_later_or_never(server: ApiServer) -> None:
-    heard, person = watch(server), server.actor("person")
+def test_delayed_events_are_delivered_later_or_dropped(server: ApiServer) -> None:
+    received, kubectl = watch(server), server.actor("kubectl")
     server.watches.hold()
     for name in "abc":
-        person.create(CONFIG_MAP, placed(config_map({}), name=name))
-    assert heard == []
+        kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name))
+    assert received == []
     server.watches.release(1)
-    assert heard == [("ADDED", "a")]
+    assert received == [("ADDED", "a")]
     server.watches.drop(1)
     server.watches.release()
-    person.create(CONFIG_MAP, placed(config_map({}), name="d"))
-    assert heard == [("ADDED", "a"), ("ADDED", "c"), ("ADDED", "d")]
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="d"))
+    assert received == [("ADDED", "a"), ("ADDED", "c"), ("ADDED", "d")]
 
 
-# Faults, and the log.
+# Faults and the log.
 
 
-async def test_the_log_tells_what_was_asked_and_what_it_changed(server: ApiServer, kube: Kube) -> None:
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
+async def test_log_records_requests_and_their_effects(server: ApiServer, kube: Kube) -> None:
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
     with pytest.raises(NotFound):
         await kube.merge(WIDGET, "cache", "none", {"status": {}}, subresource="status")
     await kube.get(CONFIG_MAP, "cache", "it")
     await kube.list(CONFIG_MAP)
-    server.actor("person").merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
+    server.actor("kubectl").merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
     assert [(str(write), write.changed, write.status) for write in server.log.writes()] == [
         ("APPLY ConfigMap cache/it", True, 201),
         ("APPLY ConfigMap cache/it", False, 200),
@@ -216,67 +216,67 @@ async def test_the_log_tells_what_was_asked_and_what_it_changed(server: ApiServe
     assert server.log.silent
 
 
-async def test_the_log_tells_which_writes_say_the_object_they_mean(server: ApiServer, kube: Kube) -> None:
-    made = await kube.apply(CONFIG_MAP, placed(config_map({})))
-    uid = made["metadata"]["uid"]
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"}, uid=uid)))
+async def test_log_records_which_writes_name_a_uid(server: ApiServer, kube: Kube) -> None:
+    created = await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
+    uid = created["metadata"]["uid"]
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"}, uid=uid)))
     await kube.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
     await kube.delete(CONFIG_MAP, "cache", "it", uid=uid)
     assert [write.pinned for write in server.log.writes()] == [False, True, False, True]
 
 
-def test_a_fork_keeps_what_there_is_and_what_there_was_and_goes_its_own_way(server: ApiServer) -> None:
-    person = server.actor("person")
-    person.create(CONFIG_MAP, placed(config_map({"a": "1"})))
+def test_fork_has_the_same_state_and_history_and_is_independent(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
     seen: list[Obj] = []
     server.subscribe(seen.append)
     fork = server.fork(clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     fork.actor("kubectl").merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
-    fork.actor("kubectl").create(CONFIG_MAP, placed(config_map({}), name="other"))
-    assert person.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
+    fork.actor("kubectl").create(CONFIG_MAP, in_cache_namespace(config_map({}), name="other"))
+    assert kubectl.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
     assert [event["type"] for _, event in fork.watches.history] == ["ADDED", "MODIFIED", "ADDED"]
     assert fork.objects(CONFIG_MAP)[1][1]["metadata"]["creationTimestamp"] == "2030-01-01T00:00:00Z"
     assert (len(server.objects(CONFIG_MAP)), len(server.watches.history), seen) == (1, 1, [])
 
 
-async def test_an_error_answer_changes_nothing(server: ApiServer, kube: Kube) -> None:
+async def test_injected_error_changes_nothing(server: ApiServer, kube: Kube) -> None:
     server.faults.answer(429, retry_after=7.0)
     with pytest.raises(Unavailable) as caught:
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert caught.value.retry_after == 7.0
     server.faults.answer(409)
     with pytest.raises(Conflict):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert not server.objects(CONFIG_MAP)
-    await kube.apply(CONFIG_MAP, placed(config_map({})))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert server.objects(CONFIG_MAP)
 
 
 @pytest.mark.parametrize("landed", [False, True])
-async def test_a_timeout_may_or_may_not_have_landed(server: ApiServer, kube: Kube, landed: bool) -> None:
+async def test_timed_out_write_may_have_been_carried_out(server: ApiServer, kube: Kube, landed: bool) -> None:
     (server.faults.lose_answer if landed else server.faults.lose_request)()
     with pytest.raises(Unavailable, match="no answer"):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert bool(server.objects(CONFIG_MAP)) is landed
     assert [write.changed for write in server.log.writes()] == [landed]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_crash_strikes_the_nth_write(server: ApiServer, kube: Kube, when: str) -> None:
+async def test_crash_happens_before_or_after_the_nth_write(server: ApiServer, kube: Kube, when: str) -> None:
     script: Callable[[int], None] = getattr(server.faults, f"crash_{when}")
     script(2)
-    await kube.apply(CONFIG_MAP, placed(config_map({}), name="first"))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({}), name="first"))
     await kube.list(CONFIG_MAP)
     with pytest.raises(Crash):
-        await kube.apply(CONFIG_MAP, placed(config_map({}), name="second"))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({}), name="second"))
     assert len(server.objects(CONFIG_MAP)) == (1 if when == "before" else 2)
     assert not server.faults.pending
 
 
-async def test_faults_pick_their_requests(server: ApiServer, kube: Kube) -> None:
+async def test_faults_strike_matching_requests_only(server: ApiServer, kube: Kube) -> None:
     server.faults.answer(500, when=requests("PATCH", "/status"), times=None)
     server.faults.answer(503, when=reads, skip=1)
-    await kube.create(WIDGET, placed(widget({"size": 1})))
+    await kube.create(WIDGET, in_cache_namespace(widget({"size": 1})))
     await kube.get(WIDGET, "cache", "it")
     with pytest.raises(Unavailable):
         await kube.get(WIDGET, "cache", "it")
@@ -287,83 +287,85 @@ async def test_faults_pick_their_requests(server: ApiServer, kube: Kube) -> None
     await kube.merge(WIDGET, "cache", "it", {"status": {}}, subresource="status")
 
 
-# Deletion and garbage.
+# Deletion and garbage collection.
 
 
 def owned(owner: Obj, *, blocks: bool = False, **metadata: Any) -> Obj:
     reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "blockOwnerDeletion": blocks}
     reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-    return placed(config_map({}), ownerReferences=[reference], **metadata)
+    return in_cache_namespace(config_map({}), ownerReferences=[reference], **metadata)
 
 
 def remaining(server: ApiServer) -> list[str]:
     return [f"{kind} {obj['metadata']['name']}" for kind, obj in server.objects()]
 
 
-def test_dependents_go_when_garbage_is_collected(server: ApiServer) -> None:
-    person = server.actor("person")
-    child = person.create(CONFIG_MAP, owned(person.create(WIDGET, placed(widget({}))), name="child"))
-    person.create(CONFIG_MAP, owned(child, name="grandchild"))
-    person.create(CONFIG_MAP, placed(config_map({}), name="stranger"))
-    person.delete(WIDGET, "cache", "it", propagationPolicy="Background")
-    assert remaining(server) == ["ConfigMap child", "ConfigMap grandchild", "ConfigMap stranger"]
+def test_garbage_collection_deletes_dependents(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    child = kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child"))
+    kubectl.create(CONFIG_MAP, owned(child, name="grandchild"))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="unrelated"))
+    kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Background")
+    assert remaining(server) == ["ConfigMap child", "ConfigMap grandchild", "ConfigMap unrelated"]
     assert server.collect_garbage() == 2
-    assert remaining(server) == ["ConfigMap stranger"]
+    assert remaining(server) == ["ConfigMap unrelated"]
 
 
-def test_orphans_stay_and_lose_their_owner(server: ApiServer) -> None:
-    person = server.actor("person")
-    person.create(CONFIG_MAP, owned(person.create(WIDGET, placed(widget({}))), name="child"))
-    person.delete(WIDGET, "cache", "it", propagationPolicy="Orphan")
+def test_orphaned_dependents_lose_their_owner_reference(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child"))
+    kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Orphan")
     server.collect_garbage()
     assert remaining(server) == ["ConfigMap child"]
-    assert "ownerReferences" not in person.get(CONFIG_MAP, "cache", "child")["metadata"]
+    assert "ownerReferences" not in kubectl.get(CONFIG_MAP, "cache", "child")["metadata"]
 
 
-def test_in_the_foreground_an_owner_goes_last(server: ApiServer) -> None:
-    person, gone = server.actor("person"), []
-    server.subscribe(lambda event: gone.append(event["object"]["kind"]) if event["type"] == "DELETED" else None)
-    person.create(CONFIG_MAP, owned(person.create(WIDGET, placed(widget({}))), blocks=True, name="child"))
-    person.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
-    assert person.get(WIDGET, "cache", "it")["metadata"]["finalizers"] == ["foregroundDeletion"]
+def test_foreground_deletion_removes_the_owner_last(server: ApiServer) -> None:
+    kubectl, deleted = server.actor("kubectl"), []
+    server.subscribe(lambda event: deleted.append(event["object"]["kind"]) if event["type"] == "DELETED" else None)
+    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), blocks=True, name="child"))
+    kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
+    assert kubectl.get(WIDGET, "cache", "it")["metadata"]["finalizers"] == ["foregroundDeletion"]
     server.collect_garbage()
-    assert gone == ["ConfigMap", "Widget"]
+    assert deleted == ["ConfigMap", "Widget"]
 
 
-def test_a_held_dependent_holds_its_owner_in_the_foreground(server: ApiServer) -> None:
-    person = server.actor("person")
-    owner = person.create(WIDGET, placed(widget({})))
-    person.create(CONFIG_MAP, owned(owner, blocks=True, name="child", finalizers=["example.com/hold"]))
-    person.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
+def test_dependent_with_a_finalizer_blocks_foreground_deletion(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    owner = kubectl.create(WIDGET, in_cache_namespace(widget({})))
+    kubectl.create(CONFIG_MAP, owned(owner, blocks=True, name="child", finalizers=["example.com/hold"]))
+    kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
     server.collect_garbage()
     assert remaining(server) == ["ConfigMap child", "Widget it"]
-    person.merge(CONFIG_MAP, "cache", "child", {"metadata": {"finalizers": None}})
+    kubectl.merge(CONFIG_MAP, "cache", "child", {"metadata": {"finalizers": None}})
     server.collect_garbage()
     assert remaining(server) == []
 
 
-async def test_a_deletion_with_a_uid_spares_the_successor(server: ApiServer, kube: Kube) -> None:
-    first = await kube.create(CONFIG_MAP, placed(config_map({})))
+async def test_deletion_with_a_uid_spares_a_recreated_object(server: ApiServer, kube: Kube) -> None:
+    first = await kube.create(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert await kube.delete(CONFIG_MAP, "cache", "it", uid=first["metadata"]["uid"]) is None
-    await kube.create(CONFIG_MAP, placed(config_map({})))
+    await kube.create(CONFIG_MAP, in_cache_namespace(config_map({})))
     with pytest.raises(Conflict, match="UID in precondition"):
         await kube.delete(CONFIG_MAP, "cache", "it", uid=first["metadata"]["uid"])
     assert remaining(server) == ["ConfigMap it"]
 
 
-async def test_a_pod_on_a_node_lives_until_its_kubelet_ends_it(server: ApiServer, kube: Kube) -> None:
-    pod = placed({"metadata": {"name": "it"}, "spec": {"containers": [{"name": "main", "image": "image:1"}]}})
-    made = await kube.create(POD, pod)
+async def test_pod_on_a_node_is_removed_by_its_kubelet(server: ApiServer, kube: Kube) -> None:
+    pod = in_cache_namespace(
+        {"metadata": {"name": "it"}, "spec": {"containers": [{"name": "main", "image": "image:1"}]}}
+    )
+    created = await kube.create(POD, pod)
     server.actor("scheduler").merge(POD, "cache", "it", {"spec": {"nodeName": "node-1"}})
-    left = await kube.delete(POD, "cache", "it", uid=made["metadata"]["uid"])
+    left = await kube.delete(POD, "cache", "it", uid=created["metadata"]["uid"])
     assert left is not None
     assert left["metadata"]["deletionGracePeriodSeconds"] == 30
     server.actor("kubelet").delete(POD, "cache", "it", gracePeriodSeconds=0)
     assert remaining(server) == []
 
 
-async def test_a_deployment_without_pods_to_select_is_refused(kube: Kube) -> None:
+async def test_deployment_with_an_empty_selector_is_rejected(kube: Kube) -> None:
     bare = deployment()
     bare["spec"]["selector"] = {}
     with pytest.raises(Invalid, match=r"spec\.template\.metadata\.labels"):
-        await kube.apply(DEPLOYMENT, placed(bare))
+        await kube.apply(DEPLOYMENT, in_cache_namespace(bare))

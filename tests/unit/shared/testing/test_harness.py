@@ -1,4 +1,4 @@
-"""The crash harness passes an operator that is right, and catches each that errs by the oracle that is made for it."""
+"""Tests of the crash harness: a correct operator passes, and the matching oracle catches each faulty one."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from shared.testing.harness.scenario_runner import Play, World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import Oracle, sweep
 from tests.unit.shared.testing import ring
-from tests.unit.shared.testing.ring import Ring, RingOperator, Seen, subject
+from tests.unit.shared.testing.ring import Observed, Ring, RingOperator, subject
 
-RIGHT = subject(RingOperator)
+CORRECT = subject(RingOperator)
 
 CREATE = Scenario("create", (apply(members=2, notes=True),))
-NOTES = Scenario("notes off and on", (apply(), apply(notes=True)), given=(apply(notes=True),))
+NOTES_TOGGLED = Scenario("notes toggled", (apply(), apply(notes=True)), given=(apply(notes=True),))
 NOTES_SPOILED = Scenario(
     "notes spoiled", (edit(CONFIG_MAP, {"data": {"notes": "spoiled"}}),), given=(apply(text="one", notes=True),)
 )
-NOTES_LOST = Scenario(
-    "notes lost",
+NOTES_DELETED = Scenario(
+    "notes deleted",
     (apply(text="two", notes=True), delete(CONFIG_MAP), apply(text="three", notes=True)),
     given=(apply(text="one", notes=True),),
 )
 RESIZE = Scenario("resize", (apply(members=3), *away(apply(members=1)), *at_once(apply(members=4), apply(members=2))))
-NO_NOTES = Scenario("notes off", (edit(None, {"spec": {"notes": False}}),), given=(apply(notes=True),))
-GONE = Scenario("gone", (delete(),), given=(apply(notes=True),), ends="")
+NOTES_DISABLED = Scenario("notes disabled", (edit(None, {"spec": {"notes": False}}),), given=(apply(notes=True),))
+DELETED = Scenario("deleted", (delete(),), given=(apply(notes=True),), ends="")
 
 BY_NAME = {str(disturbance): disturbance for disturbance in DISTURBANCES}
 
 
 @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
-@pytest.mark.parametrize("scenario", [CREATE, NOTES, NOTES_SPOILED, NOTES_LOST, RESIZE, NO_NOTES, GONE], ids=str)
-async def test_an_operator_that_is_right_passes(scenario: Scenario, disturbance: Disturbance) -> None:
-    done = await sweep(RIGHT, scenario, disturbance)
+@pytest.mark.parametrize(
+    "scenario", [CREATE, NOTES_TOGGLED, NOTES_SPOILED, NOTES_DELETED, RESIZE, NOTES_DISABLED, DELETED], ids=str
+)
+async def test_correct_operator_passes(scenario: Scenario, disturbance: Disturbance) -> None:
+    done = await sweep(CORRECT, scenario, disturbance)
     assert not done.failures, "\n".join(map(str, done.failures))
     assert done.passed == done.runs
 
@@ -51,45 +53,46 @@ async def test_an_operator_that_is_right_passes(scenario: Scenario, disturbance:
 @pytest.mark.parametrize(
     ("operator", "scenario", "disturbance", "oracle"),
     [
-        (ring.CountsInMemory, CREATE, "a crash after", Oracle.END),
-        (ring.NamesAtRandom, CREATE, "an answer lost, news late", Oracle.COUNTS),
-        (ring.NamesAtRandom, CREATE, "an answer lost, news late", Oracle.END),
+        (ring.KeepsStateInMemory, CREATE, "a crash after", Oracle.END),
+        (ring.GeneratesNames, CREATE, "an answer lost, news late", Oracle.COUNTS),
+        (ring.GeneratesNames, CREATE, "an answer lost, news late", Oracle.END),
         (ring.DeletesByName, NOTES_SPOILED, "a stale view", Oracle.NEWER),
-        (ring.MendsByName, NOTES_LOST, "a stale view", Oracle.NEWER),
-        (ring.RecordsAfterwards, CREATE, "a crash after", Oracle.END),
-        (ring.RecordsAfterwards, CREATE, "an answer lost", Oracle.END),
-        (ring.ActsWhileItLooks, RESIZE, "a stale view", Oracle.NEWER),
-        (ring.CountsTurns, NOTES, "an event unobserved", Oracle.END),
-        (ring.BeginsAnew, CREATE, "a crash after", Oracle.COUNTS),
-        (ring.SignsItsWork, CREATE, "all news late", Oracle.STILL),
-        (ring.KnowsNoOther, CREATE, "a crash after", Oracle.DEFECT),
+        (ring.PatchesByName, NOTES_DELETED, "a stale view", Oracle.NEWER),
+        (ring.RecordsTooLate, CREATE, "a crash after", Oracle.END),
+        (ring.RecordsTooLate, CREATE, "an answer lost", Oracle.END),
+        (ring.ActsWhileObserving, RESIZE, "a stale view", Oracle.NEWER),
+        (ring.CountsToggles, NOTES_TOGGLED, "an event unobserved", Oracle.END),
+        (ring.DeletesAtStart, CREATE, "a crash after", Oracle.COUNTS),
+        (ring.ReportsProcess, CREATE, "all news late", Oracle.STILL),
+        (ring.FailsOnForeignStatus, CREATE, "a crash after", Oracle.DEFECT),
     ],
 )
-async def test_an_operator_that_errs_is_caught(
+async def test_faulty_operator_is_caught(
     operator: type[RingOperator], scenario: Scenario, disturbance: str, oracle: Oracle
 ) -> None:
     done = await sweep(subject(operator), scenario, BY_NAME[disturbance])
     assert oracle in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
 
 
-async def test_a_failure_tells_which_run_it_was_and_what_differed() -> None:
-    done = await sweep(subject(ring.CountsInMemory), CREATE, BY_NAME["a crash after"])
+async def test_failure_names_the_run_and_the_difference() -> None:
+    done = await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["a crash after"])
     assert (done.name, done.runs, done.passed) == ("ring/create", 5, 4)
     failure, *_ = done.failures
     assert str(failure).splitlines() == [
-        "ring/create, a crash after 1 of 5 (APPLY Service default/cache): not so: it ends as if nothing had happened",
-        "    ConfigMap cache: is missing",
+        "ring/create, disturbance 'a crash after', point 1 of 5 (APPLY Service default/cache): "
+        "failed: the run must end as the undisturbed run does",
+        "    ConfigMap cache: missing",
     ]
 
 
-async def test_the_traceback_of_a_defect_is_told() -> None:
-    done = await sweep(subject(ring.KnowsNoOther), CREATE, BY_NAME["a crash after"])
-    told = [failure for failure in done.failures if failure.oracle is Oracle.DEFECT]
-    assert "KeyError: 'cache'" in str(told[0])
+async def test_failure_includes_the_traceback_of_an_unexpected_exception() -> None:
+    done = await sweep(subject(ring.FailsOnForeignStatus), CREATE, BY_NAME["a crash after"])
+    defects = [failure for failure in done.failures if failure.oracle is Oracle.DEFECT]
+    assert "KeyError: 'cache'" in str(defects[0])
 
 
-async def test_calls_on_the_database_are_writes() -> None:
-    course = await Course.learn(RIGHT, CREATE)
+async def test_database_calls_count_as_writes() -> None:
+    course = await Course.learn(CORRECT, CREATE)
     assert [write.text for write in course.writes] == [
         "APPLY Service default/cache",
         "APPLY ConfigMap default/cache",
@@ -99,27 +102,27 @@ async def test_calls_on_the_database_are_writes() -> None:
     ]
 
 
-async def test_a_scenario_that_does_not_end_as_it_says_is_refused() -> None:
-    with pytest.raises(AssertionError, match=r"ends with \['Ready'\] rather than InvalidSpec"):
-        await Course.learn(RIGHT, Scenario("wrong", (apply(members=1),), ends="InvalidSpec"))
+async def test_scenario_with_the_wrong_declared_end_is_rejected() -> None:
+    with pytest.raises(AssertionError, match="expected Ready condition with reason InvalidSpec, found Ready"):
+        await Course.learn(CORRECT, Scenario("wrong", (apply(members=1),), ends="InvalidSpec"))
 
 
-async def test_an_operator_that_never_rests_is_refused() -> None:
-    with pytest.raises(AssertionError, match="500 reconciles and no end"):
-        await Course.learn(subject(ring.CountsItsWork), CREATE)
+async def test_operator_that_never_settles_is_rejected() -> None:
+    with pytest.raises(AssertionError, match="not empty after 500 reconciles"):
+        await Course.learn(subject(ring.CountsReconciles), CREATE)
 
 
-async def test_a_reference_that_is_another_each_time_is_refused() -> None:
-    class GoesByTheDay(RingOperator):
-        def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+async def test_unstable_reference_run_is_rejected() -> None:
+    class DependsOnDate(RingOperator):
+        def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
             return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name))) if now.day % 2 else PASS
 
-    with pytest.raises(AssertionError, match="ConfigMap of Ring cache #0 is in one only"):
-        await Course.learn(subject(GoesByTheDay), Scenario("notes on odd days", (apply(),)))
+    with pytest.raises(AssertionError, match="ConfigMap of Ring cache #0 exists in only one run"):
+        await Course.learn(subject(DependsOnDate), Scenario("notes on odd days", (apply(),)))
 
 
-async def test_what_one_fork_of_a_world_does_the_other_does_not_see() -> None:
-    world = World(RIGHT)
+async def test_forked_worlds_are_independent() -> None:
+    world = World(CORRECT)
     play = Play(world)
     await play.go((apply(members=1, notes=True),))
     before = world.outcome
@@ -129,28 +132,28 @@ async def test_what_one_fork_of_a_world_does_the_other_does_not_see() -> None:
     assert fork.world.database.state() != world.database.state()
 
 
-async def test_time_can_be_let_pass() -> None:
-    world = World(RIGHT)
+async def test_step_can_advance_the_clock() -> None:
+    world = World(CORRECT)
     before = world.server.now()
     await Play(world).go((later(3600), apply()))
     [(_, ring_made)] = world.server.objects(ring.RING)
     assert (before, ring_made["metadata"]["creationTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
 
 
-async def test_short_timers_are_waited_for_and_longer_ones_ring_as_if_no_time_had_passed() -> None:
-    patient = Subject("ring", lambda members: ring.WaitsBetween(members).controller, ring.Members, patience=10.0)
+async def test_time_passes_for_short_timers_only() -> None:
+    patient = Subject("ring", lambda members: ring.WaitsBeforeJoining(members).controller, ring.Members, patience=10.0)
     course = await Course.learn(patient, CREATE)
     assert course.reference.outcome.database == {"members": 2}
     hasty = dataclasses.replace(patient, patience=5.0)
-    with pytest.raises(AssertionError, match=r"ends with \['Waiting'\] rather than Ready"):
+    with pytest.raises(AssertionError, match="expected Ready condition with reason Ready, found Waiting"):
         await Course.learn(hasty, CREATE)
 
 
-async def test_what_must_never_be_done_to_a_database_is_told_though_the_operator_survives_it() -> None:
-    guarded = dataclasses.replace(RIGHT, database=ring.Guarded)
+async def test_unsafe_operation_fails_the_run_although_the_operator_handles_it() -> None:
+    guarded = dataclasses.replace(CORRECT, database=ring.Guarded)
     await Course.learn(guarded, CREATE)
     edited = Scenario("edited", (edit(SERVICE, {"spec": {"ports": None}}),), given=(apply(),))
-    with pytest.raises(Unsafe, match="the operator writes to cache"):
+    with pytest.raises(Unsafe, match="the operator wrote to cache"):
         await Course.learn(guarded, edited)
 
 
@@ -159,33 +162,33 @@ def outcome(**fields: object) -> Outcome:
     return Outcome(((CONFIG_MAP, {"metadata": metadata, **fields}),), Counter())
 
 
-def test_what_differs_between_two_undisturbed_runs_is_masked_and_times_and_uids_always() -> None:
+def test_unstable_fields_times_and_uids_are_masked() -> None:
     reference = Reference(
         outcome(uid="1", ip="10.0.0.1", at="2026-01-01T00:00:00Z", names=["a", "b"], size=1),
         outcome(uid="2", ip="10.0.0.2", at="2026-01-01T00:00:00Z", names=["c", "d"], size=1),
     )
     assert not reference.differences(outcome(ip="::1", at="2027-01-01T00:00:00Z", names=["e", "f"], size=1))
     assert reference.differences(outcome(ip="10.0.0.1", at="never", names=["a"], size=2)) == [
-        "ConfigMap cache: at: 'never', not 'a time'",
-        "ConfigMap cache: names.length: 1, not 2",
-        "ConfigMap cache: size: 2, not 1",
+        "ConfigMap cache: at: 'never', expected 'a time'",
+        "ConfigMap cache: names.length: 1, expected 2",
+        "ConfigMap cache: size: 2, expected 1",
     ]
     assert not reference.differences(outcome(at="2027-01-01T00:00:00Z", names=["", ""], size=2), unstable=["size"])
 
 
-def test_items_of_lists_are_told_apart_by_their_type_or_name() -> None:
+def test_list_items_are_identified_by_type_or_name() -> None:
     ready, stalled = {"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}
     reference = Reference(outcome(conditions=[ready, stalled]), outcome(conditions=[ready, stalled]))
     assert not reference.differences(outcome(conditions=[stalled, ready]))
     found = reference.differences(outcome(conditions=[ready, stalled | {"status": "True"}]))
-    assert found == ["ConfigMap cache: conditions.[Stalled].status: 'True', not 'False'"]
+    assert found == ["ConfigMap cache: conditions.[Stalled].status: 'True', expected 'False'"]
 
 
-async def test_the_scoreboard_counts_and_refuses() -> None:
+async def test_scoreboard_counts_runs_and_raises_on_failures() -> None:
     board = Scoreboard()
     assert board.lines == []
-    board.require(await sweep(RIGHT, CREATE, BY_NAME["a crash after"]))
-    board.require(await sweep(RIGHT, CREATE, BY_NAME["500"]))
+    board.require(await sweep(CORRECT, CREATE, BY_NAME["a crash after"]))
+    board.require(await sweep(CORRECT, CREATE, BY_NAME["500"]))
     with pytest.raises(AssertionError, match="4 of 5 runs passed"):
-        board.require(await sweep(subject(ring.CountsInMemory), CREATE, BY_NAME["a crash after"]))
+        board.require(await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["a crash after"]))
     assert board.lines == ["ring/create 14/15", "total 14/15"]

@@ -1,4 +1,4 @@
-"""Properties of server-side apply that hold for every object."""
+"""Properties of server-side apply that hold for all objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from shared.testing.api_server.server_side_apply import (
     write_records,
 )
 
-ONE, TWO, PERSON = (Manager(name, op, "v1") for name, op in (("one", "Apply"), ("two", "Apply"), ("person", "Update")))
+ONE, TWO, KUBECTL = (
+    Manager(name, op, "v1") for name, op in (("one", "Apply"), ("two", "Apply"), ("kubectl", "Update"))
+)
 
 names = st.sampled_from("abc")
 texts = st.sampled_from(["1", "2", "3"])
@@ -59,15 +61,15 @@ anything: st.SearchStrategy[Obj] = st.fixed_dictionaries(
 )
 
 
-def inhabited(value: Any) -> Any:
-    """Without empty maps: each is a field of its own, until somebody puts something into it."""
+def without_empty_maps(value: Any) -> Any:
+    """Remove empty maps: each is a field itself until a write adds a key to it."""
     if not isinstance(value, dict):
         return value
-    parts = {key: inhabited(part) for key, part in value.items()}
+    parts = {key: without_empty_maps(part) for key, part in value.items()}
     return {key: part for key, part in parts.items() if part != {}}
 
 
-objects = anything.map(inhabited)
+objects = anything.map(without_empty_maps)
 
 
 def fields(obj: Obj) -> frozenset[tuple[str, ...]]:
@@ -83,75 +85,76 @@ def after(*configs: tuple[Manager, Obj]) -> tuple[Obj, Records]:
 
 
 @given(objects)
-def test_a_set_survives_its_encoding(obj: Obj) -> None:
+def test_field_set_survives_encoding(obj: Obj) -> None:
     assert frozenset(decode(encode(fields(obj)))) == fields(obj)
 
 
 @given(objects, objects)
-def test_applying_twice_changes_nothing_more(first: Obj, second: Obj) -> None:
+def test_repeated_apply_changes_nothing(first: Obj, second: Obj) -> None:
     live, records = after((ONE, first), (TWO, second), (ONE, first))
     again, same = apply(BUILT_IN, live, records, first, ONE, force=True)
     assert (again, same) == (live, records)
 
 
 @given(objects, objects)
-def test_a_lone_applier_gets_exactly_the_fields_of_its_last_word(first: Obj, second: Obj) -> None:
+def test_sole_manager_owns_exactly_the_fields_it_applied_last(first: Obj, second: Obj) -> None:
     live, records = after((ONE, first), (ONE, second))
     assert fields(live) == fields(second)
     assert records.get(ONE, frozenset()) == fields(second)
 
 
 @given(objects, objects)
-def test_what_was_applied_holds(first: Obj, second: Obj) -> None:
+def test_applied_values_are_stored(first: Obj, second: Obj) -> None:
     live, _ = after((ONE, first), (TWO, second))
     change = compare(BUILT_IN, live, apply(BUILT_IN, live, {}, second, TWO, force=True)[0])
-    assert not any(change), "the last applier's values are there"
+    assert not any(change), "the values of the last apply are stored"
     assert fields(second) <= fields(live)
 
 
 @given(objects, objects, objects)
-def test_fields_of_another_applier_survive(ours: Obj, less: Obj, theirs: Obj) -> None:
-    live, records = after((ONE, ours), (TWO, theirs), (ONE, less))
-    only_theirs = records.get(TWO, frozenset())
-    assert only_theirs <= fields(live)
-    held = apply(BUILT_IN, live, records, theirs, TWO, force=True)[0]
-    disputed = compare(BUILT_IN, live, held)
-    assert not (only_theirs & (disputed.modified | disputed.removed)), "what they still own is as they said"
+def test_fields_of_other_managers_survive(first_config: Obj, reduced_config: Obj, other_config: Obj) -> None:
+    live, records = after((ONE, first_config), (TWO, other_config), (ONE, reduced_config))
+    fields_of_other = records.get(TWO, frozenset())
+    assert fields_of_other <= fields(live)
+    reapplied = apply(BUILT_IN, live, records, other_config, TWO, force=True)[0]
+    disputed = compare(BUILT_IN, live, reapplied)
+    changed = disputed.modified | disputed.removed
+    assert not (fields_of_other & changed), "the fields that the other manager still owns keep its values"
 
 
 @given(objects, objects)
-def test_unforced_either_nothing_of_others_changes_or_it_is_refused(theirs: Obj, ours: Obj) -> None:
-    live, records = after((TWO, theirs))
+def test_unforced_apply_conflicts_if_it_would_change_fields_of_others(other_config: Obj, first_config: Obj) -> None:
+    live, records = after((TWO, other_config))
     before = copy.deepcopy((live, records))
-    forced, left = apply(BUILT_IN, live, records, ours, ONE, force=True)
-    lost = fields(theirs) - left.get(TWO, frozenset())
+    forced, left = apply(BUILT_IN, live, records, first_config, ONE, force=True)
+    lost = fields(other_config) - left.get(TWO, frozenset())
     if lost:
         with pytest.raises(FieldConflict) as caught:
-            apply(BUILT_IN, live, records, ours, ONE, force=False)
+            apply(BUILT_IN, live, records, first_config, ONE, force=False)
         assert caught.value.fields == {TWO: lost}
     else:
-        assert apply(BUILT_IN, live, records, ours, ONE, force=False) == (forced, left)
-    assert (live, records) == before, "the arguments are left alone"
+        assert apply(BUILT_IN, live, records, first_config, ONE, force=False) == (forced, left)
+    assert (live, records) == before, "the arguments are not modified"
 
 
 @given(objects, objects)
-def test_an_update_owns_what_it_changed_and_nobody_owns_it_twice(applied: Obj, updated: Obj) -> None:
+def test_update_takes_sole_ownership_of_changed_fields(applied: Obj, updated: Obj) -> None:
     live, records = after((ONE, applied))
-    tracked = track(BUILT_IN, live, records, updated, PERSON)
+    tracked = track(BUILT_IN, live, records, updated, KUBECTL)
     change = compare(BUILT_IN, live, updated)
-    assert tracked.get(PERSON, frozenset()) >= (change.added | change.modified) - {("f:metadata",)}
-    assert not tracked.get(ONE, frozenset()) & tracked.get(PERSON, frozenset())
+    assert tracked.get(KUBECTL, frozenset()) >= (change.added | change.modified) - {("f:metadata",)}
+    assert not tracked.get(ONE, frozenset()) & tracked.get(KUBECTL, frozenset())
     assert not tracked.get(ONE, frozenset()) & change.removed
 
 
 @given(objects, objects)
-def test_managed_fields_say_the_records(first: Obj, second: Obj) -> None:
+def test_managed_fields_round_trip(first: Obj, second: Obj) -> None:
     _, records = after((ONE, first), (TWO, second))
     obj = {"metadata": {"managedFields": write_records(records, {}, "2026-01-01T00:00:00Z")}}
     assert read_records(obj) == {manager: paths for manager, paths in records.items() if paths}
 
 
-def test_an_entry_keeps_its_time_while_its_fields_stay() -> None:
+def test_managed_fields_entry_keeps_its_time_while_its_fields_stay() -> None:
     _, records = after((ONE, {"spec": {"a": "1"}}), (TWO, {"spec": {"b": "1"}}))
     obj = {"metadata": {"managedFields": write_records(records, {}, "then")}}
     changed = records | {TWO: fields({"spec": {"c": "1"}})}
@@ -159,7 +162,7 @@ def test_an_entry_keeps_its_time_while_its_fields_stay() -> None:
     assert {entry["manager"]: entry["time"] for entry in entries} == {"one": "then", "two": "thereafter"}
 
 
-def test_fields_are_written_as_kubernetes_writes_them() -> None:
+def test_fields_are_encoded_as_in_kubernetes() -> None:
     obj = {"metadata": {"finalizers": ["x"]}, "spec": {"ports": [{"port": 80}], "limits": {}}}
     assert encode(fields(obj)) == {
         "f:metadata": {"f:finalizers": {'v:"x"': {}}},

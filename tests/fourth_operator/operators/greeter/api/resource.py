@@ -1,4 +1,4 @@
-"""The Greeter resource: its spec, its status, and what admission and the reconcile check."""
+"""The Greeter resource: spec, status and validation."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _MAX_NAME = 50
 
 
 class GreeterSpec(SpecModel):
-    """What is desired."""
+    """Desired state of a Greeter."""
 
     text: Annotated[str, Field(max_length=1024)] = Field(description="Text that the servers show.")
     replicas: Annotated[int, Field(ge=0, le=100)] = Field(1, description="Servers.", json_schema_extra=INT32)
     version: Annotated[str, Field(max_length=128, pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.-]*$")] = Field(
-        "1.29", description="Tag of the servers' image."
+        "1.29", description="Tag of the server image."
     )
-    paused: bool = Field(False, description="If true, the operator reports, and changes nothing.")
+    paused: bool = Field(False, description="If true, the operator only reports status and changes nothing.")
 
 
 class GreeterStatus(Status):
-    """What is observed; the phase is Creating, Running, Paused or Failed."""
+    """Observed state of a Greeter. Phases: Creating, Running, Paused and Failed."""
 
     config_map: str | None = Field(None, description="Name of the ConfigMap that holds the text.")
-    ready_replicas: int | None = Field(None, description="Servers that are ready.", json_schema_extra=INT32)
+    ready_replicas: int | None = Field(None, description="Number of ready servers.", json_schema_extra=INT32)
 
 
 API = Resource(
@@ -49,18 +49,23 @@ API = Resource(
     description="Web servers that show a greeting.",
     categories=("platform",),
     columns=(
-        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Servers that are ready."),
-        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of ready servers."),
+        PrinterColumn("Phase", ".status.phase", "string", "Phase of the resource."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
         PrinterColumn(
-            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+            "Message",
+            ".status.conditions[?(@.type=='Ready')].message",
+            "string",
+            "Message of the Ready condition.",
+            wide=True,
         ),
     ),
     rules=(
         Rule(
             f"size(self.metadata.name) <= {_MAX_NAME}",
             lambda resource: len(resource.name) <= _MAX_NAME,
-            f"metadata.name names the Deployment and the Service too: at most {_MAX_NAME} characters. Rename it.",
+            f"metadata.name is also the name of the Deployment and the Service: at most {_MAX_NAME} characters. "
+            "Choose a shorter name.",
         ),
     ),
 )
@@ -76,17 +81,17 @@ class Greeter(CustomResource[GreeterSpec]):
 
 
 def validate(resource: Greeter) -> list[str]:
-    """Check the CEL rules again, for a resource that bypassed admission."""
+    """Check the CEL rules for a resource that bypassed admission."""
     return contradictions(resource, API.rules)
 
 
 def default(obj: Obj) -> Obj:
-    """Fill in what depends on other fields: nothing yet."""
+    """Set defaults that depend on other fields: none yet."""
     return obj
 
 
 def review(new: Obj, _old: Obj | None) -> Review:
-    """Return what makes a resource impossible, and warnings."""
+    """Return validation errors and warnings."""
     try:
         return Review(errors=tuple(validate(Greeter.parse(new))))
     except InvalidSpec as wrong:

@@ -1,4 +1,4 @@
-"""Steps around the servers. Each answers one question. Pure."""
+"""Steps for the servers. Each answers one question. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shared.status.phases import CREATING
 
 
 def keep_service(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
-    """Keep the Service as the spec says."""
+    """Keep the Service as specified."""
     return Step.do(Apply(SERVICE, web_server.service(resource, owner(resource, settings.operator))))
 
 
 def keep_servers(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
-    """Keep the Deployment as the spec says."""
+    """Keep the Deployment as specified."""
     own = owner(resource, settings.operator)
     return Step.do(Apply(DEPLOYMENT, web_server.deployment(resource, own, settings.image_repository)))
 

@@ -1,4 +1,4 @@
-"""What admission takes and refuses, and the sample."""
+"""Resources that admission accepts and rejects, and the sample."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def resource(name: str = "a", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": API.kind.api_version, "kind": API.kind.name, "metadata": metadata, "spec": spec}
 
 
-def test_the_sample_is_accepted() -> None:
+def test_sample_is_accepted() -> None:
     sample = yaml.safe_load((REPOSITORY / "samples/greeter/small.yaml").read_text())
     assert ADMISSION.review(sample, None).errors == ()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("invalid", "message"),
     [
-        (resource(), "spec.text: is missing"),
+        (resource(), "spec.text: is required"),
         (resource(text=1), "is not a string"),
-        (resource(text="hello", replicas=-1), "give at least 0"),
+        (resource(text="hello", replicas=-1), "use at least 0"),
         (resource("a" * 51, text="hello"), "at most 50 characters"),
     ],
 )
-def test_a_wrong_resource_is_refused_with_what_to_change(wrong: dict[str, Any], message: str) -> None:
-    (error,) = ADMISSION.review(wrong, None).errors
+def test_invalid_resource_is_rejected_with_an_explanation(invalid: dict[str, Any], message: str) -> None:
+    (error,) = ADMISSION.review(invalid, None).errors
     assert message in error

@@ -1,4 +1,4 @@
-"""What the operator does and reports in each state, and the objects that it applies."""
+"""Plans in each state, and the objects that they apply."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def plan(observed: Observed, **spec: Any) -> Plan:
     return Planner(Settings("greeter-operator", "nginx")).plan(Greeter.parse(obj), observed, NOW)
 
 
-def test_it_applies_the_text_before_the_servers_that_show_it() -> None:
+def test_text_is_applied_before_the_servers() -> None:
     made = [action.obj for action in plan(Observed(), text="hello", replicas=2).actions if isinstance(action, Apply)]
     assert [obj["kind"] for obj in made] == ["ConfigMap", "Service", "Deployment"]
     (container,) = made[2]["spec"]["template"]["spec"]["containers"]
     assert (made[2]["spec"]["replicas"], container["image"]) == (2, "nginx:1.29")
 
 
-def test_it_waits_until_all_servers_are_ready() -> None:
+def test_plan_waits_until_all_servers_are_ready() -> None:
     for observed in (Observed(TEXT), Observed(TEXT, deployment(1)), Observed(TEXT, deployment(2, observed=0))):
         found = plan(observed, text="hello", replicas=2)
         assert (found.verdict.reason, found.status["phase"]) == ("Creating", "Creating")
@@ -43,6 +43,6 @@ def test_it_waits_until_all_servers_are_ready() -> None:
     assert found.status == {"phase": "Running", "configMap": "a-greeter", "readyReplicas": 2}
 
 
-def test_a_paused_resource_is_left_alone() -> None:
+def test_paused_resource_is_not_changed() -> None:
     found = plan(Observed(TEXT, deployment(2)), text="other", paused=True)
     assert (found.actions, found.verdict.progress) == ((), Progress.PAUSED)

@@ -1,4 +1,4 @@
-"""The controller on the in-memory API server: what it observes, writes and reports."""
+"""The controller on the in-memory API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.status.resource_metrics import DESIRED, PAUSED, READY
 from shared.testing.harness.harness import Harness
 
 
-async def test_a_resource_becomes_ready_and_follows_its_spec() -> None:
+async def test_resource_becomes_ready_and_follows_its_spec() -> None:
     harness = Harness(controller(parse_options("greeter-operator", "greeter", [], {})))
     for text in ("hello", "goodbye"):
         harness.apply("a", text=text)
@@ -23,10 +23,10 @@ async def test_a_resource_becomes_ready_and_follows_its_spec() -> None:
         assert (config_map["metadata"]["name"], config_map["data"]) == (status["configMap"], {"text": text})
     writes = len(harness.server.log.writes())
     await harness.settle()
-    assert len(harness.server.log.writes()) == writes, "nothing is written where nothing changes"
+    assert len(harness.server.log.writes()) == writes, "without changes there are no writes"
     assert {sample.state: sample.value for sample in states(harness.resource("a"))} == {DESIRED: 1, READY: 1, PAUSED: 0}
 
 
-def test_it_owns_what_it_applies() -> None:
+def test_applied_objects_have_an_owner_reference() -> None:
     served = controller(parse_options("greeter-operator", "greeter", [], {}))
     assert served.kinds == (API.kind, CONFIG_MAP, SERVICE, DEPLOYMENT, POD)
