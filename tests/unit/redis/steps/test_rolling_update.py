@@ -53,7 +53,8 @@ def test_a_master_is_not_restarted_while_its_only_replica_lags() -> None:
     made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert made.verdict.message == (
-        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its primary yet."
+        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its "
+        "primary yet."
     )
 
 
