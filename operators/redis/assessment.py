@@ -181,8 +181,7 @@ class Assessment(Observed):
         """Ids of the desired primaries: as many as the spec defines, if enough nodes are suitable.
 
         Staying nodes that own slots or have a pending assignment; staying replicas of primaries that are removed;
-        and empty
-        nodes for those that are still missing. An unreachable primary still counts.
+        and empty nodes for those that are still missing. An unreachable primary still counts.
         """
         view, there = self.view, self.members
         stay = {instance.recorded.node_id for instance in self.staying if instance.recorded} | there.keys()

@@ -1,8 +1,7 @@
 """The observed RedisCluster as one frozen value, and the facts that follow from it; observer.py fills it. Pure.
 
 A node is identified by its id, which it keeps on its volume, and an instance by the name of its pod. The status
-records
-which node was on which volume: this distinguishes a node that lost its data from an unreachable one.
+records which node was on which volume: this distinguishes a node that lost its data from an unreachable one.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ class Observed:
         """Return whether all data of a node is lost, by evidence; then it never comes back.
 
         Its instance has another volume than the last recorded one, or another node. A node that is merely
-        unreachable is not
-        lost, nor is a reachable one, regardless of the origin of its data.
+        unreachable is not lost, nor is a reachable one, regardless of the origin of its data.
         """
         if node_id in self.reachable:
             return False

@@ -5,10 +5,8 @@ the
 network has failed.
 
 An address may belong to another pod by the time it is inspected. A node with the id that is recorded for an instance
-is
-that instance's node, because ids are never reused. For any other id the pod is read live *after* the response: it
-had
-the address then, and a call checks the id again before it changes anything.
+is that instance's node, because ids are never reused. For any other id the pod is read live *after* the response: it
+had the address then, and a call checks the id again before it changes anything.
 """
 
 from __future__ import annotations

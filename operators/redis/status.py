@@ -1,8 +1,7 @@
 """The status of a RedisCluster, from the observed state. Pure.
 
 The status of a healthy cluster does not change: it has no values that change by themselves, such as keys, offsets
-and
-memory. Entries of unreachable nodes keep their last values, because the operator depends on them.
+and memory. Entries of unreachable nodes keep their last values, because the operator depends on them.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
 
 def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
     """Return nodes that are no longer recorded for an instance, until all instances are complete: a node that was
-    unreachable
-    when the others forgot them brings them back, and they must not count as unknown nodes.
+    unreachable when the others forgot them brings them back, and they must not count as unknown nodes.
     """
     former = dict(resource.former_nodes)
     for instance in seen.instances:

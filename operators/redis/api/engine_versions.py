@@ -124,11 +124,8 @@ class Features:
 
     Attributes:
             migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT,
-            sent to
-            the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source.
-            forbids_replica_migration: whether cluster-allow-replica-migration exists: without it, a primary that was
-            emptied
-            becomes a replica.
+            sent to the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source. forbids_replica_migration:
+            whether cluster-allow-replica-migration exists: without it, a primary that was emptied becomes a replica.
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
         sets_many: whether one CONFIG SET accepts several directives.

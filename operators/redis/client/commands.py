@@ -1,10 +1,8 @@
 """The calls of a plan on running servers; migration/commands.py has the calls that move slots.
 
 A call may be late, and it may be repeated: after a crash of the operator, or after a lost response. So each call
-first
-checks the id of the node, inspects the state that it depends on, and does nothing if its goal is reached. It is safe
-to
-repeat, and safe to interrupt between any two commands.
+first checks the id of the node, inspects the state that it depends on, and does nothing if its goal is reached. It is
+safe to repeat, and safe to interrupt between any two commands.
 """
 
 from __future__ import annotations
@@ -124,8 +122,7 @@ class FailOver(NodeCall):
 
     Attributes:
             mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
-            other
-            primaries vote; TAKEOVER if these have no majority.
+            other primaries vote; TAKEOVER if these have no majority.
     """
 
     lasting: ClassVar[bool] = True  # a second request would restart the failover

@@ -8,8 +8,7 @@
   the
   server wrote it.
 - Whether a password is required is the server's decision: a server without one rejects AUTH, which is no failure. If
-  the
-  current password is rejected, former ones are tried, so that a rotation may be interrupted anywhere.
+  the current password is rejected, former ones are tried, so that a rotation may be interrupted anywhere.
 - MIGRATE takes as long as the keys that it moves; its argument is the timeout.
 
 Errors never contain passwords.

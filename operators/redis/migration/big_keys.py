@@ -32,8 +32,8 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
     """Raise the limits of servers while a key of this size is moved.
 
     During the move both ends are blocked: so every primary gets a longer node timeout before it marks another as
-    failed.
-    The former values are restored afterwards; after an interruption the operator finds that the settings differ.
+    failed. The former values are restored afterwards; after an interruption the operator finds that the settings
+    differ.
 
     Yields:
         Time in seconds that the ends may be blocked.

@@ -1,22 +1,21 @@
 """Moves slots key by key with SETSLOT and MIGRATE, which every version supports; several slots in one batch.
 
 A slot that moves is open: its owner serves the keys that it still has, and redirects requests for others to the
-target
-(`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence is:
+target (`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence
+is:
 
-    target   SETSLOT IMPORTING      accepts keys of a slot that it does not own
-    source   SETSLOT MIGRATING      creates no more keys of the slot
-    source   GETKEYSINSLOT, MIGRATE repeat until there is no key
-    target   SETSLOT NODE           owns the slot, with an epoch above all others
-    source   SETSLOT NODE           acknowledges it; the target informs the others at once
+| target | SETSLOT IMPORTING | accepts keys of a slot that it does not own |
+| source | SETSLOT MIGRATING | creates no more keys of the slot |
+| source | GETKEYSINSLOT, MIGRATE | moves keys until none is left |
+| target | SETSLOT NODE | owns the slot, with an epoch above all others |
+| source | SETSLOT NODE | acknowledges the new owner; the target informs the others at once |
 
 NODE must never be sent while the source has a key of the slot, because no client would find it any more. So NODE
 follows an empty list of keys, made after the last MIGRATE. The reply of MIGRATE only explains failures.
 
 A key at both ends, which MIGRATE rejects (BUSYKEY), is the result of a late response. Until the slot is handed over,
 the source serves clients, so its copy is current and replaces the other one. That is safe for one reason: when the
-slot
-was opened, the target had none of its keys. If it had some of unknown origin, none is changed.
+slot was opened, the target had none of its keys. If it had some of unknown origin, none is changed.
 
 A MIGRATE that waits for an unresponsive target blocks the source, and others mark it as failed after
 cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
@@ -135,7 +134,7 @@ class KeyByKeyPath:
     def _continues(self, slot: int) -> bool:
         """Return whether the migration of a slot may continue, although an end may have been replaced.
 
-        A failed target is waited for: it may have the only copy of keys of the slot.
+        The operator waits for a failed target, which may have the only copy of keys of the slot.
         """
         to = self.source.report.me.migrating.get(slot, self.target.id)
         of = self.target.report.me.importing.get(slot, self.source.id)

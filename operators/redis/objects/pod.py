@@ -157,8 +157,7 @@ def _exporter(resource: RedisCluster, image: str) -> Obj:
     """Return the exporter. It has no probe, because a node must not depend on its metrics.
 
     It is configured by environment variables, because images use different names for the program. Its user may only
-    read
-    metrics; CONFIG, which would reveal the password of replicas, is disabled.
+    read metrics; CONFIG, which would reveal the password of replicas, is disabled.
     """
     secure = resource.spec.tls.mode != "none"
     password: Obj = {"secretKeyRef": {"name": names.users_secret(resource), "key": EXPORTER_PASSWORD_KEY}}

@@ -1,9 +1,9 @@
 """redis.conf: the operator's directives override the spec, which overrides the user's template and the defaults. Pure.
 
 Directives that running servers accept are sent with CONFIG SET (`live`); a digest of the others is in the pod
-template,
-so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15 and 8.0.2 and with valkey
-8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py repeats the test.
+template, so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15 and 8.0.2 and with
+valkey 8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py repeats the
+test.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The certificates of a RedisCluster, and their rotation without a restart. Pure.
 
 With tls.mode self, Secret NAME-ca has the CA with its key; NAME-server-tls and NAME-client-tls have a certificate
-each,
-and the trusted authorities (shared/steps/certificates.py fills them). With certManager, cert-manager fills these
-two;
-with secret, the user provides the first one.
+each, and the trusted authorities (shared/steps/certificates.py fills them). With certManager, cert-manager fills these
+two; with secret, the user provides the first one.
 
 Nodes mount a copy, NAME-nodes-tls. Only valid content is copied, and each stage separately, so that no peer is ever
 presented with a certificate that it does not trust yet, regardless of the change of the original:

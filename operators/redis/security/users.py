@@ -1,10 +1,8 @@
 """The users of the nodes, and password rotation without a restart. Pure.
 
 Secret NAME-users has the file that nodes read when they start, and the valid passwords. A rotation is three writes
-of
-this Secret, each of which is then applied to every node; the next write follows from the observed state, wherever
-the
-operator was interrupted:
+of this Secret, each of which is then applied to every node; the next write follows from the observed state, wherever
+the operator was interrupted:
 
 | write | password of replicas | valid passwords | precondition |
 |---|---|---|---|

@@ -1,8 +1,7 @@
 """Selects primaries and pairs replicas with them, spread over hosts. Pure.
 
 If a host fails, so do all its pods. So a replica is useful on another host than its primary, and few primaries
-should
-share a host, because a majority of them must vote in an election.
+should share a host, because a majority of them must vote in an election.
 """
 
 from __future__ import annotations
@@ -112,10 +111,8 @@ class _Pairing:
     """Cheapest assignment of replicas to primaries: a minimum-cost flow, grown by one replica at a time.
 
     Each replica is added along the cheapest path, on which other replicas may move to another primary. The result is
-    the
-    cheapest for as many replicas, because it starts with replicas that stay at no cost (Ahuja, Magnanti, Orlin:
-    Network
-    Flows, "Successive shortest path algorithm").
+    the cheapest for as many replicas, because it starts with replicas that stay at no cost (Ahuja, Magnanti, Orlin:
+    Network Flows, "Successive shortest path algorithm").
     """
 
     def __init__(

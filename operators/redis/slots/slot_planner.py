@@ -122,8 +122,7 @@ def assigned(
     """Return the moves of the strategies: each new primary, in order, receives its slots from the named nodes.
 
     Each named node gives in proportion to the slots that it owns. Slots that a new primary owns already count, so
-    that the
-    sum is right after an interruption; use `remaining` so that each node gives what was planned.
+    that the sum is right after an interruption; use `remaining` so that each node gives what was planned.
 
     Returns:
         Moves as in `balanced`.

@@ -7,9 +7,8 @@ Each reconcile inspects the nodes and sends the commands of the first incomplete
 2. All nodes meet (CLUSTER MEET).
 3. Each primary adds its slots, which no node owns yet.
 4. When all nodes agree on the slot owners, `status.formed` records that permanently: from then on no slot is
-   assigned
-   to a node that does not hold its keys, unless a user allows exactly that (data_loss_recovery.py). Replicas follow
-   later.
+   assigned to a node that does not hold its keys, unless a user allows exactly that (data_loss_recovery.py). Replicas
+   follow later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Recovers slots whose keys are lost because a primary and all of its replicas lost their data. Pure.
 
 A loss needs evidence: another volume than the one that the node wrote to. While a node that may have the keys is
-merely
-unreachable, the operator waits. Even then a user must allow the recovery, because a slot that is served again, but
-empty, looks to clients as if its keys never existed:
+merely unreachable, the operator waits. Even then a user must allow the recovery, because a slot that is served again,
+but empty, looks to clients as if its keys never existed:
 
 1. `SlotsLost` names the lost nodes; status.recovery.token identifies exactly these nodes and slots.
 2. spec.recovery.confirm = the token allows the recovery. Until then a node that comes back ends it.

@@ -76,8 +76,7 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     """Let every member that knows it forget a node that never returns (CLUSTER FORGET).
 
     Never a node that owns slots, because a replica may still be elected to replace it. Nor one that members
-    replicate, which
-    would reject the command, nor one that may hold the only copy of any data.
+    replicate, which would reject the command, nor one that may hold the only copy of any data.
     """
     if not resource.formed:
         return PASS

@@ -129,7 +129,7 @@ def _start(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     described = ", ".join(_described(seen, move) for move in moves)
     message = (
         f"Scaling to {len(seen.primaries)} primaries: moving {progress.get('slots', 0)} slots "
-        f"({progress.get('moved', 0)} moved); next {described}."
+        f"({progress.get('moved', 0)} moved); remaining: {described}."
     )
     keys = resource.spec.update_strategy.keys_at_once
     call = MoveSlots(seen.secrets.access, moves, seen.primary_endpoints, keys)

@@ -2,8 +2,7 @@
 
 Instances are removed from the highest number down, each only when its node holds no needed data: no slot, by its own
 report and that of all others, no key without another copy, no replica that stays. First its slots move
-(rebalance.py)
-and its replicas follow other primaries (replication.py); then its pod ends; then all nodes forget it
+(rebalance.py) and its replicas follow other primaries (replication.py); then its pod ends; then all nodes forget it
 (membership_repair.py); then its volume is deleted. If the spec is reverted before that, the instance stays.
 """
 

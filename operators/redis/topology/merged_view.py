@@ -86,8 +86,7 @@ class Seen:
         """Whether the cluster agreed that the node has failed (`fail`); a suspicion (`fail?`) does not count.
 
         The flag spreads by a message to all nodes (specification, "Failure detection"), but a node that was cut off
-        may keep an
-        old flag: so most of the nodes that know it must report it.
+        may keep an old flag: so most of the nodes that know it must report it.
         """
         return 2 * sum(node.failing for node in self.others.values()) > len(self.others)
 
