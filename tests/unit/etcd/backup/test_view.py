@@ -77,8 +77,8 @@ async def test_missing_volume_is_reported() -> None:
     found = await api.problem(STORE)
     assert found == SecretProblem(
         Reason("VolumeMissing"),
-        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Make it, or name "
-        "another.",
+        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Create it, or "
+        "name another one.",
     )
     api.with_claim()
     assert await api.problem(STORE) is None
@@ -92,7 +92,7 @@ async def test_bucket_requires_both_keys_in_its_secret() -> None:
     api.with_keys(accessKeyID="a")
     found = await api.problem(BUCKETED)
     assert found is not None
-    assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Give it."
+    assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Add it."
     api.person.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
     assert await api.problem(BUCKETED) is None
 
