@@ -55,7 +55,7 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
         await enable(node)  # already enabled
         for access in (OPEN, wrong, ROOT):
             assert await auth_enabled(node, access)
-        with pytest.raises(Unauthenticated, match="asks for a user and a password, and none are given"):
+        with pytest.raises(Unauthenticated, match="requires a user and a password, and none are configured"):
             await defragment(node, OPEN)
         with pytest.raises(Denied, match="authentication failed") as raised:
             await defragment(node, wrong)
@@ -159,7 +159,7 @@ async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_versio
                 await node.status(wrong, host)
             assert "PRIVATE" not in str(raised.value)
 
-    with etcd.cluster(etcd_version) as cluster, pytest.raises(Unreachable, match="speaks no TLS"):
+    with etcd.cluster(etcd_version) as cluster, pytest.raises(Unreachable, match="does not use TLS"):
         await (await leader(cluster.nodes)).status(access)
 
 
@@ -179,7 +179,7 @@ async def test_with_users_the_clients_certificate_must_not_have_a_common_name(
         assert await auth_enabled(node, nameless, HOST)
         await defragment(node, nameless, HOST)
         assert await auth_enabled(node, named, HOST)
-        with pytest.raises(Denied, match="issue it without one"):
+        with pytest.raises(Denied, match="issue one without it"):
             await defragment(node, named, HOST)
 
 
@@ -198,7 +198,9 @@ async def test_server_certificate_must_be_valid_for_client_auth(etcd: Etcd, etcd
 
         async def error_is_explained() -> None:
             text = str(await status_error())
-            assert "issue it for client auth, too" in text or (etcd_version == "3.4.13" and "connection closed" in text)
+            assert "issue it for client auth as well" in text or (
+                etcd_version == "3.4.13" and "connection closed" in text
+            )
 
         await eventually(error_is_explained, AssertionError)
         assert type(await status_error()) is Unreachable

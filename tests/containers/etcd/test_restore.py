@@ -287,7 +287,7 @@ def test_snapshot_of_a_newer_etcd_is_refused(home: Path, tmp_path: Path) -> None
     reported = json.loads(message.read_text())
     assert reported["reason"] == "SnapshotTooNew"
     assert f"{FILE} in volume at" in reported["message"]
-    assert "is of etcd 3.7.0, and 3.6 is to read it" in reported["message"]
+    assert "was written by etcd 3.7.0, which 3.6 cannot read" in reported["message"]
 
 
 @pytest.mark.parametrize(

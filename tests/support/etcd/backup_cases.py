@@ -9,15 +9,15 @@ from tests.support.cases import Case, Change, over
 S3: dict[str, Any] = {"bucket": "snapshots", "credentialsSecret": "s3-keys"}
 VOLUME: dict[str, Any] = {"claimName": "snapshots"}
 REFUSED_STORES: tuple[tuple[str, dict[str, Any], str, str], ...] = (
-    ("no claim", {"volume": {}}, "claimName: Required value", "claimName: is missing"),
+    ("no claim", {"volume": {}}, "claimName: Required value", "claimName: is required"),
     ("an invalid claim name", {"volume": {"claimName": "A"}}, "should match", "does not match"),
     ("a claim name that is too long", {"volume": {"claimName": "a" * 254}}, "more than 253", "at most 253"),
     ("a directory outside of the volume", {"volume": {**VOLUME, "path": "a/../b"}}, "should match", "does not match"),
     ("a directory that is too long", {"volume": {**VOLUME, "path": "a" * 513}}, "more than 512", "at most 512"),
-    ("no bucket", {"s3": {"credentialsSecret": "a"}}, "bucket: Required value", "bucket: is missing"),
+    ("no bucket", {"s3": {"credentialsSecret": "a"}}, "bucket: Required value", "bucket: is required"),
     ("a bucket name that is too short", {"s3": {**S3, "bucket": "ab"}}, "at least 3 chars", "at least 3 characters"),
     ("a bucket name that is too long", {"s3": {**S3, "bucket": "a" * 64}}, "more than 63", "at most 63"),
-    ("no credentials", {"s3": {"bucket": "abc"}}, "credentialsSecret: Required", "credentialsSecret: is missing"),
+    ("no credentials", {"s3": {"bucket": "abc"}}, "credentialsSecret: Required", "credentialsSecret: is required"),
     ("an invalid Secret name", {"s3": {**S3, "credentialsSecret": "A"}}, "should match", "does not match"),
     ("a Secret name that is too long", {"s3": {**S3, "credentialsSecret": "a" * 254}}, "more than 253", "at most 253"),
     ("an invalid endpoint", {"s3": {**S3, "endpoint": "minio:9000"}}, "should match", "does not match"),
@@ -44,16 +44,16 @@ ACCEPTED = over(
 REFUSED = over(
     BASE,
     (
-        Case("no cluster", {"clusterName": ...}, "clusterName: Required value", "spec.clusterName: is missing"),
+        Case("no cluster", {"clusterName": ...}, "clusterName: Required value", "spec.clusterName: is required"),
         Case("an invalid cluster name", {"clusterName": "a/b"}, "should match", "does not match"),
         Case("a cluster name that is too long", {"clusterName": "a" * 254}, "more than 253", "at most 253"),
-        Case("no destination", {"destination": ...}, "destination: Required value", "destination: is missing"),
+        Case("no destination", {"destination": ...}, "destination: Required value", "destination: is required"),
         *(
             Case(
                 f"destination with {words}",
                 {"destination": destination},
-                "snapshots go to one place",
-                "spec.destination: snapshots go to one",
+                "exactly one destination is required",
+                "spec.destination: exactly one destination",
             )
             for words, destination in (("no store", {}), ("two stores", {"volume": VOLUME, "s3": S3}))
         ),
@@ -64,15 +64,15 @@ REFUSED = over(
         Case(
             "a name with a dot",
             {},
-            "metadata.name stands in a label",
-            "metadata.name stands in a label",
+            "metadata.name is also used as a label value",
+            "metadata.name is also used as a label value",
             resource="a.b",
         ),
         Case(
             "a name that is too long",
             {},
-            "metadata.name stands in a label",
-            "metadata.name stands in a label",
+            "metadata.name is also used as a label value",
+            "metadata.name is also used as a label value",
             resource="a" * 64,
         ),
     ),
@@ -84,7 +84,13 @@ def backup(**spec: Any) -> Case:
 
 
 REFUSED_CHANGES = tuple(
-    Change(f"another {words}", backup(), backup(**spec), "a snapshot is taken once", "spec: a snapshot is taken once")
+    Change(
+        f"another {words}",
+        backup(),
+        backup(**spec),
+        "the spec of an EtcdBackup cannot be changed",
+        "spec: the spec of an EtcdBackup cannot be changed",
+    )
     for words, spec in (
         ("cluster", {"clusterName": "other"}),
         ("store", {"destination": {"s3": S3}}),

@@ -20,9 +20,9 @@ ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
 NAME_WORDS = "metadata.name is also the name of the StatefulSet"
-ARGUMENT_WORDS = "is for another field or for the operator to set"
-SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
-MISSING_WORDS = "is missing, and no image tells it by its tag; give it"
+ARGUMENT_WORDS = "is set by another field or by the operator"
+SERIES_WORDS = "is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7"
+MISSING_WORDS = "is missing, and the image has no tag that is a version"
 SCHEDULE_WORDS = "should match '^[^\\s@]+( +[^\\s]+){4}$'"
 GIB = 2**30
 
@@ -126,8 +126,8 @@ REFUSED = over(
         Case(
             "an image with capital letters",
             {"image": "a/B:1"},
-            "'a/B:1' is no image",
-            "spec.image: 'a/B:1' is no image",
+            "'a/B:1' is not a valid image",
+            "spec.image: 'a/B:1' is not a valid image",
         ),
         Case(
             "an image that is too long",
@@ -138,11 +138,14 @@ REFUSED = over(
         Case(
             "an invalid version",
             {"version": "three"},
-            "'three' is no version",
-            "spec.version: 'three' is no version",
+            "'three' is not a version",
+            "spec.version: 'three' is not a version",
         ),
         Case(
-            "a version without a patch", {"version": "3.6"}, "'3.6' is no version", "spec.version: '3.6' is no version"
+            "a version without a patch",
+            {"version": "3.6"},
+            "'3.6' is not a version",
+            "spec.version: '3.6' is not a version",
         ),
         Case(
             "a version that is too long",
@@ -197,8 +200,8 @@ REFUSED = over(
         Case(
             "a quota as large as its volume",
             {"quotaBackendBytes": GIB, **stored(size="1Gi")},
-            "1073741824 is all that storage.size has, or more",
-            "spec.quotaBackendBytes: 1073741824 is all that storage.size has, or more",
+            "1073741824 is not below storage.size",
+            "spec.quotaBackendBytes: 1073741824 is not below storage.size",
         ),
         Case(
             "compaction of an unknown kind",
@@ -215,20 +218,20 @@ REFUSED = over(
         Case(
             "a periodic retention without a unit",
             {"autoCompaction": {"retention": "5"}},
-            "5 is no time, which mode periodic takes",
-            "spec.autoCompaction.retention: 5 is no time",
+            "'5' is not a duration, which mode periodic requires",
+            "spec.autoCompaction.retention: '5' is not a duration",
         ),
         Case(
             "a duration as a number of revisions",
             {"autoCompaction": {"mode": "revision"}},
-            "1h is no number of revisions",
-            "spec.autoCompaction.retention: 1h is no number of revisions",
+            "'1h' is not a number of revisions",
+            "spec.autoCompaction.retention: '1h' is not a number of revisions",
         ),
         Case(
             "defragmentation without a schedule",
             {"defragmentation": {}},
             "schedule: Required value",
-            "schedule: is missing",
+            "schedule: is required",
         ),
         Case(
             "a schedule macro",
@@ -258,8 +261,8 @@ REFUSED = over(
         Case(
             "an election timeout below five heartbeats",
             {"heartbeatInterval": 201},
-            "a late one would cost the leader its place; give at least 1005",
-            "spec.electionTimeout: less than five heartbeats",
+            "one late heartbeat would trigger an election. Set at least 1005",
+            "spec.electionTimeout: must be at least five times heartbeatInterval",
         ),
         *(
             Case(
@@ -337,8 +340,8 @@ REFUSED = over(
             Case(
                 f"an invalid flag: {argument}",
                 {"extraArgs": [argument]},
-                f"'{argument}' is no flag with its value",
-                f"'{argument}' is no flag",
+                f"'{argument}' is not a flag with its value",
+                f"'{argument}' is not a flag",
             )
             for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
         ),
@@ -359,8 +362,8 @@ REFUSED = over(
             Case(
                 f"a flag removed in 3.7, with {given}",
                 {**given, "extraArgs": ["--experimental-max-learners=1"]},
-                "is of a flag that 3.7 no longer has",
-                "spec.extraArgs: '--experimental-max-learners=1' is of a flag that 3.7 no longer has",
+                "was removed in 3.7",
+                "spec.extraArgs: '--experimental-max-learners=1' was removed in 3.7",
             )
             for given in ({"version": "3.7.3"}, with_image("example.com:5000/etcd:v3.7.3"))
         ),
@@ -384,8 +387,8 @@ REFUSED = over(
             Case(
                 f"mode secret with a missing Secret: {sorted(lacking)}",
                 {"tls": lacking},
-                "secret takes your certificates",
-                "spec.tls.mode: secret takes your certificates",
+                "mode secret requires your own certificates",
+                "spec.tls.mode: mode secret requires your own certificates",
             )
             for lacking in (
                 {"mode": "secret"},
@@ -397,8 +400,8 @@ REFUSED = over(
             Case(
                 f"certificates from Secrets in mode {given['mode']}",
                 {"tls": given},
-                f"{given['mode']} takes no certificates of yours",
-                f"spec.tls.mode: {given['mode']} takes no certificates of yours",
+                f"mode {given['mode']} does not use your own certificates",
+                f"spec.tls.mode: mode {given['mode']} does not use your own certificates",
             )
             for given in (
                 {**SECRETS, "mode": "none"},
@@ -418,7 +421,9 @@ REFUSED = over(
             "is used only in mode certManager",
             "spec.tls.issuer: is used only in mode certManager",
         ),
-        Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
+        Case(
+            "an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"
+        ),
         Case("an invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
         Case(
             "an issuer name that is too long",
@@ -433,9 +438,14 @@ REFUSED = over(
             "use 'Issuer' or 'ClusterIssuer'",
         ),
         *(
-            Case(f"{part} Secret with {words}", {"tls": {**SECRETS, part: {"secretName": name}}}, api_refusal, advises)
+            Case(
+                f"{part} Secret with {words}",
+                {"tls": {**SECRETS, part: {"secretName": name}}},
+                api_refusal,
+                operator_error,
+            )
             for part in ("peer", "client")
-            for name, words, api_refusal, advises in (
+            for name, words, api_refusal, operator_error in (
                 ("a/b", "a namespace", "should match", "does not match"),
                 ("a" * 254, "a name that is too long", "may not be more than 253", "at most 253"),
             )
@@ -450,7 +460,7 @@ REFUSED = over(
             "authentication without a Secret",
             {"auth": {}},
             "rootSecretName: Required value",
-            "rootSecretName: is missing",
+            "rootSecretName: is required",
         ),
         Case(
             "authentication with an invalid Secret name",
@@ -494,8 +504,8 @@ REFUSED = over(
             Case(
                 f"snapshots to {words}",
                 backed_up(destination=destination),
-                "snapshots go to one place; give either volume or s3",
-                "spec.backup.destination: snapshots go to one place",
+                "exactly one destination is required. Set either volume or s3",
+                "spec.backup.destination: exactly one destination is required",
             )
             for words, destination in (("no store", {}), ("two stores", {"volume": VOLUME, "s3": S3}))
         ),
@@ -503,13 +513,13 @@ REFUSED = over(
             Case(f"snapshots to a store with {words}", backed_up(destination=store), api_refusal, refusal)
             for words, store, api_refusal, refusal in REFUSED_STORES
         ),
-        Case("a restore without a source", {"restore": {}}, "from: Required value", "from: is missing"),
+        Case("a restore without a source", {"restore": {}}, "from: Required value", "from: is required"),
         *(
             Case(
                 f"a restore from {words}",
                 restored(**source),
-                "a snapshot comes from one place; give one of backup, volume and s3",
-                "spec.restore.from: a snapshot comes from one place",
+                "exactly one source is required. Set one of backup, volume and s3",
+                "spec.restore.from: exactly one source is required",
             )
             for words, source in (
                 ("no store", {"file": "a"}),
@@ -520,22 +530,22 @@ REFUSED = over(
         Case(
             "a restore without a file",
             restored(volume=VOLUME),
-            "is missing: a volume or a bucket holds many",
-            "spec.restore.from.file: is missing: a volume or a bucket holds many",
+            "is missing: a volume or bucket may have many snapshots",
+            "spec.restore.from.file: is missing: a volume or bucket may have many snapshots",
         ),
         Case(
             "a restore from a backup with a file",
             restored(backup="monday", file="a"),
-            "an EtcdBackup knows its file",
-            "spec.restore.from.file: an EtcdBackup knows its file",
+            "must not be set with backup",
+            "spec.restore.from.file: must not be set with backup",
         ),
         *(
             Case(f"restore from a store with {words}", restored(**store, file="a"), api_refusal, refusal)
             for words, store, api_refusal, refusal in REFUSED_STORES
         ),
         *(
-            Case(f"a restore with {words}", restored(**source), api_refusal, advises)
-            for words, source, api_refusal, advises in (
+            Case(f"a restore with {words}", restored(**source), api_refusal, operator_error)
+            for words, source, api_refusal, operator_error in (
                 ("an invalid backup name", {"backup": "A"}, "should match", "does not match"),
                 ("a backup name that is too long", {"backup": "a" * 254}, "more than 253", "at most 253"),
                 ("an absolute file", {"volume": VOLUME, "file": "/etc/passwd"}, "should match", "does not match"),
@@ -546,10 +556,10 @@ REFUSED = over(
         Case(
             "a restore into memory",
             {**FROM_BACKUP, **stored(medium="Memory")},
-            "data is restored onto a volume",
-            "spec.restore: data is restored onto a volume",
+            "a restore needs a volume",
+            "spec.restore: a restore needs a volume",
         ),
-        Case("a recovery without a token", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
+        Case("a recovery without a token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("a token that is too long", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
@@ -560,12 +570,12 @@ REFUSED = over(
 ONLY_HERE = over(
     BASE,
     (
-        Case("minute 60", backed_up(schedule="60 2 * * *"), advises="bad minute"),
-        Case("a day that does not exist", backed_up(schedule="0 0 30 2 *"), advises="bad day-of-month"),
+        Case("minute 60", backed_up(schedule="60 2 * * *"), operator_error="bad minute"),
+        Case("a day that does not exist", backed_up(schedule="0 0 30 2 *"), operator_error="bad day-of-month"),
         Case(
             "an image tag with another version",
             {"image": "etcd:v3.5.9"},
-            advises="spec.version: says 3.6.16, and the image's tag 3.5.9",
+            operator_error="spec.version: is 3.6.16, but the image's tag is 3.5.9",
         ),
     ),
 )

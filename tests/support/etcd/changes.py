@@ -44,15 +44,15 @@ REFUSED_CHANGES = (
         "a smaller volume",
         of(**stored(size="2Gi")),
         of(**stored(size="2047Mi")),
-        "is below the 2Gi that volumes have",
-        "spec.storage.size: is below the 2Gi that volumes have",
+        "is below the 2Gi of the existing volumes",
+        "spec.storage.size: is below the 2Gi of the existing volumes",
     ),
     Change(
         "a volume of the default size that shrinks",
         of(),
         of(**stored(size=GIB)),
-        "is below the 8Gi that volumes have",
-        "spec.storage.size: is below the 8Gi that volumes have",
+        "is below the 8Gi of the existing volumes",
+        "spec.storage.size: is below the 8Gi of the existing volumes",
     ),
     Change(
         "memory instead of volumes",
@@ -72,7 +72,7 @@ REFUSED_CHANGES = (
         "a storage class where none was given",
         of(),
         of(**stored(storageClassName="fast")),
-        "as it was created: volumes do not change their class",
+        "as it was created: the class of an existing volume cannot be changed",
         "spec.storage.storageClassName: stays",
     ),
     Change(
@@ -101,8 +101,8 @@ REFUSED_CHANGES = (
             f"{words} after the bootstrap",
             old,
             of(**restored(backup="tuesday")),
-            "only a new cluster begins with a snapshot",
-            "spec.restore: only a new cluster begins with a snapshot",
+            "only a new cluster can start from a snapshot",
+            "spec.restore: only a new cluster can start from a snapshot",
             status=status,
         )
         for words, old, status in (

@@ -80,7 +80,7 @@ def test_defaulting_accepts_any_spec_and_is_idempotent(spec: Any) -> None:
         (running("3.5.35"), "3.5.35", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
         (running("3.5.25"), "3.5.25", "3.6.16", "a member runs 3.5.25"),
         (running("3.5.25", "3.5.25", "3.5.35"), "3.5.35", "3.6.16", "a member runs 3.5.25"),
-        (running("3.6.8"), "3.6.8", "3.7.3", "Give 3.6.11 or a newer 3.6 first"),
+        (running("3.6.8"), "3.6.8", "3.7.3", "Set 3.6.11 or a later 3.6 first"),
         (running("3.6.16"), "3.6.16", "3.5.35", "3.5.35 is below 3.6"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
     ],
@@ -129,10 +129,13 @@ def test_sound_spec_causes_no_warning() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"size": 2}, "spec.size: 2 members survive the loss of 0, as 1 would"),
-        ({"size": 4}, "spec.size: 4 members survive the loss of 1, as 3 would"),
+        ({"size": 2}, "spec.size: 2 members tolerate the failure of 0, as 1 would"),
+        ({"size": 4}, "spec.size: 4 members tolerate the failure of 1, as 3 would"),
         ({"size": 9}, "spec.size: each write waits for 5 of 9 members"),
-        ({"size": 1, "storage": {"medium": "Memory"}}, "one member in Memory loses everything with its pod"),
+        (
+            {"size": 1, "storage": {"medium": "Memory"}},
+            "a single member with medium Memory loses all data with its pod",
+        ),
         (
             {"storage": {"medium": "Memory"}, "resources": {"limits": {"memory": "1Gi"}}},
             "memory 1Gi is below storage.size 8Gi",
@@ -140,17 +143,17 @@ def test_sound_spec_causes_no_warning() -> None:
         ({"quotaBackendBytes": 9 * 2**30, "storage": {"size": "40Gi"}}, "is above 8589934592 (8Gi)"),
         (
             {"quotaBackendBytes": 2**31, "storage": {"size": "4Gi"}},
-            "with 2147483648 a volume needs 5Gi, for its log and for a second copy",
+            "with 2147483648 a volume needs 5Gi, for the log and for a second copy",
         ),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "with 3 members it lets none be evicted"),
-        ({"podDisruptionBudget": {"minAvailable": 3}}, "with 3 members it lets none be evicted"),
-        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "it lets 2 of 3 members be evicted at once"),
-        ({"podDisruptionBudget": {"minAvailable": 1}}, "it lets 2 of 3 members be evicted at once"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "allows no eviction with 3 members"),
+        ({"podDisruptionBudget": {"minAvailable": 3}}, "allows no eviction with 3 members"),
+        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "allows the eviction of 2 of 3 members at once"),
+        ({"podDisruptionBudget": {"minAvailable": 1}}, "allows the eviction of 2 of 3 members at once"),
         ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
         ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
-        ({"version": "3.4.13"}, "3.4.13 compares no data among members"),
-        ({"auth": {"rootSecretName": "a"}}, "passwords cross the network in the clear"),
-        ({"autoCompaction": ...}, "every former value is kept, until a client compacts"),
+        ({"version": "3.4.13"}, "3.4.13 does not compare data between members"),
+        ({"auth": {"rootSecretName": "a"}}, "passwords are sent over the network in plain text"),
+        ({"autoCompaction": ...}, "every former value is kept until a client compacts"),
     ],
 )
 def test_unwise_setting_causes_one_warning(spec: Obj, words: str) -> None:
@@ -174,11 +177,13 @@ def test_setting_within_the_limits_causes_no_warning(spec: Obj) -> None:
 
 def test_patch_downgrade_causes_a_warning() -> None:
     status = running("3.6.16")
-    assert "3.6.8 is older than 3.6.16, which runs" in warned(obj(version="3.6.8", status=status), obj(status=status))
+    assert "3.6.8 is older than the running version 3.6.16" in warned(
+        obj(version="3.6.8", status=status), obj(status=status)
+    )
 
 
 def test_lower_fault_tolerance_causes_a_warning() -> None:
-    assert warned(obj(size=1), obj()) == "spec.size: 3 members survive the loss of 1, 1 of 0."
+    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate 1 failures, 1 tolerate 0."
 
 
 def test_admission_covers_etcdclusters() -> None:

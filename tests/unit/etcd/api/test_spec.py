@@ -46,7 +46,7 @@ def test_image_and_version_are_derived_from_either_field(given: Any, image: str,
 
 @pytest.mark.parametrize("image", ["etcd", "etcd:latest", "a.b:5000/etcd", f"etcd@sha256:{'0' * 64}", "No Image", None])
 def test_unknown_version_is_refused(image: str | None) -> None:
-    with pytest.raises(InvalidSpec, match=r"give it, such as 3\.6\.16"):
+    with pytest.raises(InvalidSpec, match=r"Set it, for example to 3\.6\.16"):
         _ = spec(image=image, version=None).target
 
 

@@ -25,7 +25,7 @@ def test_version_is_parsed_from_any_tag_format(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "3.6", "latest", "3.6.x", "03.6.1", "3.6.16 ", "3.6.16/3", "V3.6.16"])
 def test_invalid_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version of etcd"):
+    with pytest.raises(ValueError, match="is not a version of etcd"):
         version(text)
 
 
@@ -47,22 +47,22 @@ ALLOWED = [
     ([], "3.6.0", "3.6.16"),
 ]
 REFUSED = [
-    (["3.5.35"], "3.5.0", "3.7.3", "3.7.3 is more than one minor version above 3.5", "Give a version of 3.6 first."),
-    (["3.4.13"], "3.4.0", "3.6.16", "3.6.16 is more than one minor version above 3.4", "Give a version of 3.5 first."),
-    (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Give 3.5.26 or a newer 3.5 first."),
-    (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Give 3.5.26 or a newer 3.5 first."),
-    (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Give 3.6.11 or a newer 3.6 first."),
-    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, which the cluster runs as", "Give a version of 3.6;"),
-    (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
-    (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Give a version of 3.5;"),
-    (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
+    (["3.5.35"], "3.5.0", "3.7.3", "3.7.3 is more than one minor version above 3.5", "Set a version of 3.6 first."),
+    (["3.4.13"], "3.4.0", "3.6.16", "3.6.16 is more than one minor version above 3.4", "Set a version of 3.5 first."),
+    (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Set 3.5.26 or a later 3.5 first."),
+    (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Set 3.5.26 or a later 3.5 first."),
+    (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Set 3.6.11 or a later 3.6 first."),
+    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, the current version of the cluster", "Set a version of 3.6."),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Set a version of 3.5."),
+    (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
     # versions of the members unknown
     (
         [],
         "3.5.0",
         "3.6.16",
-        "may follow 3.5.26",
-        "Give 3.5.26 or a newer 3.5 first.",
+        "requires that all members run 3.5.26 or later",
+        "Set 3.5.26 or a later 3.5 first.",
     ),
 ]
 

@@ -69,7 +69,7 @@ def test_snapshot_is_taken_from_a_follower() -> None:
     assert pod["metadata"]["name"] == "nightly-snapshot"
     assert pod["metadata"]["ownerReferences"][0]["uid"] == "b-1"
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, "Running")
-    assert made.verdict.message == "Attempt 1 of 3: demo-2 gives the snapshot."
+    assert made.verdict.message == "Attempt 1 of 3: taking the snapshot from demo-2."
     options = program._parser().parse_args(pod["spec"]["containers"][0]["args"])
     assert options.endpoint == "http://demo-2.demo.default.svc:2379"
     assert options.file == "demo-u-1/nightly-b-1.db"
@@ -102,7 +102,7 @@ def test_pod_that_never_starts_is_deleted_after_a_timeout() -> None:
     last = snapshot_pod(attempt=MAX_ATTEMPTS, phase="Pending")
     over = plan(dataclasses.replace(READY, pod=last), resource, after=timeout - began + 1)
     assert over.status["phase"] == "Failed"
-    assert "not done within 20 minutes: nothing was heard of it" in over.verdict.message
+    assert "did not finish within 20 minutes: it reported nothing" in over.verdict.message
     final = plan(Observed(last), reported(over, resource))
     assert [type(action) for action in final.actions] == [Delete], "the pod must not start later"
 
@@ -113,7 +113,7 @@ def test_pod_that_never_starts_is_deleted_after_a_timeout() -> None:
 @pytest.mark.parametrize(
     "seen",
     [
-        Observed(problem=SecretProblem(Reason("ClusterMissing"), "there is no EtcdCluster demo.")),
+        Observed(problem=SecretProblem(Reason("ClusterMissing"), "EtcdCluster demo does not exist in this namespace.")),
         Observed(cluster=cluster(), problem=SecretProblem(Reason("VolumeMissing"), "there is no claim.")),
         Observed(cluster=cluster(), problem=SecretProblem(Reason("SecretMissing"), "there is no Secret.")),
     ],
@@ -130,11 +130,14 @@ def test_missing_prerequisite_is_reported_and_awaited(seen: Observed) -> None:
 @pytest.mark.parametrize(
     ("sources", "detail"),
     [
-        ((), "none has a pod."),
-        ((SnapshotSource("demo-0", status_of(0, learner=True)),), "none is a sound voter of it."),
+        ((), "no member has a running pod. The operator retries."),
+        (
+            (SnapshotSource("demo-0", status_of(0, learner=True)),),
+            "no healthy voter of this cluster answers. The operator retries.",
+        ),
         (
             (SnapshotSource("demo-0", error="no route"), SnapshotSource("demo-1", error="refused")),
-            "demo-0: no route; demo-1: refused.",
+            "demo-0: no route; demo-1: refused. The operator retries. The operator retries.",
         ),
     ],
 )
@@ -143,7 +146,7 @@ def test_cluster_without_a_usable_member_is_reported_and_awaited(
 ) -> None:
     made = plan(dataclasses.replace(READY, sources=sources))
     assert (made.actions, made.verdict.reason, made.requeue) == ((), "NoMember", 10.0)
-    assert made.verdict.message == f"No member of EtcdCluster demo can give a snapshot: {detail}"
+    assert made.verdict.message == f"No member of EtcdCluster demo can provide a snapshot: {detail}"
 
 
 def test_operator_without_an_agent_image_is_blocked() -> None:
@@ -155,7 +158,7 @@ def test_backup_with_an_invalid_spec_is_blocked() -> None:
     resource = EtcdBackup.parse(backup().obj | {"spec": {"clusterName": "demo", "destination": {}}})
     made = plan(READY, resource)
     assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "InvalidSpec", Progress.BLOCKED)
-    assert "give either volume or s3" in made.verdict.message
+    assert "Set either volume or s3" in made.verdict.message
 
 
 # After the snapshot.
@@ -166,7 +169,10 @@ def test_result_is_recorded_before_the_pod_is_deleted() -> None:
     made = plan(done)
     assert (made.actions, made.requeue) == ((), 0), "the status is written first"
     assert (made.verdict.done, made.verdict.reason) == (True, "Complete")
-    assert made.verdict.message == "Revision 7 (4.0Ki) is kept as volume://snapshots/etcd/demo-u-1/nightly-b-1.db."
+    assert (
+        made.verdict.message
+        == "Snapshot of revision 7 (4.0Ki) stored as volume://snapshots/etcd/demo-u-1/nightly-b-1.db."
+    )
     assert made.status == {
         "phase": "Complete",
         "location": "volume://snapshots/etcd/demo-u-1/nightly-b-1.db",
@@ -197,10 +203,10 @@ def test_snapshot_of_etcd_3_4_has_no_version() -> None:
 
 
 def test_failed_removal_of_older_snapshots_is_a_warning() -> None:
-    made = plan(Observed(snapshot_pod(**ended(KEPT | {"warning": "Older snapshots stay: may not delete."}))))
+    made = plan(Observed(snapshot_pod(**ended(KEPT | {"warning": "Older snapshots are not removed: may not delete."}))))
     assert made.verdict.done
     assert made.verdict.warning
-    assert made.verdict.message.endswith(" Older snapshots stay: may not delete.")
+    assert made.verdict.message.endswith(" Older snapshots are not removed: may not delete.")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ def test_next_attempt_waits_and_then_replaces_the_failed_pod(attempt: int) -> No
     since = (NOW - at(ENDED)).total_seconds()
     first = plan(seen, after=pause + 100)
     assert (first.actions, first.requeue) == ((), 0.0), "the failure is recorded before the pod is deleted"
-    message = f"The volume is full. That was attempt {attempt} of 3; the next follows."
+    message = f"The volume is full. Attempt {attempt} of 3 failed; the operator retries."
     assert (first.verdict.reason, first.verdict.message) == ("StoreFull", message)
     resource = reported(first)
     waiting = plan(seen, resource, after=pause - since - 5)
@@ -253,7 +259,7 @@ def test_backup_fails_after_three_attempts() -> None:
     made = plan(seen)
     assert (made.actions, made.verdict.progress) == ((), Progress.BLOCKED)
     assert (made.status["phase"], made.status["attempts"], made.status["completedAt"]) == ("Failed", 3, ENDED)
-    message = "The volume is full. It was tried 3 times; make another EtcdBackup once that is mended."
+    message = "The volume is full. All 3 attempts failed. Fix the cause, then create another EtcdBackup."
     assert (made.verdict.reason, made.verdict.message) == ("StoreFull", message)
     final = plan(seen, reported(made))
     assert final.actions == (), "the last pod is kept for its log"
@@ -339,7 +345,10 @@ def test_no_member_is_chosen_before_the_cluster_id_is_recorded() -> None:
 def test_message_warns_about_a_snapshot_without_a_quorum() -> None:
     sources = (SnapshotSource("demo-0", status_of(0, leader=-1)), SnapshotSource("demo-1", error="away"))
     made = plan(dataclasses.replace(READY, sources=sources))
-    assert "The cluster has no leader: demo-0 has applied most of the 1 that answer" in made.verdict.message
+    assert (
+        "The cluster has no leader: demo-0 has applied the most entries of the 1 members that answer"
+        in made.verdict.message
+    )
     assert pod_of(made)["metadata"]["annotations"][pods.MESSAGE] == made.verdict.message
 
 

@@ -59,7 +59,7 @@ KUBELET: Obj = {"reason": "DeadlineExceeded", "message": "Pod was active on the 
         ({"phase": "Failed"} | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
         ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "Evicted.")),
         (ended("Traceback\nValueError: no", code=1), ("NoResult", "ValueError: no")),
-        ({"phase": "Failed"}, ("NoResult", "It ended with code 0, and said nothing.")),
+        ({"phase": "Failed"}, ("NoResult", "The container exited with code 0, without a message.")),
     ],
 )
 def test_reason_of_a_failure_comes_from_the_most_specific_source(status: Obj, expected: tuple[str, str]) -> None:
@@ -73,7 +73,7 @@ def test_reason_of_a_failure_comes_from_the_most_specific_source(status: Obj, ex
 def test_reason_of_the_kubelet_is_used_for_a_container_without_a_message(kubelet_reason: str, expected: str) -> None:
     status = ended("", code=137)
     status["containerStatuses"][0]["state"]["terminated"]["reason"] = kubelet_reason
-    assert reason(status) == (expected, "It ended with code 137, and said nothing.")
+    assert reason(status) == (expected, "The container exited with code 137, without a message.")
 
 
 def test_failed_container_is_reported() -> None:

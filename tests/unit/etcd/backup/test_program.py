@@ -133,7 +133,7 @@ def test_bucket_is_accessed_with_the_keys_of_the_secret(tmp_path: Path, objects:
 def test_missing_key_of_the_secret_is_reported(tmp_path: Path) -> None:
     code, reported = run(tmp_path, Member(), *snapshot(tmp_path, "--s3-bucket=abc", f"--s3-credentials={tmp_path}"))
     assert (code, reported["reason"]) == (1, "AccessDenied")
-    assert reported["message"].endswith("Give the credentials' Secret the key accessKeyID.")
+    assert reported["message"].endswith("Add the key accessKeyID to the Secret with the credentials.")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_failed_pruning_does_not_fail_the_snapshot(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(work, "prune", prune)
     code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
     assert (code, reported["revision"]) == (0, 7)
-    assert reported["warning"] == "Older snapshots stay: may not delete."
+    assert reported["warning"] == "Older snapshots are not removed: may not delete."
 
 
 def test_long_message_is_truncated_to_the_kubelets_limit(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_long_warning_does_not_hide_the_result(tmp_path: Path, monkeypatch: pyte
     code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
     assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
     assert (code, reported["revision"]) == (0, 7)
-    assert reported["warning"].startswith("Older snapshots stay: nono")
+    assert reported["warning"].startswith("Older snapshots are not removed: nono")
 
 
 def test_snapshot_is_fetched_and_sealed(tmp_path: Path) -> None:

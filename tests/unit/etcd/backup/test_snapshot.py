@@ -57,7 +57,7 @@ def test_snapshot_with_trailing_bytes_is_refused(more: bytes) -> None:
 
 def test_database_file_of_a_data_directory_is_refused() -> None:
     with pytest.raises(
-        NotASnapshot, match=r"4096 bytes are no snapshot with a checksum .* copied from a data directory"
+        NotASnapshot, match=r"4096 bytes are not a snapshot with a checksum .* copied from a data directory"
     ):
         verify(SNAPSHOT[:4096])
 

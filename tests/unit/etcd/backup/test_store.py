@@ -212,23 +212,23 @@ async def error_message(objects: ObjectStore, error: type[StoreError], bucket: s
 
 async def test_missing_bucket_is_reported(objects: ObjectStore) -> None:
     message = await error_message(objects, BucketMissing, "no-such-bucket")
-    assert message == f"There is no bucket no-such-bucket at {objects.url}. Make it, or name another."
+    assert message == f"Bucket no-such-bucket does not exist at {objects.url}. Create it, or name another one."
 
 
 async def test_unreachable_store_is_reported(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
     message = await error_message(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
-    assert message.startswith("http://127.0.0.1:9 gives no answer: ")
+    assert message.startswith("http://127.0.0.1:9 does not answer: ")
 
 
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        ("AccessDenied", AccessDenied, "must let this key list, get, put and delete objects"),
-        ("InvalidAccessKeyId", AccessDenied, "mend the key in the credentials' Secret"),
-        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: mend region or endpoint"),
-        ("QuotaExceeded", StoreFull, "Make room in bucket"),
-        ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
+        ("AccessDenied", AccessDenied, "must allow this key to list, get, put and delete objects"),
+        ("InvalidAccessKeyId", AccessDenied, "correct the key in the Secret with the credentials"),
+        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: correct region or endpoint"),
+        ("QuotaExceeded", StoreFull, "Free space in bucket"),
+        ("InvalidRequest", StoreRefused, "returned InvalidRequest: no."),
     ],
 )
 async def test_error_code_of_the_store_is_explained(

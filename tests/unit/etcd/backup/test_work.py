@@ -213,12 +213,12 @@ async def test_snapshot_without_a_record_is_fetched(store: SnapshotStore, tmp_pa
         (
             b"!" + SNAPSHOT[1:],
             SnapshotCorrupt,
-            r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes",
+            r"saved.db in .*: its checksum is [0-9a-f]{64}, but that of its \d+ bytes",
         ),
-        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name a sound one."),
-        (SNAPSHOT[:-40], NotASnapshot, "it was cut off, or copied"),
-        (b"", NotASnapshot, "0 bytes are no snapshot"),
-        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "is of etcd 3.7.0, and 3.6 is to read it"),
+        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name another snapshot."),
+        (SNAPSHOT[:-40], NotASnapshot, "the file is truncated, or was copied"),
+        (b"", NotASnapshot, "0 bytes are not a snapshot"),
+        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "was written by etcd 3.7.0, which 3.6 cannot read"),
     ],
 )
 async def test_unusable_snapshot_is_refused(
@@ -233,7 +233,7 @@ async def test_snapshot_that_does_not_match_its_record_is_refused(store: Snapsho
     """The file is a valid snapshot, but not the one that its record describes."""
     await take(store)
     await keep(store, "demo-1/a.db", sealed(bytes(512)))
-    with pytest.raises(SnapshotCorrupt, match="and its record says"):
+    with pytest.raises(SnapshotCorrupt, match="but its record has"):
         await fetch(store, tmp_path)
     assert not (tmp_path / "scratch" / "snapshot.db").exists()
 
@@ -295,7 +295,7 @@ async def test_restore_never_replaces_other_data(tmp_path: Path) -> None:
     restored(tmp_path)
     await seal(tmp_path, "other")
     restored(tmp_path, "again")
-    with pytest.raises(DataInTheWay, match="nothing was restored"):
+    with pytest.raises(DataInTheWay, match="Nothing was restored"):
         await seal(tmp_path)
     assert holds(tmp_path) == "new"
 
@@ -351,7 +351,7 @@ async def test_second_recovery_keeps_the_result_of_the_first(tmp_path: Path) -> 
 
 
 async def test_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="there is nothing to recover"):
+    with pytest.raises(SnapshotMissing, match="there is no data to recover"):
         await work.salvage(tmp_path, "t1")
 
 

@@ -91,18 +91,21 @@ async def test_member_list_is_linearizable_in_every_version(version: str, first:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (raw(b'{"header":{"cluster_id":"1"', length=200), "broke off its answer to maintenance/status"),
-        (raw(b'{"header":{"cluster_id":"1"'), "with what is not etcd's: '{\"header\""),
-        (raw(b"<html>login</html>"), "not etcd's: '<html>login</html>'"),
-        (raw(b"<html>down</html>", status=502), "gives no answer of etcd's to maintenance/status: <html>down</html>"),
-        (raw(b"", status=503), "no answer of etcd's to maintenance/status: nothing"),
-        (raw(b"elsewhere", status=302), "no answer of etcd's"),
-        (raw(b""), "not etcd's: ''"),
-        ([], "not etcd's"),
-        ({"header": {}}, "not etcd's"),
+        (raw(b'{"header":{"cluster_id":"1"', length=200), "interrupted its response to maintenance/status"),
+        (raw(b'{"header":{"cluster_id":"1"'), 'with a response that is not of etcd: \'{"header"'),
+        (raw(b"<html>login</html>"), "not of etcd: '<html>login</html>'"),
+        (
+            raw(b"<html>down</html>", status=502),
+            "returned no response of etcd to maintenance/status: <html>down</html>",
+        ),
+        (raw(b"", status=503), "no response of etcd to maintenance/status: nothing"),
+        (raw(b"elsewhere", status=302), "no response of etcd"),
+        (raw(b""), "not of etcd: ''"),
+        ([], "not of etcd"),
+        ({"header": {}}, "not of etcd"),
         (
             closing_connection,
-            "ended the connection without an answer to maintenance/status: it stopped, or expects TLS",
+            "closed the connection without a response to maintenance/status: it stopped, or requires TLS",
         ),
     ],
 )
@@ -119,7 +122,7 @@ async def test_malformed_or_truncated_reply_is_reported(reply: Any, message: str
 async def test_request_timeout_is_reported() -> None:
     async with fake(maintenance_status=never_replying) as stub:
         line = Wire(stub.endpoint(), ROOT)
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/status within 0\.1 s"):
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/status within 0\.1 s"):
             await line.post("maintenance/status", {}, dict, within=0.1)
         await line.aclose()
 
@@ -161,10 +164,10 @@ async def test_snapshot_is_streamed_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("reply", "error", "message"),
     [
-        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "broke off its answer to maintenance/snapshot"),
-        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot after 512 bytes, before its end"),
-        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot after 512 bytes"),
-        (streaming(), Unreachable, "ended its snapshot after 0 bytes"),
+        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "interrupted its response to maintenance/snapshot"),
+        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(), Unreachable, "ended its snapshot early, after 0 bytes"),
         (
             streaming(piece(b"a" * 512, 512), {"error": {"message": "etcdserver: server stopped"}}),
             Unreachable,
@@ -177,9 +180,9 @@ async def test_snapshot_is_streamed_in_pieces() -> None:
         ),
         (streaming(b'{"result":{"blob":"QUJD'), Unreachable, "result"),
         (streaming(b"<html>\n"), Unreachable, "<html>"),
-        (streaming(b"x" * (3 * 2**20)), Unreachable, "with what is not etcd's: a line of over"),
+        (streaming(b"x" * (3 * 2**20)), Unreachable, "with a response that is not of etcd: a line of over"),
         (refusing("etcdserver: corrupt cluster", 15, 500), Refused, "corrupt cluster"),
-        (closing_connection, Unreachable, "ended the connection"),
+        (closing_connection, Unreachable, "closed the connection"),
     ],
 )
 async def test_incomplete_snapshot_is_reported(reply: Reply, error: type[Exception], message: str) -> None:
@@ -198,7 +201,7 @@ async def test_stalled_snapshot_times_out(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(http, "STREAM_PAUSE_SECONDS", 0.1)
     async with fake(maintenance_snapshot=reply) as stub, stub.connected() as server:
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/snapshot within 0\.1 s"):
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/snapshot within 0\.1 s"):
             await snapshot(server)
 
 

@@ -99,7 +99,7 @@ async def test_missing_credentials_are_reported() -> None:
         fake(maintenance_status=requiring_token(STATUS, {"token.1"})) as stub,
         stub.connected(Access()) as server,
     ):
-        with pytest.raises(Unauthenticated, match="asks for a user and a password, and none are given"):
+        with pytest.raises(Unauthenticated, match="requires a user and a password, and none are configured"):
             await server.status()
 
 
@@ -108,7 +108,7 @@ async def test_authentication_without_a_quorum_raises_no_leader() -> None:
         fake(maintenance_status=requiring_token(STATUS, {"token.1"}), auth_authenticate=closing_connection) as stub,
         stub.connected() as server,
     ):
-        with pytest.raises(NoLeader, match="gives no token to root: it has no quorum"):
+        with pytest.raises(NoLeader, match="cannot issue a token for root: it has no quorum"):
             await server.status()
 
 

@@ -101,9 +101,9 @@ def test_error_in_a_stream_is_parsed() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "expected"),
     [
-        (b"Client sent an HTTP request to an HTTPS server.\n", Unreachable, "it expects TLS"),
+        (b"Client sent an HTTP request to an HTTPS server.\n", Unreachable, "it requires TLS"),
         (b"404 page not found\n", Unsupported, "--enable-grpc-gateway"),
-        (b"CommonName of client sending a request against gateway will be ignored", Denied, "issue it without one"),
+        (b"CommonName of client sending a request against gateway will be ignored", Denied, "issue one without it"),
         (b"<html>\n<h1>502 Bad\n Gateway</h1></html>", Unreachable, "<html> <h1>502 Bad Gateway</h1></html>"),
         (b"", Unreachable, "nothing"),
         (b"\xff\xfe", Unreachable, "�"),

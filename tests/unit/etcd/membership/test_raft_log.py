@@ -43,8 +43,8 @@ def test_upgrade_of_a_log_from_3_5_waits_for_a_snapshot_of_each_member() -> None
     made = plan(resource, early)
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
-    assert "3.7.0 cannot read what 3.5 wrote into Raft's log" in made.verdict.message
-    assert "makes its next one after 1 more changes" in made.verdict.message
+    assert "3.7.0 cannot read log entries that 3.5 wrote" in made.verdict.message
+    assert "writes its next snapshot after 1 more changes" in made.verdict.message
     assert image(made) == RUNS
     assert made.status["phase"] == "Updating"
     enough = world(resource, 501 + ENTRIES_PER_SNAPSHOT)

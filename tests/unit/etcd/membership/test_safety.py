@@ -161,7 +161,7 @@ def test_in_memory_only_member_is_not_restarted() -> None:
     made = world.reconcile()
     assert made is not None
     assert made.verdict.reason == "UpgradeHeld"
-    assert "Let spec.size be 3" in made.verdict.message
+    assert "Set spec.size to 3" in made.verdict.message
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -174,7 +174,7 @@ def test_with_users_the_operators_certificate_must_not_have_a_common_name() -> N
     root, nameless = secret("root", password="s3cret"), tls("clients", pair(MEMBER, SERVICE, name=""))
     reason, message = complaint(root, PEERS, CLIENTS, **GIVEN, **ROOT)
     assert reason == "SecretInvalid"
-    assert "Secret clients: tls.crt bears a common name" in message
+    assert "Secret clients: tls.crt has a common name" in message
     assert complaint(root, PEERS, nameless, **GIVEN, **ROOT) == ("", "")
     assert complaint(root, PEERS, CLIENTS, **OPEN, **ROOT) == ("", ""), "the operator presents none"
 

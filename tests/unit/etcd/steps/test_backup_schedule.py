@@ -241,6 +241,6 @@ def test_message_names_the_last_failed_backup() -> None:
 def test_message_names_a_backup_that_waits() -> None:
     """No other backup is created while one waits, so the cluster's message must name it."""
     waits = scheduled_backup(12, "Pending", **conditions("there is no claim."))
-    assert failing(world(scheduled_backup(11), waits)) == "Backup demo-2601011200 waits: there is no claim."
+    assert failing(world(scheduled_backup(11), waits)) == "Backup demo-2601011200 is waiting: there is no claim."
     assert failing(world(scheduled_backup(12, "Running", **conditions("Attempt 1 of 3.")))) == ""
     assert failing(world(scheduled_backup(12, ""))) == failing(world()) == ""

@@ -75,7 +75,7 @@ def test_differing_member_is_removed_whichever_member_the_alarm_names(named: int
     resource, world = hashed(1, 2, 1, alarm=named)
     step = replace_corrupt(resource, world)
     assert acts(step.actions) == ["remove demo-1"]
-    assert "demo-1 differs from what 2 of 3 voters agree on" in step.message
+    assert "demo-1 differs from the data that 2 of 3 voters agree on" in step.message
 
 
 def test_removal_is_announced_in_the_status_first() -> None:
@@ -86,7 +86,7 @@ def test_removal_is_announced_in_the_status_first() -> None:
 
 def test_corrupt_leader_hands_over_first() -> None:
     resource, world = hashed(2, 1, 1, leader=0)
-    assert acts(replace_corrupt(resource, world).actions) == ["move the lead to demo-1"]
+    assert acts(replace_corrupt(resource, world).actions) == ["move the leadership to demo-1"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_hash_at_another_compaction_revision_is_not_compared() -> None:
     hashes = {**world.hashes, member_id(2): HashKV(2, 10, 4)}
     step = replace_corrupt(resource, replace(world, hashes=hashes))
     assert (step.actions, step.progress) == ((), Progress.PROGRESSING)
-    assert "demo-2 could not yet" in step.message
+    assert "demo-2 could not be compared yet" in step.message
 
 
 def test_corrupt_member_is_not_removed_while_another_is_down() -> None:
@@ -153,7 +153,7 @@ def test_member_that_exits_as_inconsistent_is_kept_if_its_peers_differ() -> None
     resource, world = hashed(1, None, 2, at=(VOTER, DOWN, VOTER), alarm=None)
     step = replace_corrupt(resource, ended(world, 1))
     assert (step.actions, step.reason) == ((), "CorruptionUnclear")
-    assert "demo-1: ends, for peers differ from it" in step.message
+    assert "demo-1: exits because its data differs from its peers" in step.message
 
 
 def test_member_that_exits_for_another_reason_is_not_suspected() -> None:

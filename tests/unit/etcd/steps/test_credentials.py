@@ -100,9 +100,9 @@ def test_operator_with_access_reports_no_problem() -> None:
 @pytest.mark.parametrize(
     ("auth", "previous", "words"),
     [
-        (ENABLED, "", "Not the password of Secret root is root's"),
-        (ENABLED, "old", "Neither password nor previousPassword of Secret root is root's"),
-        (None, "", "Give spec.auth.rootSecretName a Secret with root's password"),
+        (ENABLED, "", "The password of Secret root is not root's password"),
+        (ENABLED, "old", "Neither password nor previousPassword of Secret root is root's password password password"),
+        (None, "", "Set spec.auth.rootSecretName to a Secret with root's password"),
     ],
 )
 def test_operator_without_access_names_the_remedy_and_changes_nothing(auth: Any, previous: str, words: str) -> None:

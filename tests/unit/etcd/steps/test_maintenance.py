@@ -80,7 +80,7 @@ def test_history_is_compacted_up_to_the_leaders_revision() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), compacted=False)
     step = relieve(resource, world)
     assert acts(step.actions) == ["compact up to revision 10"]
-    assert "before revision 10 is forgotten" in step.message
+    assert "Compacting the history before revision 10" in step.message
     assert step.progress is Progress.WAITING
 
 
@@ -89,7 +89,7 @@ def test_compaction_is_announced_in_the_status_first() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.requeue == 0
-    assert (step.reason, "forgotten" in step.message) == ("OutOfSpace", True)
+    assert (step.reason, "Compacting" in step.message) == ("OutOfSpace", True)
 
 
 def test_followers_are_defragmented_one_by_one_and_the_leader_last() -> None:
@@ -127,7 +127,7 @@ def test_live_data_above_the_quota_is_reported_and_not_defragmented_again() -> N
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.reason == "QuotaExceeded"
-    assert "98 MiB in use of its quota of 100 MiB" in step.message
+    assert "uses 98 MiB of its quota of 100 MiB" in step.message
     assert "Delete keys, or raise spec.quotaBackendBytes (now 104857600)" in step.message
     assert step.warning
     assert step.progress is Progress.PROGRESSING, "later steps roll out a raised quota"
@@ -188,7 +188,7 @@ def test_full_learner_is_not_defragmented_before_its_promotion() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.progress is Progress.PROGRESSING
-    assert "once it takes part and has a vote" in step.message
+    assert "once it is a healthy voter" in step.message
 
 
 def test_raised_quota_counts_once_the_pods_run_with_it() -> None:
@@ -197,7 +197,7 @@ def test_raised_quota_counts_once_the_pods_run_with_it() -> None:
     step = relieve(resource, former)
     assert step.actions == (), "history is not compacted without need"
     assert step.reason == "RaisingQuota"
-    assert step.message.startswith("demo-0, demo-1: still with the former quota, 100 MiB")
+    assert step.message.startswith("demo-0, demo-1: the former quota of 100 MiB is used up")
     assert [act.split()[0] for act in acts(relieve(resource, world).actions)] == ["disarm", "disarm"]
 
 

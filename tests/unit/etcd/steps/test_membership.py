@@ -89,13 +89,13 @@ def test_only_the_added_learner_gets_a_pod_and_may_join() -> None:
     made = plan(resource, seen(resource, VOTER, AWAITED, ABSENT))
     assert replicas_and_start(made) == (2, "existing demo-1")
     assert acts(made.actions) == []
-    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 joins: its pod is not there yet.")
+    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 is joining: it has no pod yet.")
 
 
 def test_volume_of_a_learner_is_recorded_before_it_starts() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, replace(AWAITED, pod=True, disk="fresh"), ABSENT))
-    assert made.verdict.message == "demo-1 joins: where its data will be is written down."
+    assert made.verdict.message == "demo-1 is joining: recording its volume in status."
     assert made.requeue == 0
     assert made.status["members"][1] == {
         "name": "demo-1",
@@ -121,7 +121,7 @@ def test_lagging_learner_is_not_promoted() -> None:
     fresh = replace(LEARNER, applied=899, made="2026-01-01T11:59:00Z")
     made = plan(resource, seen(resource, VOTER, fresh, ABSENT))
     assert acts(made.actions) == []
-    assert made.verdict.message == "demo-1 joins: it has 899 of 1000 entries."
+    assert made.verdict.message == "demo-1 is joining: it has applied 899 of 1000 log entries."
 
 
 def test_learner_that_never_starts_is_removed_after_a_report() -> None:
@@ -266,13 +266,13 @@ def test_scale_down_removes_the_highest_ordinal_first() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER))
     assert acts(made.actions) == ["remove demo-2"]
-    assert made.verdict.message == "3 members are to be 1: demo-2 is removed."
+    assert made.verdict.message == "Scaling from 3 to 1 members: removing demo-2."
 
 
 def test_leader_hands_over_before_it_is_removed() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, leader=2))
-    assert acts(made.actions) == ["move the lead to demo-0"]
+    assert acts(made.actions) == ["move the leadership to demo-0"]
     (call,) = [action for action in made.actions if isinstance(action, MoveLeader)]
     assert [endpoint.name for endpoint in call.endpoints] == ["demo-2"], "only the leader can transfer its leadership"
 
@@ -296,7 +296,7 @@ def test_ordinal_is_not_reused_while_its_former_volume_exists() -> None:
     volume["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:59Z"
     made = plan(resource, leaving)
     assert acts(made.actions) == []
-    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of its former member is still there.")
+    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of the former member still exists.")
 
 
 def test_scale_down_removes_the_highest_ordinal_while_it_is_down() -> None:
@@ -315,8 +315,8 @@ def test_scale_down_is_blocked_while_a_remaining_member_is_down() -> None:
     assert acts(made.actions) == []
     assert made.verdict.reason == "ScaleDownHeld"
     assert made.verdict.message == (
-        "5 members are to be 3. demo-4 is not removed yet: demo-1 is down: afterwards only 3 of 4 voters are healthy, "
-        "and 3 must agree."
+        "Scaling from 5 to 3 members; demo-4 is not removed yet: demo-1 is down, so that afterwards only 3 of 4 voters "
+        "would be healthy, and 3 must agree."
     )
 
 
@@ -343,7 +343,7 @@ def test_unreachable_leader_is_not_removed_and_others_stay_healthy() -> None:
     assert [instance.name for instance in world.healthy_voters] == ["demo-0", "demo-1"]
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert "demo-2 is not removed yet: it leads, and cannot be reached to hand over" in made.verdict.message
+    assert "demo-2 is not removed yet: it is the leader, and is unreachable for a handover" in made.verdict.message
 
 
 def test_missing_ordinal_is_filled_before_surplus_members_are_removed() -> None:

@@ -82,15 +82,15 @@ def test_unreachable_members_are_not_lost() -> None:
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.PROGRESSING)
     assert "2 of 3 voters must agree" in step.message
-    assert "demo-1 is away" in step.message
-    assert "Nothing is lost for good" in step.message
+    assert "demo-1 is unreachable" in step.message
+    assert "Nothing is permanently lost" in step.message
 
 
 def test_members_without_pods_but_with_volumes_are_named() -> None:
     missing = At(up=False, pod=False)
     resource, world = without_quorum(SURVIVES, missing, missing)
     step = recover(resource, world)
-    assert "demo-1 is away (it has no pod), demo-2 is away (it has no pod)" in step.message
+    assert "demo-1 is unreachable (no pod), demo-2 is unreachable (no pod)" in step.message
     assert report(resource, world) is None
 
 
@@ -151,7 +151,7 @@ def test_survivor_is_the_member_that_applied_most_of_the_log() -> None:
     recovery = report(resource, world)
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
-    assert "demo-1 has, the most of the 2 that are left: revision 10, entry 950" in recovery["message"]
+    assert "demo-1, the most recent data of the 2 remaining members: revision 10, log entry 950" in recovery["message"]
 
 
 def test_higher_term_does_not_make_a_survivor() -> None:
@@ -177,7 +177,7 @@ def test_no_token_is_offered_while_a_voter_is_unreachable() -> None:
     resource, world = without_quorum(SURVIVES, UNREACHABLE, LOST, LOST, LOST)
     step = recover(resource, world)
     assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.PROGRESSING)
-    assert "demo-1 is away" in step.message
+    assert "demo-1 is unreachable" in step.message
     assert "delete their volume claims" in step.message
     assert report(resource, world) is None
 

@@ -241,8 +241,8 @@ def test_final_failure_names_the_file_and_the_remedy(reason: str) -> None:
     made = step(world(restore_pod(**failed(reason, "bad.db in the store: its checksum is another."))))
     assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, reason)
     assert made.message == (
-        "bad.db in the store: its checksum is another. Change spec.restore, or mend it there and delete Pod "
-        "demo-restore."
+        "bad.db in the store: its checksum is another. Change spec.restore, or fix the snapshot at its source "
+        "and delete Pod demo-restore."
     )
 
 
@@ -252,7 +252,7 @@ def test_transient_failure_is_retried_after_a_delay(reason: str) -> None:
     since = (NOW - at("2026-01-01T11:59:30Z")).total_seconds()
     waits = step(world(pod), after=RETRY_SECONDS - since - 5)
     assert (waits.actions, waits.reason, waits.requeue) == ((), reason, 5)
-    assert waits.message == "No answer. It is tried again."
+    assert waits.message == "No answer. The operator retries."
     assert changes(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
     again = step(world(leaving(pod)), after=RETRY_SECONDS - since + 2)
     assert (again.actions, again.progress) == ((), Progress.WAITING)

@@ -42,7 +42,7 @@ def test_followers_restart_one_at_a_time_before_the_leader() -> None:
 def test_leader_hands_over_to_an_updated_member_and_restarts_last() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, VOTER, VOTER))
-    assert acts(made.actions) == ["move the lead to demo-1"]
+    assert acts(made.actions) == ["move the leadership to demo-1"]
     assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER, leader=2)).actions) == ["delete Pod demo-0 (pod-0)"]
 
 
@@ -67,7 +67,10 @@ def test_healthy_pod_is_not_restarted_while_another_voter_is_down() -> None:
     made = plan(resource, seen(resource, OLD, OLD, DOWN))
     assert acts(made.actions) == []
     assert made.verdict.reason == "UpgradeHeld"
-    assert "demo-2 is down: meanwhile only 1 of 3 voters are healthy, and 2 must agree." in made.verdict.message
+    assert (
+        "demo-2 is down, so that only 1 of 3 voters would be healthy, and 2 must agree during the restart."
+        in made.verdict.message
+    )
     assert made.verdict.warning
 
 
@@ -77,7 +80,7 @@ def test_next_restart_waits_for_the_previous_pod_without_a_warning() -> None:
     made = plan(resource, seen(resource, OLD, starting, OLD))
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("Updating", False)
-    assert made.verdict.message == ("Rolling update: 2 of 3 pods are outdated. demo-1 is made anew, and comes back.")
+    assert made.verdict.message == ("Rolling update: 2 of 3 pods are outdated. demo-1 was recreated and is starting.")
 
 
 def test_deleted_pod_that_is_not_recreated_yet_is_no_warning() -> None:
@@ -90,7 +93,7 @@ def test_next_restart_waits_until_the_previous_pod_is_ready() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, replace(VOTER, ready=False), OLD))
     assert acts(made.actions) == []
-    assert "demo-1 takes part again, and is not yet ready for clients" in made.verdict.message
+    assert "demo-1 is healthy again, but not ready for clients yet" in made.verdict.message
 
 
 def test_rollout_stops_at_the_first_pod_that_does_not_start() -> None:
@@ -112,11 +115,11 @@ def test_message_names_the_remedy_for_a_pod_on_a_lost_node() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, At(up=False, leaving=True)))
     assert acts(made.actions) == []
-    assert "demo-2 is on the way out. If its node is permanently lost, run kubectl delete pod --force" in (
+    assert "demo-2 is terminating. If its node is permanently lost, run kubectl delete pod --force" in (
         made.verdict.message
     )
     settled = plan(resource, seen(resource, VOTER, VOTER, At(up=False, leaving=True)))
-    assert "demo-2 is on the way out. If its node is gone for good" in settled.verdict.message
+    assert "demo-2 is terminating. If its node is permanently lost" in settled.verdict.message
 
 
 def test_only_member_is_restarted() -> None:
@@ -127,7 +130,7 @@ def test_only_member_is_restarted() -> None:
 def test_leader_of_two_members_restarts_last() -> None:
     resource = cluster(2, recorded=[0, 1])
     assert acts(plan(resource, seen(resource, OLD, OLD)).actions) == ["delete Pod demo-1 (pod-1)"]
-    assert acts(plan(resource, seen(resource, OLD, VOTER)).actions) == ["move the lead to demo-1"]
+    assert acts(plan(resource, seen(resource, OLD, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
 def test_next_change_recovers_the_only_member_that_a_change_broke() -> None:
@@ -158,7 +161,7 @@ def test_in_memory_member_is_not_restarted_without_a_member_list() -> None:
 def test_in_memory_member_is_removed_before_its_pod_is_deleted() -> None:
     resource = cluster(storage=MEMORY)
     assert acts(plan(resource, seen(resource, OLD, OLD, OLD)).actions) == ["remove demo-1"]
-    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the lead to demo-1"]
+    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
 def test_pod_of_a_learner_that_may_not_join_is_recreated() -> None:
@@ -188,7 +191,7 @@ def test_downgrade_below_the_cluster_version_is_refused() -> None:
     made = plan(resource, world)
     assert acts(made.actions) == []
     assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UpgradeRefused")
-    assert "3.5.26 is below 3.6, which the cluster runs as" in made.verdict.message
+    assert "3.5.26 is below 3.6, the current version of the cluster" in made.verdict.message
     assert image(made) == "example.com/etcd:v3.6.8"
 
 
