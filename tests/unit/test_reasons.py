@@ -99,7 +99,7 @@ def product(folder: str) -> list[Path]:
 
 @pytest.mark.parametrize("name", CATALOGUES)
 def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
-    """Each message that a call site builds has the form of a template of its reason, and each template has a call site."""
+    """Each message that a call site builds has the form of a template of its reason."""
     folder = "shared" if name == "shared" else f"operators/{name}"
     declared = constants(COMMON, ROOT / "shared/status/reasons.py")
     if name != "shared":

@@ -56,7 +56,7 @@ SEED: dict[str, Any] = {
 }
 """Manifest of the first release, except its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 OLD_WORDS = "is not supported"
 ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
 DIRECTIVE_WORDS = "is set by another field or by the operator"
