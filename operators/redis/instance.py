@@ -97,8 +97,8 @@ class Instance:
         """Why no node is reachable here, as a sentence."""
         if self.pod is None:
             return f"{self.name} has no pod."
-        if self.pod.trouble:
-            return f"{self.name} does not start: {self.pod.trouble}"
+        if self.pod.problem:
+            return f"{self.name} does not start: {self.pod.problem}"
         if self.leaving:
             return f"{self.name} is being deleted."
         if self.error and self.ready:

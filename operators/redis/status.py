@@ -126,8 +126,8 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     """Return the reason and the message of a node: why it does not serve."""
     if serves(seen, instance):
         return SERVING, ""
-    if instance.pod is None or instance.pod.trouble:
-        why = instance.pod.trouble if instance.pod else "The pod does not exist."
+    if instance.pod is None or instance.pod.problem:
+        why = instance.pod.problem if instance.pod else "The pod does not exist."
         return (why.partition(":")[0] if instance.pod else "NoPod"), why
     if instance.report is None:
         return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")

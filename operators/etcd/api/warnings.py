@@ -55,7 +55,7 @@ def _of_size(spec: EtcdClusterSpec) -> list[str]:
         )
     if budget is None:
         return warnings
-    if budget.keeps_all(size):
+    if budget.blocks_every_eviction(size):
         warnings.append(
             f"spec.podDisruptionBudget: allows no eviction with {size} members, so that their nodes cannot be "
             "drained. Set maxUnavailable: 1."

@@ -17,7 +17,7 @@ from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM
 from shared.api.podspec import number_cel, smaller
-from shared.api.rules import ISSUER_RULES, not_ours, stays
+from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
 
 OWN_KEYS = "redis.middleware.hc.cn/"
@@ -81,8 +81,8 @@ VOLUME_RULES = (
 )
 
 POD_RULES = (
-    not_ours("labels", OWN_KEYS),
-    not_ours("annotations", OWN_KEYS),
+    reserved_prefix("labels", OWN_KEYS),
+    reserved_prefix("annotations", OWN_KEYS),
     _OWN_VARIABLES,
     _image("monitorImage", IMAGE, _NO_IMAGE, lambda given: given.monitor_image),
     _image("initImage", IMAGE, _NO_IMAGE, lambda given: given.init_image),
@@ -197,8 +197,8 @@ CLUSTER_RULES = (
         ),
     ),
     *map(_once, SHARED),
-    not_ours("labels", OWN_KEYS),
-    not_ours("annotations", OWN_KEYS),
+    reserved_prefix("labels", OWN_KEYS),
+    reserved_prefix("annotations", OWN_KEYS),
     _OWN_VARIABLES,
     Rule(
         f"!has(self.config) || self.config.all(directive, directive.matches({json.dumps(DIRECTIVE)}))",
@@ -232,7 +232,7 @@ CLUSTER_RULES = (
         "cannot be combined with pod[0].volumes; remove one of the two.",
         at="storage",
     ),
-    stays(
+    immutable(
         "storage",
         "(!has(self.storage) ? 'without volumes' : has(self.storage.storageClassName) ? "
         "'of class ' + self.storage.storageClassName : 'of the default class')",
@@ -248,8 +248,8 @@ CLUSTER_RULES = (
         at="storage.size",
         value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
-    stays("pod", _VOLUMES_CEL, _volumes, f"the data of nodes is not moved. {_ELSEWHERE}"),
-    stays(
+    immutable("pod", _VOLUMES_CEL, _volumes, f"the data of nodes is not moved. {_ELSEWHERE}"),
+    immutable(
         "tls.mode",
         "(has(self.tls) ? self.tls.mode : 'none')",
         lambda spec: spec.tls.mode,

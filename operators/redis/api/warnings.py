@@ -43,7 +43,7 @@ def _of_replicas(resource: RedisCluster) -> list[str]:
         )
     if budget is None:
         return warnings
-    if budget.keeps_all(spec.replicas):
+    if budget.blocks_every_eviction(spec.replicas):
         warnings.append(
             f"spec.podDisruptionBudget: with {spec.replicas} pods it allows no eviction, so their Kubernetes nodes "
             "cannot be drained. Use maxUnavailable: 1."

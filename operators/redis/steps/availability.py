@@ -31,7 +31,7 @@ def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(instance.pod and instance.pod.trouble and not instance.ready for instance in seen.staying)
+    failing = any(instance.pod and instance.pod.problem and not instance.ready for instance in seen.staying)
     movement = _movement(resource, seen)
     reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS

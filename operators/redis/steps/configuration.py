@@ -34,7 +34,7 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if problem is None:
         return PASS
     if seen.config_map is None:
-        return provisioning.lacking(problem)
+        return provisioning.report_unusable_secret(problem)
     message = f"{problem.message} Nodes keep its last valid version."
     return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 

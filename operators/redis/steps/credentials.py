@@ -23,9 +23,9 @@ from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.ownership import NotOurs, require_ours
+from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.runtime.plan import PASS, Action, Step
-from shared.status.reasons import NOT_OURS
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 
 MARKING_SECONDS = 2.0
@@ -79,9 +79,9 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
         write = users_secret(resource, own, desired, seen)
         try:
             if write.seen is not None:
-                require_ours(write.obj, write.seen, resource.uid)
-        except NotOurs as error:
-            return Step.blocked(NOT_OURS, str(error))
+                require_owned(write.obj, write.seen, resource.uid)
+        except ForeignObject as error:
+            return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
     if passwords.next is not None:
         nodes = _names(pending) or "New pods"

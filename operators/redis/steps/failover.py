@@ -66,4 +66,4 @@ def _may_answer(seen: Assessment, copy: Seen) -> bool:
     instance = seen.instance_of(copy.id)
     if instance is None or instance.pod is None or seen.lost(copy.id):
         return False
-    return not instance.leaving and not instance.pod.trouble
+    return not instance.leaving and not instance.pod.problem

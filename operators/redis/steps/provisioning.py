@@ -28,12 +28,12 @@ from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.kubernetes.ownership import NotOurs, Owner, require_ours
+from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
-from shared.status.reasons import NOT_OURS
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
@@ -77,9 +77,9 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
     desired, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
     if seen.disruption_budget is not None:
         try:
-            require_ours(desired, seen.disruption_budget, resource.uid)
-        except NotOurs as error:
-            return Step.blocked(NOT_OURS, str(error))
+            require_owned(desired, seen.disruption_budget, resource.uid)
+        except ForeignObject as error:
+            return Step.blocked(FOREIGN_OBJECT, str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(desired, found)
 
@@ -111,8 +111,8 @@ def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, n
         if issued.progress is not Progress.DONE:
             return issued
         why, write = _mount(resource, own, seen, now)
-    except NotOurs as error:
-        return Step.blocked(NOT_OURS, str(error))
+    except ForeignObject as error:
+        return Step.blocked(FOREIGN_OBJECT, str(error))
     if write is not None:
         return Step.wait(
             REPLACING_CERTIFICATES, f"Updating the certificates that nodes mount: {why}.", *issued.actions, write
@@ -179,7 +179,7 @@ def _write(
     found = seen.secrets.found.get(name)
     made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": kind}
     if found is not None:
-        require_ours(made, found, own.uid)
+        require_owned(made, found, own.uid)
     return WriteSecret(made, found, token=token)
 
 
@@ -208,5 +208,5 @@ def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
         resource.spec.storage.size,
         now,
         refusal=REFUSAL,
-        remake=resource.formed,
+        may_recreate=resource.formed,
     )

@@ -92,7 +92,7 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
         names = ", ".join(instance.name for instance in stale)
         return Step.progressing(
             PODS_OUTDATED,
-            f"{roll.goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
+            f"{roll.progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
         )
     if leaving := [instance for instance in seen.instances if instance.leaving]:
         return _await_deletion(roll, leaving[0], now)
@@ -110,7 +110,7 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
 
 
 def _await_deletion(roll: RollingUpdate[Instance], instance: Instance, now: datetime) -> Step:
-    message = f"{roll.goal}. {instance.name} is being deleted"
+    message = f"{roll.progress}. {instance.name} is being deleted"
     if stuck := _stuck(instance, now):
         return Step.wait(ROLL_BLOCKED, f"{message}: {stuck}", warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait(UPGRADING, f"{message}.", requeue=BLOCKED_SECONDS)
@@ -133,7 +133,7 @@ def _recreate_broken(
     if _rank(seen, instance) > BROKEN:
         return None
     if _would_lose_data(resource, seen, instance):
-        return roll.hold(
+        return roll.block(
             instance, "it is unreachable, and its data, which may be the only copy, would be deleted with its pod."
         )
     return roll.recreate(instance, " is being recreated.")
@@ -164,7 +164,7 @@ def _await_others(seen: Assessment, roll: RollingUpdate[Instance], now: datetime
     missing = [other for other in seen.instances if other is not instance and not _is_back(seen, other)]
     if all(not outdated(seen, other) and is_returning(other, now) for other in missing):
         return roll.wait(why, requeue=GOSSIP_SECONDS)
-    return roll.hold(instance, why)
+    return roll.block(instance, why)
 
 
 def _missing(seen: Assessment, instance: Instance) -> str:
@@ -189,8 +189,8 @@ def _missing(seen: Assessment, instance: Instance) -> str:
 def _why_missing(instance: Instance) -> str:
     if instance.pod is None:
         return f"{instance.name} has no pod."
-    if instance.pod.trouble:
-        return f"{instance.name} does not start: {instance.pod.trouble}"
+    if instance.pod.problem:
+        return f"{instance.name} does not start: {instance.pod.problem}"
     return (
         f"{instance.name} is unreachable: {instance.error.rstrip('.')}."
         if instance.error
@@ -231,7 +231,7 @@ def _fail_over(
         call = take_over(seen, candidate.id)
         return Step.wait(
             UPGRADING,
-            f"{roll.goal}; {candidate.name} is taking over from {instance.name}.",
+            f"{roll.progress}; {candidate.name} is taking over from {instance.name}.",
             call,
             requeue=FAILOVER_SECONDS,
         )
@@ -242,10 +242,10 @@ def _fail_over(
         return PASS  # its slots move away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
-        return roll.hold(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
+        return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
     if not outlives_pods(resource):
         why = "it is a primary without a replica, and its data would be deleted with its pod (no spec.storage)."
-        return roll.hold(instance, f"{why} Increase spec.replicas.")
+        return roll.block(instance, f"{why} Increase spec.replicas.")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
 
 

@@ -80,7 +80,7 @@ async def observe(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
 
 
 def pod(node: Node) -> Pod:
-    return Pod(node.name, node.address, "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
+    return Pod(node.name, node.address, "StatefulSet", ready=True, leaving=False, ended=False, problem="")
 
 
 def _number(nodes: Sequence[Node], member: Member) -> int:

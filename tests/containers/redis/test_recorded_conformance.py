@@ -1,4 +1,4 @@
-"""The recording that `FakeRedis` must match is that of a real Redis."""
+"""The recordings that verify `FakeRedis` match a real Redis."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from e2e.databases import redis_programs
 from tests.support import paths
 from tests.support.redis.lab import RealLab
-from tests.support.redis.recorded_conformance import STORIES
+from tests.support.redis.recorded_conformance import SCRIPTS
 
 VERSION = "7.0"
 
 RECORD = paths.RECORDED / "redis.json"
 RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
 
-AT_ONCE = "epochs_collide"
+SHORT_SUITE = "config_epochs_collide"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in STORIES]
+    "name", [pytest.param(name, marks=() if name == SHORT_SUITE else pytest.mark.long) for name in SCRIPTS]
 )
-async def test_real_redis_matches_the_recording(tmp_path: Path, name: str) -> None:
+async def test_script_matches_its_recording(tmp_path: Path, name: str) -> None:
     lab = RealLab(redis_programs.server("redis", VERSION), tmp_path, "127.78")
     try:
-        await STORIES[name](lab)
+        await SCRIPTS[name](lab)
     finally:
         await lab.close()
-    assert lab.told == RECORDED[name]
+    assert lab.transcript == RECORDED[name]

@@ -438,9 +438,14 @@ REFUSED = over(
             "use 'Issuer' or 'ClusterIssuer'",
         ),
         *(
-            Case(f"{part} Secret with {words}", {"tls": {**SECRETS, part: {"secretName": name}}}, api_refusal, advises)
+            Case(
+                f"{part} Secret with {words}",
+                {"tls": {**SECRETS, part: {"secretName": name}}},
+                api_refusal,
+                operator_error,
+            )
             for part in ("peer", "client")
-            for name, words, api_refusal, advises in (
+            for name, words, api_refusal, operator_error in (
                 ("a/b", "a namespace", "should match", "does not match"),
                 ("a" * 254, "a name that is too long", "may not be more than 253", "at most 253"),
             )
@@ -539,8 +544,8 @@ REFUSED = over(
             for words, store, api_refusal, refusal in REFUSED_STORES
         ),
         *(
-            Case(f"a restore with {words}", restored(**source), api_refusal, advises)
-            for words, source, api_refusal, advises in (
+            Case(f"a restore with {words}", restored(**source), api_refusal, operator_error)
+            for words, source, api_refusal, operator_error in (
                 ("an invalid backup name", {"backup": "A"}, "should match", "does not match"),
                 ("a backup name that is too long", {"backup": "a" * 254}, "more than 253", "at most 253"),
                 ("an absolute file", {"volume": VOLUME, "file": "/etc/passwd"}, "should match", "does not match"),
@@ -565,12 +570,12 @@ REFUSED = over(
 ONLY_HERE = over(
     BASE,
     (
-        Case("minute 60", backed_up(schedule="60 2 * * *"), advises="bad minute"),
-        Case("a day that does not exist", backed_up(schedule="0 0 30 2 *"), advises="bad day-of-month"),
+        Case("minute 60", backed_up(schedule="60 2 * * *"), operator_error="bad minute"),
+        Case("a day that does not exist", backed_up(schedule="0 0 30 2 *"), operator_error="bad day-of-month"),
         Case(
             "an image tag with another version",
             {"image": "etcd:v3.5.9"},
-            advises="spec.version: is 3.6.16, but the image's tag is 3.5.9",
+            operator_error="spec.version: is 3.6.16, but the image's tag is 3.5.9",
         ),
     ),
 )

@@ -27,16 +27,16 @@ from shared.testing.harness.scenario import (
     Subject,
     apply,
     at_once,
-    away,
     create,
     delete,
     edit,
-    hurried,
     later,
-    untold,
+    limit_turns,
+    operator_down,
+    unobserved,
 )
 from tests.support.issuing import issued
-from tests.support.pod_loss import gone, pods_and_volumes_lost
+from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 OPTIONS = parse_options("etcd-operator", "etcd", ["--agent-image", "example.com/etcd-operator:1"], {})
@@ -76,7 +76,7 @@ def member(number: int) -> str:
 
 def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
     """Change etcd without an event for the operator, which observes it after its requeue interval."""
-    return untold(ScenarioStep(text, lambda stage: act(stage.database)))
+    return unobserved(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
 lost = partial(pods_and_volumes_lost, NAME)
@@ -93,8 +93,8 @@ def leader_lost() -> ScenarioStep:
         etcd_cluster = etcd.cluster()
         process = etcd.process_of(etcd_cluster, etcd_cluster.leader)
         assert process is not None
-        stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
-        stage.person.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
+        stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
+        stage.user_client.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
 
     return ScenarioStep("the leader and its volume are lost", act)
 
@@ -145,7 +145,7 @@ def recovery_confirmed() -> ScenarioStep:
         stage.database.guard.confirmed = True
         [found] = stage.find()
         token = found["status"]["recovery"]["token"]
-        stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)
 
@@ -157,7 +157,7 @@ def snapshot_stored(file: str) -> ScenarioStep:
         stage.database.snapshots[file] = 1000
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         made = {"metadata": {"name": "snapshots", "namespace": stage.namespace}, "spec": spec}
-        stage.person.create(PERSISTENT_VOLUME_CLAIM, made)
+        stage.user_client.create(PERSISTENT_VOLUME_CLAIM, made)
 
     return ScenarioStep(f"{file} is stored", act)
 
@@ -169,7 +169,7 @@ def backups_complete() -> ScenarioStep:
         for backup in stage.find(backup_api.API.kind):
             done = {"status": {"phase": "Complete", "completedAt": backup["metadata"]["creationTimestamp"]}}
             name = backup["metadata"]["name"]
-            stage.person.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
+            stage.user_client.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
 
     return ScenarioStep("backups are complete", act)
 
@@ -186,15 +186,15 @@ SCENARIOS = (
     Scenario("scale up and down", (cluster(3), cluster(5), cluster(3), cluster(1)), given=(cluster(1),)),
     Scenario(
         "scale up and down during scaling",
-        (hurried(cluster(5), 12), hurried(cluster(3), 8), cluster(1)),
+        (limit_turns(cluster(5), 12), limit_turns(cluster(3), 8), cluster(1)),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("the seed lost with its volume", lost(0), given=(cluster(3),)),
     Scenario("a later member lost with its volume", lost(2), given=(cluster(3),)),
-    Scenario("a member lost without an operator", away(*lost(2)), given=(cluster(3),)),
+    Scenario("a member lost without an operator", operator_down(*lost(2)), given=(cluster(3),)),
     Scenario("the leader lost with its volume", (leader_lost(),), given=(cluster(3), led_by(1))),
-    Scenario("scale down while a member is lost", (*lost(1), cluster(1)), given=(cluster(3),), counted=False),
+    Scenario("scale down while a member is lost", (*lost(1), cluster(1)), given=(cluster(3),), exact_counts=False),
     Scenario("upgrade", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),
     Scenario("second upgrade", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN)),
     Scenario(
@@ -223,22 +223,24 @@ SCENARIOS = (
             cluster(3),
         ),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "upgrade reverted midway",
         (unpullable(f"{member(2)} v{MIDDLE}"), cluster(3, MIDDLE), cluster(3, OLD)),
         given=(cluster(3, OLD),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "a learner that never starts",
-        (failing(3), cluster(4), later(700), untold(pods_start()), cluster(3)),
+        (failing(3), cluster(4), later(700), unobserved(pods_start()), cluster(3)),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
-    Scenario("two pods deleted", at_once(gone(POD, member(0)), gone(POD, member(2))), given=(cluster(3),)),
-    Scenario("all pods deleted", at_once(*(gone(POD, member(number)) for number in range(3))), given=(cluster(3),)),
+    Scenario("two pods deleted", at_once(delete_now(POD, member(0)), delete_now(POD, member(2))), given=(cluster(3),)),
+    Scenario(
+        "all pods deleted", at_once(*(delete_now(POD, member(number)) for number in range(3))), given=(cluster(3),)
+    ),
     Scenario(
         "a stale volume appears",
         (
@@ -249,19 +251,22 @@ SCENARIOS = (
                 spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             ),
             cluster(3),
-            gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"),
+            delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"),
         ),
         given=(cluster(3),),
     ),
     Scenario(
-        "scale down and up again at once", (hurried(cluster(1), 6), cluster(3)), given=(cluster(3),), counted=False
+        "scale down and up again at once",
+        (limit_turns(cluster(1), 6), cluster(3)),
+        given=(cluster(3),),
+        exact_counts=False,
     ),
     Scenario(
         "edits while paused",
         (
             cluster(3, paused=True),
             delete(SERVICE, NAME),
-            gone(POD, member(1)),
+            delete_now(POD, member(1)),
             edit(STATEFUL_SET, {"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}}, NAME),
             cluster(3),
         ),
@@ -295,22 +300,22 @@ SCENARIOS = (
     Scenario("deleted", (delete(),), given=(cluster(3),), ends=""),
     Scenario("deleted with its data", (delete(),), given=(cluster(1, storage={"retain": False}),), ends=""),
     Scenario(
-        "deleted and recreated", (delete(), cluster(1)), given=(cluster(1),), ends="VolumeInTheWay", counted=False
+        "deleted and recreated", (delete(), cluster(1)), given=(cluster(1),), ends="VolumeInTheWay", exact_counts=False
     ),
     Scenario(
         "recreated, then the old data is deleted",
-        (delete(), cluster(1), gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(0)}")),
+        (delete(), cluster(1), delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(0)}")),
         given=(cluster(1),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "changes without an operator",
-        away(cluster(3, NEW), delete(SERVICE, NAME), gone(POD, member(1)), *lost(2)),
+        operator_down(cluster(3, NEW), delete(SERVICE, NAME), delete_now(POD, member(1)), *lost(2)),
         given=(cluster(3),),
     ),
     Scenario(
         "the operator reaches no member",
-        (cut_off(), cluster(5), gone(POD, member(1)), cut_off(off=False)),
+        (cut_off(), cluster(5), delete_now(POD, member(1)), cut_off(off=False)),
         given=(cluster(3),),
     ),
     Scenario("a member hangs and recovers", (hangs(1), cluster(1), hangs(1, hung=False)), given=(cluster(3),)),
@@ -329,7 +334,7 @@ SCENARIOS = (
     Scenario(
         "restore of a snapshot that appears later",
         (cluster(1, **RESTORE), snapshot_stored("a.db"), later(60)),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
     Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),

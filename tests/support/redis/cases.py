@@ -1,6 +1,6 @@
-"""Specs that the RedisCluster CRD takes and refuses, a refused one for every constraint it has.
+"""Specs that the RedisCluster CRD accepts and rejects, with a rejected one for every constraint.
 
-The unit tests ask the operator's own validation about them, `tests/api` asks a real API server.
+Unit tests check them with the operator's validation, `tests/api` with a real API server.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SEED: dict[str, Any] = {
     },
     "pod": [SEED_POD],
 }
-"""What the seed's manifest says, but for its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
+"""Manifest of the first release, except its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
 NAME_WORDS = "metadata.name names the StatefulSet and Services too"
 OLD_WORDS = "is not supported"
@@ -62,7 +62,7 @@ ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
 DIRECTIVE_WORDS = "is set by another field or by the operator"
 IMAGE_WORDS = "is not an image; use lower-case letters"
 TWICE_WORDS = "is also set in pod[0]; remove one of the two"
-UNTOLD_WORDS = "is missing, and pod[0].middlewareImage has no tag with a version"
+UNKNOWN_WORDS = "is missing, and pod[0].middlewareImage has no tag with a version"
 
 
 def podded(**pod: Any) -> dict[str, Any]:
@@ -79,18 +79,18 @@ def assigned(**strategy: Any) -> dict[str, Any]:
     return {"updateStrategy": {"type": "AssignReceive", "assignStrategies": strategies}}
 
 
-def imaged(image: str, **beside: Any) -> dict[str, Any]:
-    return {"version": ..., **podded(middlewareImage=image), **beside}
+def imaged(image: str, **fields: Any) -> dict[str, Any]:
+    return {"version": ..., **podded(middlewareImage=image), **fields}
 
 
 def in_pod(case: Case) -> Case:
-    """A case about settings of pods, of the same settings in pod[0]."""
-    advises = case.advises.replace("spec.", "spec.pod[0].", 1)
-    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, advises=advises)
+    """Return a case with the same pod settings in pod[0]."""
+    operator_error = case.operator_error.replace("spec.", "spec.pod[0].", 1)
+    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, operator_error=operator_error)
 
 
 def shared(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Those about settings that pod[0] has, too."""
+    """Return the cases about settings that pod[0] has as well."""
     return tuple(
         case for case in cases if case.spec.keys() <= {"labels", "annotations", "env", "affinity", "resources"}
     )
@@ -101,63 +101,64 @@ ACCEPTED = over(
     (
         *podspec_cases.ACCEPTED,
         *map(in_pod, shared(podspec_cases.ACCEPTED)),
-        Case("three masters with a replica each"),
-        Case("the seed's", SEED),
-        Case("three masters alone", {"replicas": 3, "replicasPerMaster": 0}),
-        Case("three masters with two replicas each", {"replicas": 9, "replicasPerMaster": 2}),
-        Case("one replica more", {"replicas": 7}),
-        Case("the most", {"replicas": 500}),
+        Case("three primaries with one replica each"),
+        Case("first release", SEED),
+        Case("three primaries without replicas", {"replicas": 3, "replicasPerMaster": 0}),
+        Case("three primaries with two replicas each", {"replicas": 9, "replicasPerMaster": 2}),
+        Case("one extra replica", {"replicas": 7}),
+        Case("maximum number of pods", {"replicas": 500}),
         Case("many replicas", {"replicas": 30, "replicasPerMaster": 9}),
         Case("no version", {"version": ...}),
         *(
             Case(f"version {version}", {"version": version})
             for version in ("6.2", "6.2.14", "7.0.15-alpine", "v10.0.1")
         ),
-        Case("valkey by its name", {"repository": "valkey/valkey", "version": "7.2"}),
-        Case("valkey said", {"repository": "example.com:5000/kv", "engine": "valkey", "version": "9.1"}),
-        Case("redis in a registry of that name", {"repository": "valkey.example.com/redis", "version": "6.2.14"}),
-        Case("redis said", {"repository": "valkey/valkey", "engine": "redis", "version": "6.2.14"}),
-        Case("an image that tells its version", imaged("example.com:5000/a/redis:8.0.2-bookworm")),
-        Case("an image that tells its version before a digest", imaged(f"redis:8.0.2@sha256:{'0' * 64}")),
-        Case("an image whose tag tells nothing, with the version", podded(middlewareImage="redis:stable")),
-        Case("a digest, with the version", podded(middlewareImage=f"redis@sha256:{'0' * 64}")),
-        Case("an image that is pulled by the version", imaged("redis")),
-        Case("an image that tells what the version tells", podded(middlewareImage="redis:8.0.2-alpine")),
-        Case("deletion of everything, said", {"finalizers": "foreground"}),
-        Case("deletion of nothing", {"finalizers": ""}),
+        Case("valkey by repository", {"repository": "valkey/valkey", "version": "7.2"}),
+        Case("valkey by engine", {"repository": "example.com:5000/kv", "engine": "valkey", "version": "9.1"}),
+        Case("redis in a registry named valkey", {"repository": "valkey.example.com/redis", "version": "6.2.14"}),
+        Case("redis by engine", {"repository": "valkey/valkey", "engine": "redis", "version": "6.2.14"}),
+        Case("image with version tag", imaged("example.com:5000/a/redis:8.0.2-bookworm")),
+        Case("image with version tag and digest", imaged(f"redis:8.0.2@sha256:{'0' * 64}")),
+        Case("image without version tag, with version", podded(middlewareImage="redis:stable")),
+        Case("image digest, with version", podded(middlewareImage=f"redis@sha256:{'0' * 64}")),
+        Case("image without tag", imaged("redis")),
+        Case("image tag equal to the version", podded(middlewareImage="redis:8.0.2-alpine")),
+        Case("explicit foreground deletion", {"finalizers": "foreground"}),
+        Case("deletion keeps all objects", {"finalizers": ""}),
         Case("paused", {"pause": True}),
-        Case("balanced", {"updateStrategy": {"type": "AutoReceive", "pipeline": "1"}}),
-        Case("the most keys at once", {"updateStrategy": {"pipeline": "9999"}}),
-        Case("assigned, and not how", {"updateStrategy": {"type": "AssignReceive"}}),
-        Case("all slots of several", assigned(slots=16384, fromReplicas=f"{'a' * 40}, {'b' * 40} ,c")),
+        Case("automatic slot assignment", {"updateStrategy": {"type": "AutoReceive", "pipeline": "1"}}),
+        Case("maximum pipeline", {"updateStrategy": {"pipeline": "9999"}}),
+        Case("manual slot assignment without strategies", {"updateStrategy": {"type": "AssignReceive"}}),
+        Case("all slots of several nodes", assigned(slots=16384, fromReplicas=f"{'a' * 40}, {'b' * 40} ,c")),
         Case("no pod", {"pod": []}),
-        Case("an empty pod", podded()),
-        Case("pods that a person replaces", podded(updateStrategy={"type": "OnDelete"})),
-        Case("directories of the nodes", podded(volumes={"type": "hostPath"})),
-        Case("one volume for all", podded(volumes=NFS)),
-        Case("affinity in place", podded(affinity={"nodeAffinity": {}, "podAffinity": {}})),
-        Case("settings in both places, each in one", {"labels": {"a": "b"}, **podded(annotations={"c": "d"})}),
+        Case("empty pod", podded()),
+        Case("pods that the user replaces", podded(updateStrategy={"type": "OnDelete"})),
+        Case("host directories", podded(volumes={"type": "hostPath"})),
+        Case("one shared volume", podded(volumes=NFS)),
+        Case("affinity with current fields", podded(affinity={"nodeAffinity": {}, "podAffinity": {}})),
+        Case("pod settings split between spec and pod[0]", {"labels": {"a": "b"}, **podded(annotations={"c": "d"})}),
         Case("directives", {"config": {"maxmemory-policy": "allkeys-lru", "save": "3600 1 300 100", "appendonly": ""}}),
-        Case("memory as a directive", {"config": {"maxmemory": "100mb"}}),
-        Case("memory as a variable", {"env": [{"name": "MAXMEMORY", "value": "1073741824"}]}),
-        Case("volumes", stored()),
-        Case("volumes in bytes", stored(size=GIB)),
+        Case("maxmemory as directive", {"config": {"maxmemory": "100mb"}}),
+        Case("maxmemory as environment variable", {"env": [{"name": "MAXMEMORY", "value": "1073741824"}]}),
+        Case("default volumes", stored()),
+        Case("volume size in bytes", stored(size=GIB)),
         Case(
-            "volumes of a class, that go with the resource", stored(size="1Ti", storageClassName="fast", retain=False)
+            "volumes of a class that are deleted with the resource",
+            stored(size="1Ti", storageClassName="fast", retain=False),
         ),
-        Case("a password", {"auth": {"secretName": "a"}}),
-        Case("no encryption, said", {"tls": {"mode": "none"}}),
-        Case("encryption by itself", {"tls": {"mode": "self", "clientAuth": "none"}}),
-        Case("encryption with a certificate of others", {"tls": SECRET}),
+        Case("password", {"auth": {"secretName": "a"}}),
+        Case("explicitly without TLS", {"tls": {"mode": "none"}}),
+        Case("self-signed TLS", {"tls": {"mode": "self", "clientAuth": "none"}}),
+        Case("TLS with certificate of the user", {"tls": SECRET}),
         Case(
-            "encryption by cert-manager",
+            "TLS by cert-manager",
             {"tls": {"mode": "certManager", "issuer": {"name": "a", "kind": "ClusterIssuer"}}},
         ),
         Case("metrics", {"metrics": {}}),
-        Case("metrics by another image", {"metrics": {"image": "example.com/exporter:1"}}),
-        Case("no metrics, though an image is there", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
-        Case("what a person allows", {"recovery": {"confirm": "a1b2c3"}}),
-        Case("the longest name", resource="a" * 52),
+        Case("metrics with another image", {"metrics": {"image": "example.com/exporter:1"}}),
+        Case("metrics disabled despite an image", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
+        Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
+        Case("longest name", resource="a" * 52),
     ),
 )
 
@@ -171,63 +172,68 @@ REFUSED = over(
         at_most("replicas", 501, 500),
         at_least("replicasPerMaster", -1, 0),
         Case(
-            "more replicas than anybody needs",
+            "too many replicas per primary",
             {"replicas": 500, "replicasPerMaster": 10},
             "should be less than or equal to 9",
             "too large; use at most 9",
         ),
         *(
             Case(
-                f"{count} pods for three masters with {each} replicas each",
+                f"{count} pods for three primaries with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
                 f"three masters at least, with replicasPerMaster replicas each; give at least {least}",
                 "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))
         ),
-        Case("deletion of another kind", {"finalizers": "background"}, "Unsupported value", "use 'foreground' or ''"),
+        Case("unknown deletion policy", {"finalizers": "background"}, "Unsupported value", "use 'foreground' or ''"),
         Case(
-            "a repository with a tag",
+            "repository with tag",
             {"repository": "library/redis:7"},
             "'library/redis:7' is not an image without a tag",
             "spec.repository: 'library/redis:7' is not an image without a tag",
         ),
-        Case("an endless repository", {"repository": "a" * 513}, "may not be more than 512", "at most 512 characters"),
+        Case("too long repository", {"repository": "a" * 513}, "may not be more than 512", "at most 512 characters"),
         Case(
-            "a version that is none",
+            "invalid version",
             {"version": "three"},
             "'three' is not a version of redis or valkey",
             "spec.version: 'three' is not a version",
         ),
         Case(
-            "a version without a minor",
+            "version without minor",
             {"version": "7"},
             "'7' is not a version",
             "spec.version: '7' is not a version of redis",
         ),
         Case(
-            "an endless version",
+            "too long version",
             {"version": "8.0.2-" + "1" * 123},
             "may not be more than 128",
             "at most 128 characters",
         ),
-        Case("an engine of another's", {"engine": "keydb"}, "Unsupported value", "use 'redis' or 'valkey'"),
+        Case("unknown engine", {"engine": "keydb"}, "Unsupported value", "use 'redis' or 'valkey'"),
         Case(
-            "valkey of the operator's own image",
+            "valkey without repository",
             {"engine": "valkey"},
             "valkey is not in the operator's own image",
             "spec.repository: is required with engine valkey",
         ),
         *(
             Case(
-                f"version {version}, as the seed has it" if version == "3.2.8" else f"version {version}",
+                f"version {version}, as in the first release" if version == "3.2.8" else f"version {version}",
                 {"version": version},
                 f"redis {version} {OLD_WORDS}",
                 f"spec.version: redis {version} {OLD_WORDS}",
             )
             for version in ("3.2.8", "5.0.14", "6.0.20", "6.1.0-rc1", "v4.0.14", "2.8", "0.1.0")
         ),
-        Case("the seed's own", {**SEED, "version": "3.2.8"}, ADVICE_WORDS, f"spec.version: redis 3.2.8 {OLD_WORDS}"),
+        Case(
+            "unchanged manifest of the first release",
+            {**SEED, "version": "3.2.8"},
+            ADVICE_WORDS,
+            f"spec.version: redis 3.2.8 {OLD_WORDS}",
+        ),
         *(
             Case(
                 f"valkey {version}",
@@ -238,27 +244,27 @@ REFUSED = over(
             for version in ("7.1.0", "6.2.14")
         ),
         Case(
-            "an image of an old version",
+            "image of an old version",
             imaged("redis:5.0.14"),
             f"redis redis:5.0.14 {OLD_WORDS}",
             f"spec.version: redis redis:5.0.14 {OLD_WORDS}",
         ),
-        Case("an image whose tag tells nothing", imaged("redis:latest"), UNTOLD_WORDS, f"spec.version: {UNTOLD_WORDS}"),
+        Case("image without version tag", imaged("redis:latest"), UNKNOWN_WORDS, f"spec.version: {UNKNOWN_WORDS}"),
         Case(
-            "an image by its digest alone",
+            "image digest without version",
             imaged(f"redis@sha256:{'0' * 64}"),
-            UNTOLD_WORDS,
-            f"spec.version: {UNTOLD_WORDS}",
+            UNKNOWN_WORDS,
+            f"spec.version: {UNKNOWN_WORDS}",
         ),
         Case(
-            "an unknown way to receive slots",
+            "unknown update strategy of slots",
             {"updateStrategy": {"type": "TakeAll"}},
             "Unsupported value",
             "use 'AutoReceive' or 'AssignReceive'",
         ),
         *(
             Case(
-                f"a pipeline of {given!r}",
+                f"pipeline {given!r}",
                 {"updateStrategy": {"pipeline": given}},
                 f"'{given}' is no number of keys",
                 f"spec.updateStrategy.pipeline: '{given}' is not a number of keys; use 1 to 9999",
@@ -266,87 +272,90 @@ REFUSED = over(
             for given in ("0", "-1", "many", "", "10000", "1.5", "010")
         ),
         Case(
-            "a pipeline that is no text",
+            "pipeline is not a string",
             {"updateStrategy": {"pipeline": 100}},
             "must be of type string",
             "is not a string",
         ),
-        Case(
-            "an endless pipeline", {"updateStrategy": {"pipeline": "1" * 17}}, "more than 16", "at most 16 characters"
-        ),
+        Case("too long pipeline", {"updateStrategy": {"pipeline": "1" * 17}}, "more than 16", "at most 16 characters"),
         Case("no slots", assigned(slots=0), "greater than or equal to 1", "too small; use at least 1"),
-        Case("more slots than there are", assigned(slots=16385), "less than or equal to 16384", "at most 16384"),
-        Case("slots, and not how many", assigned(slots=...), "slots: Required value", "slots: is required"),
+        Case("more slots than a cluster has", assigned(slots=16385), "less than or equal to 16384", "at most 16384"),
+        Case("strategy without slots", assigned(slots=...), "slots: Required value", "slots: is required"),
         Case(
-            "slots of nobody", assigned(fromReplicas=...), "fromReplicas: Required value", "fromReplicas: is required"
+            "strategy without source nodes",
+            assigned(fromReplicas=...),
+            "fromReplicas: Required value",
+            "fromReplicas: is required",
         ),
         *(
-            Case(f"slots of {given!r}", assigned(fromReplicas=given), "should match", "does not match")
+            Case(f"slots from {given!r}", assigned(fromReplicas=given), "should match", "does not match")
             for given in ("", "a,,b", "a b", "cache-0")
         ),
-        Case("slots of an endless list", assigned(fromReplicas="a," * 2048 + "a"), "more than 4096", "at most 4096"),
         Case(
-            "endless strategies",
+            "too long list of source nodes", assigned(fromReplicas="a," * 2048 + "a"), "more than 4096", "at most 4096"
+        ),
+        Case(
+            "too many strategies",
             {"updateStrategy": {"assignStrategies": [{"slots": 1, "fromReplicas": "a"}] * 65}},
             "must have at most 64",
             "at most 64",
         ),
-        Case("two kinds of pods", {"pod": [{}, {}]}, "must have at most 1", "at most 1"),
+        Case("two entries in pod", {"pod": [{}, {}]}, "must have at most 1", "at most 1"),
         Case(
-            "an unknown way to replace pods",
+            "unknown update strategy of pods",
             podded(updateStrategy={"type": "Recreate"}),
             "Unsupported value",
             "use 'RollingUpdate' or 'OnDelete'",
         ),
-        Case("volumes of no type", podded(volumes={}), "type: Required value", "type: is required"),
+        Case("volumes without type", podded(volumes={}), "type: Required value", "type: is required"),
         Case(
-            "volumes of an unknown type",
+            "volumes of unknown type",
             podded(volumes={"type": "tape"}),
             "Unsupported value",
             "use 'hostPath' or 'nfs'",
         ),
         Case(
-            "one volume, and not which",
+            "shared volume without claim name",
             podded(volumes={"type": "nfs"}),
             "is missing: with type nfs it names the volume",
             "spec.pod[0].volumes.persistentVolumeClaimName: is required with type nfs",
         ),
         Case(
-            "a claim for directories",
+            "claim name for host directories",
             podded(volumes={**NFS, "type": "hostPath"}),
             "type hostPath takes directories of the nodes and no claim",
             "spec.pod[0].volumes.persistentVolumeClaimName: is not allowed with type hostPath",
         ),
         Case(
-            "a claim without a name",
+            "empty claim name",
             podded(volumes={**NFS, "persistentVolumeClaimName": ""}),
             "at least 1 chars",
             "too short; use at least 1",
         ),
         Case(
-            "a claim with an endless name",
+            "too long claim name",
             podded(volumes={**NFS, "persistentVolumeClaimName": "a" * 254}),
             "more than 253",
             "at most 253",
         ),
-        Case("a template that is no name", podded(configmap="Redis Conf"), "should match", "does not match"),
-        Case("a template with an endless name", podded(configmap="a" * 254), "more than 253", "at most 253"),
+        Case("invalid ConfigMap name", podded(configmap="Redis Conf"), "should match", "does not match"),
+        Case("too long ConfigMap name", podded(configmap="a" * 254), "more than 253", "at most 253"),
         *(
             case
             for field in ("monitorImage", "initImage", "middlewareImage")
             for case in (
                 Case(
-                    f"a {field} that is none",
+                    f"invalid {field}",
                     podded(**{field: "Redis Exporter"}),
                     f"'Redis Exporter' {IMAGE_WORDS}",
                     f"spec.pod[0].{field}: 'Redis Exporter' {IMAGE_WORDS}",
                 ),
-                Case(f"an endless {field}", podded(**{field: "a" * 513}), "more than 512", "at most 512 characters"),
+                Case(f"too long {field}", podded(**{field: "a" * 513}), "more than 512", "at most 512 characters"),
             )
         ),
         *(
             Case(
-                f"{field} in both places",
+                f"{field} in spec and pod[0]",
                 {field: given, **podded(**{field: given})},
                 TWICE_WORDS,
                 f"spec.{field}: {TWICE_WORDS}",
@@ -364,13 +373,13 @@ REFUSED = over(
             for field in ("labels", "annotations")
             for case in (
                 Case(
-                    f"{field} of ours",
+                    f"reserved {field}",
                     {field: {"a": "b", "redis.middleware.hc.cn/serves": "clients"}},
                     "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                     f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
                 Case(
-                    f"{field} of ours in pod[0]",
+                    f"reserved {field} in pod[0]",
                     podded(**{field: {"redis.middleware.hc.cn/serves": "clients"}}),
                     "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                     f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
@@ -379,7 +388,7 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"a variable of ours{where}",
+                f"reserved environment variable{where}",
                 spec,
                 "are set by the operator",
                 "POD_IP and POD_NAME are set by the operator",
@@ -391,7 +400,7 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"a directive of ours: {directive}",
+                f"reserved directive: {directive}",
                 {"config": {"hz": "10", directive: "a"}},
                 f"{directive} {DIRECTIVE_WORDS}",
                 f"spec.config: {directive} {DIRECTIVE_WORDS}",
@@ -400,102 +409,107 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"no directive: {directive!r}",
+                f"invalid directive: {directive!r}",
                 {"config": {directive: "a"}},
                 f"'{directive}' is not a directive of redis.conf",
                 f"spec.config: '{directive}' is not a directive of redis.conf",
             )
             for directive in ("Port", "max memory", "-hz", "1st")
         ),
-        Case("a directive with a second line", {"config": {"hz": "10\nport 1"}}, "should match", "does not match"),
+        Case("directive with line break", {"config": {"hz": "10\nport 1"}}, "should match", "does not match"),
         Case(
-            "a directive that is no text", {"config": {"appendonly": True}}, "must be of type string", "is not a string"
+            "directive is not a string", {"config": {"appendonly": True}}, "must be of type string", "is not a string"
         ),
-        Case("a directive without end", {"config": {"hz": "1" * 1025}}, "more than 1024", "at most 1024"),
+        Case("too long directive", {"config": {"hz": "1" * 1025}}, "more than 1024", "at most 1024"),
         Case(
-            "endless directives", {"config": {f"a{n}": "b" for n in range(129)}}, "must have at most 128", "at most 128"
+            "too many directives",
+            {"config": {f"a{n}": "b" for n in range(129)}},
+            "must have at most 128",
+            "at most 128",
         ),
-        Case("volumes of less than nothing", stored(size=-1), "greater than or equal to 0", "cannot be negative"),
-        Case("volumes of much", stored(size="much"), "should match", "is not a quantity"),
-        Case("an endless size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
-        Case("a class that is no name", stored(storageClassName="Fast"), "should match", "does not match"),
-        Case("an endless class", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"),
+        Case("negative volume size", stored(size=-1), "greater than or equal to 0", "cannot be negative"),
+        Case("invalid volume size", stored(size="much"), "should match", "is not a quantity"),
+        Case("too long volume size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
+        Case("invalid storage class name", stored(storageClassName="Fast"), "should match", "does not match"),
         Case(
-            "volumes of two kinds",
+            "too long storage class name", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"
+        ),
+        Case(
+            "volumes in storage and pod[0]",
             {**stored(), **podded(volumes=NFS)},
             "cannot be combined with pod[0].volumes",
             "spec.storage: cannot be combined with pod[0].volumes",
         ),
-        Case("a password of nobody", {"auth": {}}, "secretName: Required value", "secretName: is required"),
-        Case("a password that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
-        Case("a password with an endless name", {"auth": {"secretName": "a" * 254}}, "more than 253", "at most 253"),
-        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
+        Case("auth without Secret name", {"auth": {}}, "secretName: Required value", "secretName: is required"),
+        Case("invalid Secret name of auth", {"auth": {"secretName": "A"}}, "should match", "does not match"),
+        Case("too long Secret name of auth", {"auth": {"secretName": "a" * 254}}, "more than 253", "at most 253"),
+        Case("unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         Case(
-            "a certificate of others, and not which",
+            "TLS mode secret without Secret name",
             {"tls": {"mode": "secret"}},
             "is required with mode secret",
             "spec.tls.secretName: is required with mode secret",
         ),
         *(
             Case(
-                f"a certificate of others in mode {given['mode']}",
+                f"Secret name in TLS mode {given['mode']}",
                 {"tls": {**given, "secretName": "a"}},
                 f"is not allowed with mode {given['mode']}",
                 f"spec.tls.secretName: is not allowed with mode {given['mode']}",
             )
             for given in ({"mode": "none"}, {"mode": "self"}, ISSUED)
         ),
-        Case("a certificate that is no name", {"tls": {**SECRET, "secretName": "A"}}, "should match", "does not match"),
-        Case("an endless certificate", {"tls": {**SECRET, "secretName": "a" * 254}}, "more than 253", "at most 253"),
+        Case("invalid Secret name of TLS", {"tls": {**SECRET, "secretName": "A"}}, "should match", "does not match"),
         Case(
-            "cert-manager without an issuer",
+            "too long Secret name of TLS", {"tls": {**SECRET, "secretName": "a" * 254}}, "more than 253", "at most 253"
+        ),
+        Case(
+            "cert-manager without issuer",
             {"tls": {"mode": "certManager"}},
             "is required in mode certManager",
             "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
-            "an issuer for nothing",
+            "issuer in another TLS mode",
             {"tls": {**ISSUED, "mode": "self"}},
             "is used only in mode certManager",
             "spec.tls.issuer: is used only in mode certManager",
         ),
+        Case("issuer without name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"),
+        Case("invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
         Case(
-            "an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"
+            "too long issuer name", {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}}, "more than 253", "at most 253"
         ),
         Case(
-            "an issuer that is no name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"
-        ),
-        Case("an endless issuer", {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}}, "more than 253", "at most 253"),
-        Case(
-            "an issuer of another kind",
+            "unknown issuer kind",
             {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Vault"}}},
             "Unsupported value",
             "use 'Issuer' or 'ClusterIssuer'",
         ),
         Case(
-            "clients asked now and then",
+            "unknown client authentication",
             {"tls": {"mode": "self", "clientAuth": "optional"}},
             "Unsupported value",
             "use 'none' or 'required'",
         ),
         Case(
-            "an exporter that is none",
+            "invalid exporter image",
             {"metrics": {"image": "Redis Exporter"}},
             f"'Redis Exporter' {IMAGE_WORDS}",
             f"spec.metrics.image: 'Redis Exporter' {IMAGE_WORDS}",
         ),
-        Case("an endless exporter", {"metrics": {"image": "a" * 513}}, "more than 512", "at most 512 characters"),
+        Case("too long exporter image", {"metrics": {"image": "a" * 513}}, "more than 512", "at most 512 characters"),
         Case(
-            "two exporters",
+            "exporter image in metrics and pod[0]",
             {"metrics": {"image": "a"}, **podded(monitorImage="b")},
             "is also set in pod[0].monitorImage",
             "spec.metrics.image: is also set in pod[0].monitorImage",
         ),
-        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
-        Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
-        Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
-        Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
-        Case("a name too long for a StatefulSet's pods", {}, NAME_WORDS, NAME_WORDS, resource="a" * 53),
+        Case("recovery without token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
+        Case("too long recovery token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
+        Case("name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
+        Case("name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
+        Case("name too long for pods of a StatefulSet", {}, NAME_WORDS, NAME_WORDS, resource="a" * 53),
     ),
 )
 
@@ -503,40 +517,40 @@ ONLY_HERE = over(
     BASE,
     (
         Case(
-            "an image that tells another version",
+            "image tag that differs from the version",
             podded(middlewareImage="redis:7.0.15"),
-            advises="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
+            operator_error="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
         ),
         Case(
-            "memory from elsewhere",
+            "maxmemory from a field reference",
             podded(env=[{"name": "MAXMEMORY", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]),
-            advises="spec.pod[0].env: MAXMEMORY needs a value",
+            operator_error="spec.pod[0].env: MAXMEMORY needs a value",
         ),
         Case(
-            "memory given twice",
+            "maxmemory as variable and directive",
             {"env": [{"name": "MAXMEMORY", "value": "1gb"}], "config": {"maxmemory": "1gb"}},
-            advises="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
+            operator_error="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
         ),
         Case(
-            "memory in words of Kubernetes",
+            "maxmemory as Kubernetes quantity",
             podded(env=[{"name": "MAXMEMORY", "value": "2Gi"}]),
-            advises="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
+            operator_error="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
         ),
         Case(
-            "memory that is none, as a directive",
+            "invalid maxmemory directive",
             {"config": {"maxmemory": "50%"}},
-            advises="spec.config.maxmemory: '50%' is not an amount of memory",
+            operator_error="spec.config.maxmemory: '50%' is not an amount of memory",
         ),
         Case(
-            "affinity of an unknown kind",
+            "unknown field of affinity",
             {"affinity": {"nodeAffinities": {}}},
-            advises="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
+            operator_error="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
         ),
         Case(
-            "affinity for nodes in two places",
+            "node affinity in two fields",
             podded(affinity={**SEED_POD["affinity"], "nodeAffinity": SEED_POD["affinity"]}),
-            advises="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
+            operator_error="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
         ),
     ),
 )
-"""What no schema can say: the operator's own validation refuses it, at admission and in the reconcile."""
+"""Specs that no schema can reject: the operator's validation does, at admission and when it reconciles."""

@@ -1,4 +1,4 @@
-"""Real servers of Redis as processes on this machine, each on an address of its own, for stories."""
+"""Real Redis servers as local processes, each on its own address, for the conformance scripts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TIMEOUT = 1000
 PORT = 16379
 
 PATIENCE = 1.5
-"""How much longer a real server is waited for than it should need: the machine may be busy."""
+"""Factor by which waits are longer than necessary, because the machine may be busy."""
 
 _numbers = itertools.count(1)
 
 
 class RealLab:
-    """`Lab` of a real server.
+    """`Lab` of real servers.
 
     Args:
-        command: how a server is started.
-        network: the first two bytes of loopback addresses that nobody else uses, such as `127.7`.
+        command: command that starts a server.
+        network: first two bytes of unused loopback addresses, such as `127.7`.
     """
 
     def __init__(self, command: Sequence[str], directory: Path, network: str) -> None:
-        self.told: list[str] = []
+        self.transcript: list[str] = []
         self._command = command
         self._directory = directory
         self._network = network
@@ -46,12 +46,12 @@ class RealLab:
             self._addresses[name] = self._addresses[address]
         elif name not in self._addresses:
             await self.move(name)
-        place = self._directory / name
-        place.mkdir(exist_ok=True)
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
         settings = {
             "bind": self._addresses[name],
             "port": PORT,
-            "dir": place,
+            "dir": directory,
             "cluster-enabled": "yes",
             "cluster-node-timeout": TIMEOUT,
             "cluster-announce-ip": self._addresses[name],
@@ -64,7 +64,7 @@ class RealLab:
             "repl-diskless-sync-delay": 0,
         }
         words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
-        with (place / "log").open("ab") as log:
+        with (directory / "log").open("ab") as log:
             self._running[name] = await asyncio.create_subprocess_exec(*self._command, *words, stdout=log, stderr=log)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -72,7 +72,7 @@ class RealLab:
                 await self.server(name).execute("PING")
                 return
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{name} does not start: {(place / 'log').read_text()[-2000:]}")
+        raise AssertionError(f"{name} does not start: {(directory / 'log').read_text()[-2000:]}")
 
     async def move(self, name: str) -> None:
         number = next(_numbers)
@@ -96,10 +96,10 @@ class RealLab:
         return self._addresses[name], PORT
 
     def server(self, name: str) -> Server:
-        place = (name, self._addresses[name])
-        if place not in self._servers:
-            self._servers[place] = connect(Endpoint(name, place[1], "localhost", PORT), Access())
-        return self._servers[place]
+        key = (name, self._addresses[name])
+        if key not in self._servers:
+            self._servers[key] = connect(Endpoint(name, key[1], "localhost", PORT), Access())
+        return self._servers[key]
 
     async def close(self) -> None:
         for server in self._servers.values():

@@ -127,8 +127,10 @@ class Kubernetes:
         if observed:
             self.cache.put(PERSISTENT_VOLUME_CLAIM, obj)
         if exists:
-            person = self.server.actor("kubectl")
-            person.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {k: obj["metadata"][k] for k in ("name", "namespace")}})
+            user_client = self.server.actor("kubectl")
+            user_client.create(
+                PERSISTENT_VOLUME_CLAIM, {"metadata": {k: obj["metadata"][k] for k in ("name", "namespace")}}
+            )
 
     def _object(self, kind: Kind, name: str, uid: str, labels: dict[str, str]) -> Obj:
         metadata = {"name": name, "namespace": "default", "uid": uid, "labels": labels, "resourceVersion": "1"}

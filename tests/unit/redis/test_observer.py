@@ -63,7 +63,7 @@ class Kubernetes:
         self.controller = clusters(OPTIONS)
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
-        self.person = self.server.actor("kubectl")
+        self.user_client = self.server.actor("kubectl")
         self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT)
 
     def pod(self, number: int, *, address: str | None = None, now: str | None = None, phase: str = "Running") -> Obj:
@@ -71,20 +71,20 @@ class Kubernetes:
         address = f"10.0.0.{number}" if address is None else address
         name = f"demo-{number}"
         spec = {"nodeName": "host", "containers": [{"name": "redis", "image": "redis"}]}
-        live = self.person.create(POD, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        live = self.user_client.create(POD, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
         status = {"phase": phase, "podIP": address}
         obj = self._object(POD, name, live["metadata"]["uid"]) | {"status": status, "spec": spec}
         self.cache.put(POD, obj)
         patch = {"status": {"podIP": address if now is None else now}}
-        self.person.merge(POD, "default", name, patch, subresource="status")
+        self.user_client.merge(POD, "default", name, patch, subresource="status")
         return obj
 
     def volume(self, number: int, uid: str = "", *, exists: bool = False) -> None:
         name = f"data-demo-{number}"
         if exists:
-            uid = self.person.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": name, "namespace": "default"}})[
-                "metadata"
-            ]["uid"]
+            uid = self.user_client.create(
+                PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": name, "namespace": "default"}}
+            )["metadata"]["uid"]
         self.cache.put(PERSISTENT_VOLUME_CLAIM, self._object(PERSISTENT_VOLUME_CLAIM, name, uid or f"disk-{number}"))
 
     def _object(self, kind: Kind, name: str, uid: str) -> Obj:
@@ -159,7 +159,7 @@ async def test_new_node_is_accepted_only_at_the_current_address_of_its_pod() -> 
     kubernetes.pod(0)
     kubernetes.pod(1, now="10.0.0.9")
     kubernetes.pod(2)
-    kubernetes.person.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
+    kubernetes.user_client.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
     seen = await kubernetes.observe(**reachable_nodes(node_id(0), node_id(1), node_id(2)))
     assert [instance.id for instance in seen.instances] == [node_id(0), "", ""]
     assert [instance.error for instance in seen.instances[1:]] == [ELSEWHERE, ELSEWHERE]
@@ -250,9 +250,11 @@ async def test_config_map_of_the_user_is_read_or_its_problem_reported() -> None:
     problem = (await kubernetes.observe()).config.problem
     assert problem is not None
     assert "ConfigMap mine does not exist" in problem.message
-    kubernetes.person.create(CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}})
+    kubernetes.user_client.create(
+        CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}}
+    )
     problem = (await kubernetes.observe()).config.problem
     assert problem is not None
     assert f"has no key {CONFIG_KEY}" in problem.message
-    kubernetes.person.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
+    kubernetes.user_client.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
     assert (await kubernetes.observe()).config.text == "hz 20\n"

@@ -13,7 +13,7 @@ from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.request_log import Write
 from shared.testing.faults import CALL
 from shared.testing.harness.scenario import Scenario, ScenarioStep
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
@@ -28,11 +28,11 @@ ELSEWHERE = {
 }
 
 PLAYED = {
-    "there and back in memory",
-    "a scale-in taken back",
-    "upgraded",
-    "settings changed live",
-    "with a password, and its Secret appears",
+    "scale out and in without volumes",
+    "scale-in reverted",
+    "upgrade",
+    "change settings at runtime",
+    "password Secret appears after creation",
 }
 
 GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
@@ -45,7 +45,7 @@ def on_disks(size: str, **budget: object) -> ScenarioStep:
 GROWN = Scenario(
     "larger volumes, and another budget",
     given=(
-        ScenarioStep("a class that grows", lambda stage: stage.person.create(STORAGE_CLASS, GROWING)),
+        ScenarioStep("a class that grows", lambda stage: stage.user_client.create(STORAGE_CLASS, GROWING)),
         on_disks("1Gi", maxUnavailable=1),
     ),
     steps=(on_disks("2Gi", maxUnavailable=2), on_disks("2Gi", minAvailable=4)),
@@ -61,8 +61,8 @@ def right(write: Write) -> set[tuple[str, str]]:
 
 
 async def sent(scenario: Scenario) -> set[tuple[str, str]]:
-    play = Play(World(REDIS))
-    await play.go((*scenario.given, *scenario.steps))
+    play = ScenarioRun(World(REDIS))
+    await play.run_steps((*scenario.given, *scenario.steps))
     writes = [write for write in play.world.server.log.all_writes if write.verb != CALL]
     return set().union(*(right(write) for write in writes if write.status < HTTPStatus.BAD_REQUEST))
 

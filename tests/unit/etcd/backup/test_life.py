@@ -22,11 +22,21 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, apply, at_once, away, create, delete
+from shared.testing.harness.scenario import (
+    Scenario,
+    ScenarioStep,
+    Stage,
+    Subject,
+    apply,
+    at_once,
+    create,
+    delete,
+    operator_down,
+)
 from shared.testing.harness.scenario_runner import World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
-from shared.testing.kubelet.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, VOLUME, at
 from tests.unit.etcd.simulation.database import FakeEtcd
@@ -47,14 +57,14 @@ class Etcd(FakeEtcd):
     refusals: int = 0
     failed: set[str] = field(default_factory=set)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         takes_snapshot = pod["spec"]["containers"][0]["name"] == SNAPSHOT_CONTAINER
         uid = pod["metadata"]["uid"]
         if takes_snapshot and uid not in self.failed and self.refusals:
             self.refusals -= 1
             self.failed.add(uid)
         if uid in self.failed:
-            return Fate(
+            return ProcessStatus(
                 exits={
                     SNAPSHOT_CONTAINER: Exit(1, json.dumps({"reason": "StoreFull", "message": "The volume is full."}))
                 }
@@ -76,16 +86,16 @@ def begin(stage: Stage) -> None:
     kind = api.API.kind
     metadata = {"name": "demo", "namespace": stage.namespace}
     spec = {"size": 1, "version": "3.6.11"}
-    made = stage.person.create(
+    made = stage.user_client.create(
         kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
     )
     resource = api.EtcdCluster.parse(made)
     own = names.owner(resource, "etcd-operator")
     pod = template.pod(resource, own, resource.image_reference("etcd"), New(), Secrets())
-    stage.person.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
+    stage.user_client.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
     stage.workloads.settle()
     status = {"status": {"clusterID": f"{stage.database.cluster().id:016x}"}}
-    stage.person.merge(kind, stage.namespace, "demo", status, subresource="status")
+    stage.user_client.merge(kind, stage.namespace, "demo", status, subresource="status")
 
 
 def refusing(attempts: int) -> ScenarioStep:
@@ -108,13 +118,13 @@ SCENARIOS = (
     Scenario("completed", (NIGHTLY,), given=(CLUSTER, CLAIM), ends="Complete"),
     Scenario("to a bucket, credentials created later", (TO_BUCKET, KEYS), given=(CLUSTER,), ends="Complete"),
     Scenario("cluster created later", (NIGHTLY, CLUSTER), given=(CLAIM,), ends="Complete"),
-    Scenario("refused once", (refusing(1), NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete", counted=False),
+    Scenario("refused once", (refusing(1), NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete", exact_counts=False),
     Scenario(
         "refused permanently",
         (refusing(MAX_ATTEMPTS), NIGHTLY),
         given=(CLUSTER, CLAIM),
         ends="StoreFull",
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "recreated after a failure",
@@ -122,7 +132,7 @@ SCENARIOS = (
         given=(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS), NIGHTLY),
         ends="Complete",
     ),
-    Scenario("created while the operator is down", away(NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete"),
+    Scenario("created while the operator is down", operator_down(NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete"),
     Scenario("deleted", (delete(name="nightly"),), given=(CLUSTER, CLAIM, NIGHTLY), ends=""),
     Scenario("deleted while running", at_once(NIGHTLY, delete(name="nightly")), given=(CLUSTER, CLAIM), ends=""),
 )
@@ -148,7 +158,7 @@ class Life:
         self.stage = Stage(
             API.kind,
             NAMESPACE,
-            self.operator.person,
+            self.operator.user_client,
             self.world.workloads,
             self.world.database,
             self.world.clock,
@@ -216,7 +226,7 @@ async def test_recreated_backup_does_not_inherit_the_failure_of_the_former_one()
     """The pod of the former resource may still exist and report three failed attempts."""
     life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
     await life.play(NIGHTLY)
-    life.operator.person.delete(API.kind, NAMESPACE, "nightly")
+    life.operator.user_client.delete(API.kind, NAMESPACE, "nightly")
     NIGHTLY.act(life.stage)
     await life.operator.run()
     waiting = EtcdBackup.parse(life.operator.resource("nightly"))

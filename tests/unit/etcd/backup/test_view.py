@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, O
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
 from shared.testing.api_server.server import ApiServer
-from shared.testing.harness.harness import look
+from shared.testing.harness.harness import list_view
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
 from tests.unit.etcd.simulation.database import FakeEtcd
@@ -35,14 +35,14 @@ class Cluster:
     def __init__(self) -> None:
         self.server = ApiServer([CLUSTERS.kind, API.kind])
         self.kube = Kube(self.server, manager="etcd-operator")
-        self.person = self.server.actor("kubectl")
+        self.user_client = self.server.actor("kubectl")
 
     def has(self, kind: Any, name: str, *, labels: Obj | None = None, **body: Any) -> Obj:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
         metadata = {"name": name, "namespace": "default", "labels": labels or {}}
-        made = self.person.create(kind, {**head, "metadata": metadata, **body})
+        made = self.user_client.create(kind, {**head, "metadata": metadata, **body})
         if status := body.get("status"):
-            made = self.person.merge(kind, "default", name, {"status": status}, subresource="status")
+            made = self.user_client.merge(kind, "default", name, {"status": status}, subresource="status")
         return made
 
     def with_claim(self) -> None:
@@ -57,7 +57,7 @@ class Cluster:
 
     async def view(self, resource: EtcdCluster) -> view.BackupView:
         cache = CLUSTERS.cache(lambda _: None)
-        for kind, listing in look(CLUSTERS, self.server).items():
+        for kind, listing in list_view(CLUSTERS, self.server).items():
             cache.replace(kind, None, listing)
         return await view.observe(resource, cache, self.kube)
 
@@ -93,7 +93,7 @@ async def test_bucket_requires_both_keys_in_its_secret() -> None:
     found = await api.problem(BUCKETED)
     assert found is not None
     assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Give it."
-    api.person.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
+    api.user_client.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
     assert await api.problem(BUCKETED) is None
 
 
@@ -166,7 +166,7 @@ async def test_invalid_etcd_backup_is_reported() -> None:
 async def test_cluster_without_a_pending_restore_sends_no_requests(resource: EtcdCluster) -> None:
     api = Cluster()
     assert await api.view(resource) == view.BackupView()
-    assert api.server.log.silent
+    assert api.server.log.is_empty
 
 
 async def test_only_backups_of_the_clusters_own_schedule_count() -> None:

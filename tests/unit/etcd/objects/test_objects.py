@@ -53,7 +53,7 @@ def test_foreign_name_or_url_has_no_ordinal(foreign: str) -> None:
 
 
 def test_endpoint_has_the_pods_address_and_the_members_name() -> None:
-    pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
+    pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, problem="")
     endpoint = observe.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
     assert (endpoint.name, endpoint.address, endpoint.host, endpoint.port) == (
         "demo-1",

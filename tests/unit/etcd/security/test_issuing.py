@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.etcd.security.secrets import judge
-from shared.kubernetes.ownership import NotOurs
+from shared.kubernetes.ownership import ForeignObject
 from shared.kubernetes.secrets import content_of
 from shared.pki import ca, certs, rotation
 from shared.pki.certs import Certificate
@@ -88,7 +88,7 @@ def test_plan_contains_no_private_key() -> None:
 def test_foreign_secret_is_never_overwritten() -> None:
     secrets = ClusterSecrets()
     secrets.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY, "labels": {}}, "data": {}}
-    with pytest.raises(NotOurs, match="Secret demo-ca exists and was not created by this operator"):
+    with pytest.raises(ForeignObject, match="Secret demo-ca exists and was not created by this operator"):
         secrets.next()
 
 

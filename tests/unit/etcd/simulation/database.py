@@ -17,8 +17,8 @@ from typing import Any
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
 from shared.kubernetes.kinds import Obj
-from shared.testing.api_server.requests import Aimed
-from shared.testing.kubelet.kubelet import Fate
+from shared.testing.api_server.requests import TargetedRequest
+from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.etcd.simulation import helpers, server
 from tests.unit.etcd.simulation.command_line import Command, command
 from tests.unit.etcd.simulation.guard import Guard
@@ -113,13 +113,13 @@ class FakeEtcd:
     def counts(self) -> Counter[str]:
         return self.done
 
-    def witness(self, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, target: TargetedRequest, live: Obj | None) -> None:
         """Check a write of the operator to the API server."""
-        self.guard.witness(self, target, live)
+        self.guard.check_write(self, target, live)
 
     # Processes in pods.
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         """Start a pod's process, unless it runs, and return its state."""
         flags = command(pod, claims)
         if flags is None:
@@ -131,12 +131,12 @@ class FakeEtcd:
         if name in self.failing or (process is None and self.missing & {tag, f"{name} {tag}"}):
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
-            return Fate(self.failing.get(name, "ImagePullBackOff"))
+            return ProcessStatus(self.failing.get(name, "ImagePullBackOff"))
         if process is None or process.exit_message:
             process = self._begin(Process(uid, name, pod["status"]["podIP"], flags))
         if process.exit_message:
-            return Fate("CrashLoopBackOff", said=process.exit_message)
-        return Fate("" if self._is_ready(process) else "Unready")
+            return ProcessStatus("CrashLoopBackOff", termination_message=process.exit_message)
+        return ProcessStatus("" if self._is_ready(process) else "Unready")
 
     def end(self, uid: str) -> None:
         """End the process of a deleted pod, or remove the data of a deleted pod or claim."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.api_server.requests import Aimed, value_at
+from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 
@@ -82,7 +82,7 @@ class Guard:
 
     # Actions of the operator.
 
-    def witness(self, etcd: FakeEtcd, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, etcd: FakeEtcd, target: TargetedRequest, live: Obj | None) -> None:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.clusterID") and live is not None:
             self.recorded.add(live["metadata"]["uid"])

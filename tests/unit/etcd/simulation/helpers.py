@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.kinds import Obj
-from shared.testing.kubelet.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.unit.etcd.simulation.raft import Cluster, Disk
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Failed(Exception):
         self.reason = reason
 
 
-def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
     """Run the task of a pod to its end and return the exits of its containers."""
     spec = pod["spec"]
     names = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
@@ -41,8 +41,8 @@ def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
     except Failed as failed:
         before = names[: names.index(failed.container)]
         message = json.dumps({"reason": failed.reason, "message": str(failed)})
-        return Fate(exits={**dict.fromkeys(before, Exit()), failed.container: Exit(1, message)})
-    return Fate(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(result))})
+        return ProcessStatus(exits={**dict.fromkeys(before, Exit()), failed.container: Exit(1, message)})
+    return ProcessStatus(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(result))})
 
 
 def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:

@@ -48,7 +48,7 @@ class FakeLab:
         disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
         claim = {"metadata": {"name": f"data-{name}", "uid": disk}}
         fate = self.etcd.run(self._pods[name], {"data": claim})
-        return known_exit(fate.said) if fate.said else ""
+        return known_exit(fate.termination_message) if fate.termination_message else ""
 
     async def stop(self, name: str) -> None:
         self.etcd.end(self._pods.pop(name)["metadata"]["uid"])

@@ -10,11 +10,11 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
-QUICK = {"all news late", "a stale view"}
+QUICK = {"all events late", "stale view"}
 """Disturbances that run with every scenario; `make test-long` runs the others, except those of `SOME`."""
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
-OFTEN = QUICK | {"a crash after"}
+OFTEN = QUICK | {"crash after a write"}
 
 CASES = [
     pytest.param(

@@ -21,12 +21,12 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
 from shared.runtime.settings import Settings
 from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
 from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
-from tests.support.pod_loss import gone
+from tests.support.pod_loss import delete_now
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -113,7 +113,7 @@ async def test_sabotaged_operator_is_caught(
 ) -> None:
     sabotage(monkeypatch)
     with pytest.raises(Unsafe, match=violation):
-        await Course.learn(dataclasses.replace(ETCD, name=sabotage.__name__), scenario)
+        await ReferenceRun.record(dataclasses.replace(ETCD, name=sabotage.__name__), scenario)
 
 
 def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "ensure_stateful_set", applying)
 
 
-@pytest.mark.parametrize("disturbance", ["a stale view", "a handover, the last write lands a step later"])
+@pytest.mark.parametrize("disturbance", ["stale view", "leader change, last write lands a step later"])
 async def test_operator_that_applies_stale_plans_is_caught(monkeypatch: pytest.MonkeyPatch, disturbance: str) -> None:
     applies_stale_plans(monkeypatch)
     [found] = [known for known in DISTURBANCES if str(known) == disturbance]
@@ -144,6 +144,6 @@ async def test_unmodified_operator_causes_no_violation() -> None:
     for scenario in (
         Scenario("scale down", (cluster(1),), given=(cluster(3),)),
         Scenario("upgrade while a member hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
-        Scenario("one of two pods deleted", (gone(POD, member(1)),), given=(cluster(2),)),
+        Scenario("one of two pods deleted", (delete_now(POD, member(1)),), given=(cluster(2),)),
     ):
-        await Course.learn(ETCD, scenario)
+        await ReferenceRun.record(ETCD, scenario)

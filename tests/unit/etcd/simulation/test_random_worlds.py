@@ -21,7 +21,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
 from tests.unit.etcd.simulation.database import FakeEtcd
 from tests.unit.etcd.simulation.raft import quorum
@@ -64,7 +64,7 @@ def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
 def pod_deleted(number: int) -> ScenarioStep:
     return one(
         f"{member(number)} is deleted",
-        lambda stage: stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
+        lambda stage: stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
     )
 
 
@@ -74,8 +74,8 @@ def member_lost(number: int, *, keep_quorum: bool) -> ScenarioStep:
     def act(stage: Stage) -> None:
         if keep_quorum and not _survives(stage, f"data-{member(number)}"):
             return
-        stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
-        stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
+        stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
+        stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
 
     return one(f"{member(number)} is lost", act)
 
@@ -165,9 +165,9 @@ def event_lists(*, keep_quorum: bool) -> st.SearchStrategy[list[Event]]:
     )
 
 
-async def course(size: int, version: str, events: list[Event]) -> Play:
+async def course(size: int, version: str, events: list[Event]) -> ScenarioRun:
     """Run the events, then end all failures and let time pass until nothing changes."""
-    play = Play(World(ETCD))
+    play = ScenarioRun(World(ETCD))
     await play.step(ScenarioStep("created", cluster_spec(size, version).act))
     for event in events:
         if event.step is None:
@@ -175,23 +175,23 @@ async def course(size: int, version: str, events: list[Event]) -> Play:
             play.begin()
         else:
             event.step.act(play.stage)
-            play.look_again()
+            play.resync()
         await play._turn(event.turns)
     RECOVERED.act(play.stage)
     for _ in range(6):
         play.stage.database.written(ENTRIES_PER_SNAPSHOT + 1)
         later(700).act(play.stage)
-        play.look_again()
+        play.resync()
         await play.settle()
     return play
 
 
-def ready_condition(play: Play) -> Obj:
+def ready_condition(play: ScenarioRun) -> Obj:
     [found] = play.stage.find()
     return accessors.condition(found, conditions.READY)
 
 
-async def require_desired_state(play: Play) -> None:
+async def require_desired_state(play: ScenarioRun) -> None:
     """Require the desired state, and that the operator writes nothing more."""
     [found] = play.stage.find()
     etcd: FakeEtcd = play.stage.database
@@ -202,7 +202,7 @@ async def require_desired_state(play: Play) -> None:
     assert {process.command.version.series for process in etcd.running} == {cluster.version}
     assert len([disk for disk in etcd.disks.values() if disk.member]) == size, "data of former members is deleted"
     before = play.world.server.log.all_writes.copy()
-    play.look_again()
+    play.resync()
     await play.settle()
     play.end()
     play.begin()

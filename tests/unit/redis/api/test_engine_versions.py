@@ -1,4 +1,4 @@
-"""Engines and versions: how they are read, what each can do, and which may follow which."""
+"""Engines and versions: parsing, features and allowed upgrades."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ def engine(text: str) -> Engine:
         ("255.255.255", (255, 255, 255)),
     ],
 )
-def test_a_version_is_read_however_it_is_written(text: str, version: tuple[int, int, int]) -> None:
+def test_version_is_parsed_from_every_notation(text: str, version: tuple[int, int, int]) -> None:
     assert Version.parse(text) == Version(*version)
 
 
 @pytest.mark.parametrize("text", ["", "8", "latest", "8.x", "08.0.1", "8.0.2 ", "8.0.2/3", "8.0.2+1"])
-def test_what_is_no_version_is_refused(text: str) -> None:
+def test_invalid_version_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a version of redis or valkey"):
         Version.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "redis", "8.0.2", "keydb 6.3.4", "Redis 8.0.2", "redis  8.0.2"])
-def test_what_is_no_engine_is_refused(text: str) -> None:
+def test_invalid_engine_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         Engine.parse(text)
 
 
 @given(ENGINES)
-def test_an_engine_is_read_as_it_is_written(one: Engine) -> None:
-    assert Engine.parse(str(one)) == one
-    assert one.program == f"{one.name}-server"
+def test_engine_survives_a_round_trip_through_text(each: Engine) -> None:
+    assert Engine.parse(str(each)) == each
+    assert each.program == f"{each.name}-server"
 
 
-def test_numbers_are_compared_as_numbers() -> None:
+def test_version_numbers_are_compared_numerically() -> None:
     assert Version(7, 0, 9) < Version(7, 0, 15) < Version(7, 2) < Version(10, 0)
 
 
@@ -78,35 +78,35 @@ def test_numbers_are_compared_as_numbers() -> None:
         ("example.com/kv:valkey", "redis"),
     ],
 )
-def test_what_an_image_holds_is_told_by_the_last_part_of_its_name(image: str, name: str) -> None:
+def test_engine_is_derived_from_the_last_part_of_the_image_name(image: str, name: str) -> None:
     assert engine_named(image) == name
 
 
 @pytest.mark.parametrize(
     "text", ["redis 3.2.8", "redis 5.0.14", "redis 6.0.20", "redis 6.1.0", "valkey 7.1.0", "valkey 6.2.14"]
 )
-def test_what_is_too_old_is_refused_with_what_to_give(text: str) -> None:
-    said = refusal(engine(text))
-    assert said.startswith(f"{text} is not supported")
-    assert said.endswith("Use redis 6.2 or later, or valkey 7.2 or later.")
+def test_old_version_is_rejected_with_advice(text: str) -> None:
+    message = refusal(engine(text))
+    assert message.startswith(f"{text} is not supported")
+    assert message.endswith("Use redis 6.2 or later, or valkey 7.2 or later.")
 
 
 @pytest.mark.parametrize("text", ["redis 6.2.0", "redis 7.0.15", "redis 10.0.0", "valkey 7.2.0", "valkey 9.1.0"])
-def test_what_is_new_enough_is_taken(text: str) -> None:
+def test_supported_version_is_accepted(text: str) -> None:
     assert refusal(engine(text)) == ""
 
 
 @given(ENGINES, st.sampled_from(["", "v"]), st.sampled_from(["", "-alpine", "_1"]))
-def test_admission_calls_too_old_what_the_reconcile_does(one: Engine, before: str, after: str) -> None:
-    pattern, tag = TOO_OLD[one.name], f"{before}{one.version}{after}"
-    for told in (tag, f"example.com:5000/a/{one.name}:{tag}", f"{one.name}:{tag}@sha256:{'0' * 64}"):
-        assert bool(re.search(pattern, told)) == bool(refusal(one))
-    short = f"{one.version.major}.{one.version.minor}"
-    assert bool(re.search(pattern, short)) == bool(refusal(one))
+def test_admission_and_reconcile_agree_on_old_versions(each: Engine, before: str, after: str) -> None:
+    pattern, tag = TOO_OLD[each.name], f"{before}{each.version}{after}"
+    for image in (tag, f"example.com:5000/a/{each.name}:{tag}", f"{each.name}:{tag}@sha256:{'0' * 64}"):
+        assert bool(re.search(pattern, image)) == bool(refusal(each))
+    short = f"{each.version.major}.{each.version.minor}"
+    assert bool(re.search(pattern, short)) == bool(refusal(each))
 
 
 @pytest.mark.parametrize(
-    ("text", "way"),
+    ("text", "migration"),
     [
         ("redis 6.2.14", "keys"),
         ("redis 8.3.9", "keys"),
@@ -117,15 +117,15 @@ def test_admission_calls_too_old_what_the_reconcile_does(one: Engine, before: st
         ("valkey 9.1.0", "export"),
     ],
 )
-def test_slots_move_as_the_engine_can(text: str, way: str) -> None:
-    assert features(engine(text)).migration == way
+def test_migration_path_depends_on_the_engine(text: str, migration: str) -> None:
+    assert features(engine(text)).migration == migration
 
 
-def test_what_came_with_7_0_is_known_of_no_older_one() -> None:
+def test_features_of_7_0_are_missing_in_older_versions() -> None:
     old, new = features(engine("redis 6.2.14")), features(engine("redis 7.0.0"))
     for found, expected in ((old, False), (new, True), (features(engine("valkey 7.2.5")), True)):
-        said = (found.slot_ranges, found.hostnames, found.sets_many, found.reloads_certificates)
-        assert said == (expected,) * 4
+        values = (found.slot_ranges, found.hostnames, found.sets_many, found.reloads_certificates)
+        assert values == (expected,) * 4
     assert [features(engine(f"redis 6.2.{patch}")).forbids_replica_migration for patch in (1, 2)] == [False, True]
 
 
@@ -133,7 +133,7 @@ ALLOWED = [
     ([], "redis 8.0.2"),
     (["redis 7.0.15"], "redis 8.0.2"),
     (["redis 6.2.14"], "redis 8.0.2"),
-    (["redis 8.0.2"], "redis 8.0.1"),  # an older patch reads the same
+    (["redis 8.0.2"], "redis 8.0.1"),  # the format is the same within a series
     (["redis 7.0.15", "redis 7.2.5"], "redis 7.2.5"),
     (["redis 7.2.5"], "valkey 8.1.1"),
     (["redis 7.0.15"], "valkey 9.1.0"),
@@ -161,39 +161,39 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("running", "target"), ALLOWED)
-def test_a_step_that_the_data_survives_is_allowed(running: list[str], target: str) -> None:
+def test_upgrade_that_can_read_the_data_is_allowed(running: list[str], target: str) -> None:
     assert upgrade_refusal(map(engine, running), engine(target)) == ""
 
 
-@pytest.mark.parametrize(("running", "target", "why", "instead"), REFUSED)
-def test_any_other_is_refused_with_the_reason_and_what_to_do(
-    running: list[str], target: str, why: str, instead: str
+@pytest.mark.parametrize(("running", "target", "reason", "advice"), REFUSED)
+def test_other_upgrade_is_refused_with_reason_and_advice(
+    running: list[str], target: str, reason: str, advice: str
 ) -> None:
     for order in (running, running[::-1]):
-        said = upgrade_refusal(map(engine, order), engine(target))
-        assert why in said
-        assert instead in said
+        message = upgrade_refusal(map(engine, order), engine(target))
+        assert reason in message
+        assert advice in message
 
 
 def readable(name: EngineName, number: int) -> bool:
-    """Whether an engine's newest reads a format at all: valkey went on from 11 by itself."""
+    """Whether the newest version of an engine reads a format. Valkey continues with formats of its own from 80."""
     return number <= 11 or (number >= 80) == (name == "valkey")
 
 
 @given(st.lists(ENGINES, max_size=4), ENGINES)
-def test_no_allowed_step_makes_an_engine_read_what_it_does_not(running: list[Engine], target: Engine) -> None:
-    if refusal(target) or any(refusal(one) for one in running) or upgrade_refusal(running, target):
+def test_allowed_upgrade_never_meets_an_unreadable_format(running: list[Engine], target: Engine) -> None:
+    if refusal(target) or any(refusal(each) for each in running) or upgrade_refusal(running, target):
         return
-    for one in running:
-        assert format_of(one) <= format_of(target)
-        assert readable(target.name, format_of(one))
-        assert not (one.name == "valkey" and target.name == "redis")
+    for each in running:
+        assert format_of(each) <= format_of(target)
+        assert readable(target.name, format_of(each))
+        assert not (each.name == "valkey" and target.name == "redis")
 
 
 @given(st.lists(ENGINES, min_size=1, max_size=4), ENGINES)
-def test_the_order_of_nodes_says_nothing(running: list[Engine], target: Engine) -> None:
+def test_order_of_nodes_does_not_affect_the_refusal(running: list[Engine], target: Engine) -> None:
     assert upgrade_refusal(running, target) == upgrade_refusal(running[::-1], target)
 
 
-def test_every_series_that_is_supported_has_a_format() -> None:
+def test_every_supported_series_has_a_format() -> None:
     assert all(format_of(Engine(name, Version(*series))) for name, series in LEAST.items())

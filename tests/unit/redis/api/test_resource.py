@@ -1,4 +1,4 @@
-"""The RedisCluster: what it takes, what it refuses and how, and what is read from it."""
+"""RedisCluster: accepted and rejected specs, and the recorded status."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def cluster(case: Case, status: Obj | None = None) -> RedisCluster:
     return RedisCluster.read(obj(case, status))
 
 
-def complaints(case: Case) -> str:
-    """All that the operator's own validation says of a case, as a reconcile would hear it."""
+def validation_errors(case: Case) -> str:
+    """Return all errors of the operator's own validation, as a reconcile gets them."""
     try:
         return " ".join(admission.validate(cluster(case)))
     except InvalidSpec as refused:
@@ -45,57 +45,57 @@ def complaints(case: Case) -> str:
 
 
 def is_too_old(case: Case) -> bool:
-    return cases.OLD_WORDS in case.advises
+    return cases.OLD_WORDS in case.operator_error
 
 
 @pytest.mark.parametrize("case", cases.ACCEPTED, ids=str)
-def test_good_specs_are_taken(case: Case) -> None:
-    assert complaints(case) == ""
+def test_valid_spec_is_accepted(case: Case) -> None:
+    assert validation_errors(case) == ""
     assert admission.ADMISSION.review(obj(case), None).errors == ()
 
 
 @pytest.mark.parametrize("case", [*cases.REFUSED, *cases.ONLY_HERE], ids=str)
-def test_bad_specs_are_refused_with_advice(case: Case) -> None:
-    assert case.advises in " ".join(admission.ADMISSION.review(obj(case), None).errors)
-    assert is_too_old(case) or case.advises in complaints(case)
+def test_invalid_spec_is_rejected_with_advice(case: Case) -> None:
+    assert case.operator_error in " ".join(admission.ADMISSION.review(obj(case), None).errors)
+    assert is_too_old(case) or case.operator_error in validation_errors(case)
 
 
 @pytest.mark.parametrize("case", [case for case in cases.REFUSED if is_too_old(case)], ids=str)
-def test_a_version_that_is_too_old_is_refused_in_the_reconcile_too_and_contradicts_nothing(case: Case) -> None:
-    """What runs is cared for meanwhile: a contradiction would end that."""
-    assert complaints(case) == ""
+def test_old_version_is_refused_without_contradicting_the_spec(case: Case) -> None:
+    """Contradictory specs stop the management of a running cluster; an old version must not."""
+    assert validation_errors(case) == ""
     assert refusal(RedisCluster.parse(obj(case)).engine).endswith(cases.ADVICE_WORDS)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_good_changes_are_taken(change: Change) -> None:
+def test_valid_change_is_accepted(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
     assert admission.ADMISSION.review(new, old).errors == ()
 
 
 @pytest.mark.parametrize("change", REFUSED_CHANGES, ids=str)
-def test_bad_changes_are_refused_with_advice(change: Change) -> None:
+def test_invalid_change_is_rejected_with_advice(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    (said,) = admission.ADMISSION.review(new, old).errors
-    assert change.advises in said
-    assert admission.ADMISSION.review(new, None).errors == (), "it may be created so"
-    assert admission.ADMISSION.review(new, new).errors == (), "and stay so"
+    (error,) = admission.ADMISSION.review(new, old).errors
+    assert change.operator_error in error
+    assert admission.ADMISSION.review(new, None).errors == (), "the new spec is valid at creation"
+    assert admission.ADMISSION.review(new, new).errors == (), "the new spec is valid without a change"
 
 
-def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
+def test_every_crd_constraint_has_a_rejected_case() -> None:
     changes = [(cluster(one.new, one.status), cluster(one.old, one.status)) for one in REFUSED_CHANGES]
-    wanted, unproven = uncovered(resource.API, cluster, cases.REFUSED, changes)
-    assert unproven == set()
-    assert len(wanted) > 150
+    declared, uncovered_constraints = uncovered(resource.API, cluster, cases.REFUSED, changes)
+    assert uncovered_constraints == set()
+    assert len(declared) > 150
 
 
 @pytest.mark.parametrize("case", cases.ACCEPTED, ids=str)
-def test_every_accepted_case_breaks_nothing_that_the_schema_says(case: Case) -> None:
-    """Or else the cases above prove less than they seem to."""
+def test_accepted_case_satisfies_the_schema(case: Case) -> None:
+    """Accepted cases must satisfy the schema, or the tests above prove too little."""
     assert list(broken_constraints(spec_schema(resource.API), case.whole_spec, "spec")) == []
 
 
-def test_the_committed_crd_and_page_are_the_generated_ones() -> None:
+def test_committed_crd_and_reference_page_are_up_to_date() -> None:
     committed = ROOT / "charts/redis-operator/files/crds/redisclusters.yaml"
     assert committed.read_text() == to_yaml(resource.API), "run: make manifests"
     assert to_markdown(resource.API).removeprefix(HEADER) in (ROOT / "docs/reference/redis.md").read_text(), (
@@ -103,22 +103,22 @@ def test_the_committed_crd_and_page_are_the_generated_ones() -> None:
     )
 
 
-def test_constraints_are_found_where_they_stand() -> None:
-    """Or else the coverage above could be of nothing."""
-    wanted = constraints(spec_schema(resource.API))
-    assert ("spec.pod[].volumes.type", "enum") in wanted
-    assert ("spec.updateStrategy.assignStrategies[].fromReplicas", "pattern") in wanted
-    assert any(path == "spec" and "oldSelf.storage" in keyword for path, keyword in wanted)
+def test_constraints_are_extracted_with_their_path() -> None:
+    """The coverage above depends on the extracted constraints."""
+    declared = constraints(spec_schema(resource.API))
+    assert ("spec.pod[].volumes.type", "enum") in declared
+    assert ("spec.updateStrategy.assignStrategies[].fromReplicas", "pattern") in declared
+    assert any(path == "spec" and "oldSelf.storage" in keyword for path, keyword in declared)
 
 
-def test_a_list_of_conditions_may_have_many_of_a_type() -> None:
-    """The seed's has an entry for each node, which are masters or slaves all."""
+def test_conditions_may_repeat_a_type() -> None:
+    """Conditions of the first API have an entry for each node, all of type `master` or `slave`."""
     conditions = root_schema(resource.API)["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-type"] == "atomic"
     assert "x-kubernetes-list-map-keys" not in conditions
 
 
-def test_the_seeds_words_are_in_the_schema_as_the_seed_writes_them() -> None:
+def test_fields_of_the_first_release_are_in_the_schema() -> None:
     seed = next(yaml.safe_load_all((ROOT / "samples/redis/seed.yaml").read_text()))
     properties = root_schema(resource.API)["properties"]
     assert list(broken_constraints(properties["spec"], seed["spec"], "spec")) in ([], [("spec.pod[].affinity", "type")])
@@ -134,8 +134,8 @@ def recorded(**status: object) -> RedisCluster:
 ID, OTHER = "a" * 40, "b" * 40
 
 
-def test_what_the_status_records_is_read_from_it() -> None:
-    seen = recorded(
+def test_recorded_nodes_are_read_from_the_status() -> None:
+    parsed = recorded(
         formed=True,
         phase="Running",
         version="redis 7.0.15",
@@ -158,28 +158,28 @@ def test_what_the_status_records_is_read_from_it() -> None:
         assigned=[{"from": ID, "to": OTHER, "slots": "1-3"}],
         recovery={"token": "t"},
     )
-    assert seen.recorded_nodes == (
+    assert parsed.recorded_nodes == (
         RecordedNode("demo-0", ID, "u-1", "", "master", Slots.parse("0-5460"), Engine("redis", Version(7, 0, 15))),
         RecordedNode("demo-1", OTHER, "", ID, "slave", copy_of=ID),
         RecordedNode("demo-2", type="slave"),
     )
-    assert seen.recorded_assigned == (Move(ID, OTHER, Slots.parse("1-3")),)
-    assert (seen.formed, seen.phase, seen.recovery_token) == (True, "Running", "t")
+    assert parsed.recorded_assigned == (Move(ID, OTHER, Slots.parse("1-3")),)
+    assert (parsed.formed, parsed.phase, parsed.recovery_token) == (True, "Running", "t")
 
 
-def test_a_cluster_that_is_about_to_begin_is_read_as_it_was_written_down() -> None:
-    seen = recorded(forming=[{"name": "demo-0", "nodeId": ID, "epoch": 1, "slots": "0-16383"}])
-    assert seen.forming == (FormingNode(name="demo-0", node_id=ID, epoch=1, slots="0-16383"),)
-    assert not seen.formed
+def test_forming_nodes_are_read_from_the_status() -> None:
+    parsed = recorded(forming=[{"name": "demo-0", "nodeId": ID, "epoch": 1, "slots": "0-16383"}])
+    assert parsed.forming == (FormingNode(name="demo-0", node_id=ID, epoch=1, slots="0-16383"),)
+    assert not parsed.formed
 
 
-def test_a_new_resource_has_recorded_nothing() -> None:
-    seen = recorded()
-    assert (seen.recorded_nodes, seen.forming, seen.recorded_assigned) == ((), (), ())
-    assert (seen.formed, seen.phase, seen.recovery_token) == (False, "", "")
+def test_new_resource_has_no_recorded_nodes() -> None:
+    parsed = recorded()
+    assert (parsed.recorded_nodes, parsed.forming, parsed.recorded_assigned) == ((), (), ())
+    assert (parsed.formed, parsed.phase, parsed.recovery_token) == (False, "", "")
 
 
-def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
+def test_unknown_version_is_an_invalid_spec() -> None:
     given = cases.imaged("redis:latest", replicas=6)
     with pytest.raises(
         InvalidSpec, match=r"spec\.version: 'latest' is not a version of redis or valkey; set it, for example to 8"
@@ -187,6 +187,6 @@ def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
         RedisCluster.parse(obj(Case("", given)))
 
 
-def test_one_that_is_too_old_is_parsed_all_the_same_so_that_what_runs_is_told_of() -> None:
-    seen = RedisCluster.parse(obj(Case("", {**cases.SEED, "version": "3.2.8"})))
-    assert str(seen.engine) == "redis 3.2.8"
+def test_old_version_is_parsed_so_that_status_is_reported() -> None:
+    parsed = RedisCluster.parse(obj(Case("", {**cases.SEED, "version": "3.2.8"})))
+    assert str(parsed.engine) == "redis 3.2.8"

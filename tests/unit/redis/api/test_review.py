@@ -1,4 +1,4 @@
-"""What is said of a RedisCluster at the door: what is filled in, what a change may not do, and what is unwise."""
+"""Admission of a RedisCluster: defaults, refused changes and warnings."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ SLOTS = ("0-5460", "5461-10922", "10923-16383")
 
 def obj(name: str = "demo", status: Obj | None = None, **spec: Any) -> Obj:
     given = {"replicas": 6, "version": "8.0.2", "storage": {}, "config": {"maxmemory": "1gb"}, **spec}
-    whole = {key: value for key, value in given.items() if value is not ...}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": whole, **({"status": status} if status else {})}
+    fields = {key: value for key, value in given.items() if value is not ...}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": fields,
+        **({"status": status} if status else {}),
+    }
 
 
 def running(*engines: str) -> Obj:
-    """The status of three masters of these engines, of which the first is the lowest."""
+    """Return the status of three primaries of these engines; the first engine is the oldest."""
     conditions = [
         {"name": f"demo-{number}", "type": "master", "nodeId": IDS[number], "slots": SLOTS[number], "version": each}
         for number, each in enumerate(engines * (3 // len(engines)) if len(engines) < 3 else engines)
@@ -43,7 +47,7 @@ def warned(new: Obj, old: Obj | None = None) -> str:
     return " ".join(review.warnings)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     wrong = obj("9", replicas=4, version="3.2.8", config={"port": "1"}, tls={"mode": "secret"})
     assert len(ADMISSION.review(wrong, None).errors) == 5
 
@@ -59,19 +63,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ({"pod": []}, "8.0.2"),
     ],
 )
-def test_a_version_that_is_missing_is_ours_for_a_new_cluster(spec: Obj, version: str) -> None:
+def test_new_cluster_gets_the_default_version(spec: Obj, version: str) -> None:
     given = obj(version=..., **spec)
     before = copy.deepcopy(given)
     assert ADMISSION.default(given)["spec"]["version"] == version
-    assert given == before, "what is given is not changed in place"
-    assert RedisCluster.parse(given).spec.version == version, "the reconcile sees the same"
+    assert given == before, "the input is not modified"
+    assert RedisCluster.parse(given).spec.version == version, "the reconcile uses the same default"
 
 
-def test_a_version_that_is_missing_is_what_runs_and_so_nobody_is_upgraded_unasked() -> None:
+def test_missing_version_defaults_to_the_running_version() -> None:
     assert ADMISSION.default(obj(version=..., status=running("redis 7.0.15")))["spec"]["version"] == "7.0.15"
     other = obj(version=..., repository="valkey/valkey", status=running("redis 7.0.15"))
-    assert ADMISSION.default(other)["spec"]["version"] == "8.1.1", "what runs is another engine"
-    broken = obj(version=..., status={"version": "a long time ago"})
+    assert ADMISSION.default(other)["spec"]["version"] == "8.1.1", "the running engine differs"
+    broken = obj(version=..., status={"version": "not a version"})
     assert ADMISSION.default(broken)["spec"]["version"] == "8.0.2"
 
 
@@ -83,7 +87,7 @@ def test_a_version_that_is_missing_is_what_runs_and_so_nobody_is_upgraded_unaske
         {"version": ..., "pod": [{"middlewareImage": f"redis@sha256:{'0' * 64}"}]},
     ],
 )
-def test_a_version_or_an_image_that_is_given_stays(spec: Obj) -> None:
+def test_explicit_version_or_image_is_kept(spec: Obj) -> None:
     assert ADMISSION.default(obj(**spec)) == obj(**spec)
 
 
@@ -97,7 +101,7 @@ WRONG = st.recursive(
 
 
 @given(WRONG)
-def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) -> None:
+def test_defaulting_accepts_any_input_and_is_idempotent(spec: Any) -> None:
     once = ADMISSION.default({"metadata": {"name": "demo"}, "spec": spec})
     assert ADMISSION.default(once) == once
 
@@ -114,44 +118,44 @@ VALKEY: Obj = {"repository": "valkey/valkey", "version": "9.1"}
         (("redis 8.0.2",), {"repository": "a/valkey"}, "repository", "valkey reads data of redis up to 7.2"),
     ],
 )
-def test_an_engine_that_may_not_follow_is_refused(engines: tuple[str, ...], new: Obj, field: str, words: str) -> None:
+def test_unsupported_engine_change_is_refused(engines: tuple[str, ...], new: Obj, field: str, words: str) -> None:
     status = running(*engines)
-    said = refused(obj(status=status, **new), obj(status=status))
-    assert said.startswith(f"spec.{field}: ")
-    assert words in said
+    message = refused(obj(status=status, **new), obj(status=status))
+    assert message.startswith(f"spec.{field}: ")
+    assert words in message
 
 
-def test_a_change_to_what_is_too_old_is_refused_and_so_is_one_to_it_by_another_image() -> None:
+def test_change_to_an_old_version_or_image_is_refused() -> None:
     for new in ({"version": "3.2.8"}, {"version": ..., "pod": [{"middlewareImage": "redis:3.2.8"}]}):
-        said = refused(obj(**new, status=running("redis 8.0.2")), obj(status=running("redis 8.0.2")))
-        assert said.startswith("spec.version: redis ")
-        assert "is not supported" in said
+        message = refused(obj(**new, status=running("redis 8.0.2")), obj(status=running("redis 8.0.2")))
+        assert message.startswith("spec.version: redis ")
+        assert "is not supported" in message
 
 
 @pytest.mark.parametrize(
     ("engines", "old", "new"),
     [
         (("redis 7.0.15",), {"version": "7.0.15"}, {"version": "8.0.2"}),
-        (("redis 7.0.15",), {"version": "9.9.9"}, {"version": "7.0.15"}),  # of which no image was ever pulled
+        (("redis 7.0.15",), {"version": "9.9.9"}, {"version": "7.0.15"}),  # version whose image was never pulled
         (("redis 7.0.15",), {"version": "7.0.15"}, VALKEY),
     ],
 )
-def test_one_that_may_is_taken(engines: tuple[str, ...], old: Obj, new: Obj) -> None:
+def test_supported_engine_change_is_accepted(engines: tuple[str, ...], old: Obj, new: Obj) -> None:
     status = running(*engines)
     assert refused(obj(status=status, **new), obj(status=status, **old)) == ""
 
 
-def test_a_cluster_of_which_nothing_ran_yet_may_be_changed_to_anything() -> None:
+def test_cluster_without_data_accepts_any_version() -> None:
     assert refused(obj(version="7.0.15", status={"phase": "Creating"}), obj(status={"phase": "Creating"})) == ""
 
 
-def test_an_upgrade_that_is_held_keeps_nobody_from_changing_something_else() -> None:
-    """It came past admission once: the reconcile holds it, and says so."""
+def test_blocked_upgrade_does_not_prevent_other_changes() -> None:
+    """The spec bypassed admission once: the reconcile blocks the upgrade and reports it."""
     status = running("redis 8.0.2")
     assert refused(obj(version="7.0.15", replicas=8, status=status), obj(version="7.0.15", status=status)) == ""
 
 
-def test_a_resource_that_came_past_admission_may_be_mended() -> None:
+def test_invalid_resource_may_be_corrected() -> None:
     assert refused(obj(), obj(replicas="six")) == ""
     assert refused(obj(), obj(version="3.2.8")) == ""
     assert refused(obj(), obj(version=..., pod=[{"middlewareImage": "redis:latest"}])) == ""
@@ -175,15 +179,15 @@ def assign(*strategies: tuple[int, str]) -> Obj:
         (8, [], "has 0 entries, and 1 new primary needs slots"),
     ],
 )
-def test_slots_that_nodes_do_not_have_to_give_are_refused_when_masters_are_added(
+def test_assigning_slots_that_sources_do_not_own_is_refused(
     replicas: int, strategies: list[tuple[int, str]], words: str
 ) -> None:
     status = running("redis 8.0.2")
-    said = refused(obj(replicas=replicas, status=status, **assign(*strategies)), obj(status=status))
-    assert said.startswith("spec.updateStrategy.assignStrategies")
-    assert words in said
+    message = refused(obj(replicas=replicas, status=status, **assign(*strategies)), obj(status=status))
+    assert message.startswith("spec.updateStrategy.assignStrategies")
+    assert words in message
     later = obj(status=status, **assign(*strategies))
-    assert refused(later, obj(status=status)) == "", "as long as no master joins, it is of no effect"
+    assert refused(later, obj(status=status)) == "", "without a new primary the entries have no effect"
     assert words in refused(obj(replicas=replicas, status=status, **assign(*strategies)), later)
 
 
@@ -194,29 +198,29 @@ def test_slots_that_nodes_do_not_have_to_give_are_refused_when_masters_are_added
         (10, [(5461, IDS[0]), (1000, f"{IDS[1]},{IDS[2]}")]),
     ],
 )
-def test_slots_that_they_have_are_not(replicas: int, strategies: list[tuple[int, str]]) -> None:
+def test_assigning_slots_that_sources_own_is_accepted(replicas: int, strategies: list[tuple[int, str]]) -> None:
     status = running("redis 8.0.2")
     assert refused(obj(replicas=replicas, status=status, **assign(*strategies)), obj(status=status)) == ""
 
 
-def test_a_master_that_was_promised_its_slots_takes_no_entry_of_those_that_join_after_it() -> None:
+def test_entries_of_later_primaries_are_not_used_by_a_pending_one() -> None:
     status = running("redis 8.0.2") | {"assigned": [{"from": IDS[0], "to": "d" * 40, "slots": "0-1999"}]}
     given = assign((1000, IDS[1]))
     assert refused(obj(replicas=10, status=status, **given), obj(replicas=8, status=status, **given)) == ""
 
 
-def test_slots_on_their_way_are_for_the_reconcile_to_judge() -> None:
+def test_slot_assignment_during_a_migration_is_not_checked() -> None:
     status = running("redis 8.0.2")
     status["conditions"][1]["slots"] = "5460-10922"
     assert refused(obj(replicas=8, status=status, **assign((2000, IDS[0]))), obj(status=status)) == ""
 
 
-def test_ids_of_nodes_are_of_no_effect_before_there_are_any() -> None:
+def test_node_ids_are_not_checked_before_the_cluster_exists() -> None:
     assert refused(obj(**SEED, storage=..., config={}), None) == ""
-    assert refused(obj(replicas=8, **assign((2000, "nodeId1"))), obj()) == "", "it has not begun"
+    assert refused(obj(replicas=8, **assign((2000, "nodeId1"))), obj()) == "", "the cluster is not formed"
 
 
-def test_nothing_is_said_of_what_is_well() -> None:
+def test_safe_spec_has_no_warning() -> None:
     assert warned(obj()) == ""
     assert warned(obj(), obj()) == ""
     assert warned(obj(replicas=8), obj()) == ""
@@ -251,9 +255,9 @@ def test_nothing_is_said_of_what_is_well() -> None:
         ),
     ],
 )
-def test_what_is_unwise_is_told_once(spec: Obj, words: str) -> None:
-    (said,) = ADMISSION.review(obj(**spec), None).warnings
-    assert words in said
+def test_risky_spec_has_one_warning(spec: Obj, words: str) -> None:
+    (message,) = ADMISSION.review(obj(**spec), None).warnings
+    assert words in message
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_what_is_unwise_is_told_once(spec: Obj, words: str) -> None:
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
     ],
 )
-def test_what_is_on_the_near_side_of_it_is_not(spec: Obj) -> None:
+def test_spec_just_within_the_limits_has_no_warning(spec: Obj) -> None:
     assert warned(obj(**spec)) == ""
 
 
@@ -278,10 +282,10 @@ def test_what_is_on_the_near_side_of_it_is_not(spec: Obj) -> None:
         ({"finalizers": ""}, "deleting the resource now leaves its pods running"),
     ],
 )
-def test_what_a_change_gives_up_is_told(new: Obj, words: str) -> None:
+def test_risky_change_has_a_warning(new: Obj, words: str) -> None:
     assert words in warned(obj(**new), obj())
     assert words not in warned(obj(**new), obj(**new))
 
 
-def test_it_is_asked_about_redisclusters() -> None:
+def test_admission_handles_redisclusters() -> None:
     assert ADMISSION.kind == API.kind

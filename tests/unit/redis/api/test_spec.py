@@ -1,4 +1,4 @@
-"""What follows from a RedisCluster's spec: engine and image, masters, memory, and what pods are like."""
+"""Values derived from a RedisCluster's spec: engine, image, primaries, memory and pod settings."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def podded(**pod: Any) -> RedisClusterSpec:
         (SEED, "string:7.0.15", "redis 7.0.15"),
     ],
 )
-def test_the_image_is_what_is_pulled_and_the_engine_what_it_can_do(given: Any, image: str, engine: str) -> None:
+def test_image_and_engine_follow_from_the_spec(given: Any, image: str, engine: str) -> None:
     assert spec(**given).image_reference("here/redis") == image
     assert str(spec(**given).target) == engine
 
 
 @pytest.mark.parametrize("image", ["redis:latest", f"redis@sha256:{'0' * 64}", "No Image", None])
-def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
+def test_unknown_version_is_rejected_with_advice(image: str | None) -> None:
     with pytest.raises(InvalidSpec, match=r"set it, for example to 8\.0\.2"):
         _ = spec(version=None, pod=[{"middlewareImage": image}] if image else []).target
 
@@ -59,12 +59,12 @@ def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
 @pytest.mark.parametrize(
     ("replicas", "each", "primaries"), [(6, 1, 3), (7, 1, 3), (8, 1, 4), (3, 0, 3), (9, 2, 3), (11, 2, 3), (12, 2, 4)]
 )
-def test_masters_follow_from_pods_and_what_is_left_over_are_replicas(replicas: int, each: int, primaries: int) -> None:
+def test_primaries_follow_from_pods_and_the_rest_are_replicas(replicas: int, each: int, primaries: int) -> None:
     assert spec(replicas=replicas, replicasPerMaster=each).primaries == primaries
 
 
 @given(st.integers(0, 9), st.integers(3, 500))
-def test_every_master_has_its_replicas_and_another_master_would_not(each: int, replicas: int) -> None:
+def test_number_of_primaries_is_the_maximum_with_full_replicas(each: int, replicas: int) -> None:
     primaries = spec(replicas=replicas, replicasPerMaster=each).primaries
     assert primaries * (1 + each) <= replicas < (primaries + 1) * (1 + each)
 
@@ -84,12 +84,12 @@ def test_every_master_has_its_replicas_and_another_master_would_not(each: int, r
         ("3k", 3000),
     ],
 )
-def test_memory_is_read_as_redis_reads_it(text: str, size: int) -> None:
+def test_memory_units_are_those_of_redis(text: str, size: int) -> None:
     assert parse_memory(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "2Gi", "1.5gb", "-1", "50%", "gb", "1 gb", "1tb", "1gb\n"])
-def test_what_redis_would_not_read_is_refused(text: str) -> None:
+def test_memory_that_redis_rejects_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not an amount of memory"):
         parse_memory(text)
 
@@ -106,18 +106,18 @@ def test_what_redis_would_not_read_is_refused(text: str) -> None:
         ({"config": {"maxmemory": "0"}, "resources": {"limits": {"memory": "1Gi"}}}, 0),
     ],
 )
-def test_what_a_node_takes_is_as_given_or_three_quarters_of_its_limit(given: Any, size: int | None) -> None:
+def test_max_memory_is_explicit_or_three_quarters_of_the_limit(given: Any, size: int | None) -> None:
     assert spec(**given).max_memory == size
 
 
 @pytest.mark.parametrize("given", [{"env": [{"name": "MAXMEMORY", "value": "x"}]}, {"config": {"maxmemory": "x"}}])
-def test_memory_that_is_none_names_its_field(given: Any) -> None:
+def test_invalid_memory_error_names_the_field(given: Any) -> None:
     with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is not an amount"):
         _ = spec(**given).max_memory
 
 
 @pytest.mark.parametrize("where", ["spec", "pod"])
-def test_settings_of_pods_are_the_same_wherever_they_stand(where: str) -> None:
+def test_pod_settings_are_equal_in_spec_and_in_pod(where: str) -> None:
     given = {key: SEED_POD[key] for key in ("labels", "annotations", "env", "affinity", "resources")}
     found = (spec(**given) if where == "spec" else podded(**given)).pods
     assert found.labels == {"key": "value"} == found.annotations
@@ -126,20 +126,20 @@ def test_settings_of_pods_are_the_same_wherever_they_stand(where: str) -> None:
     assert found.placement() == {"affinity": {"podAntiAffinity": {}, "nodeAffinity": {REQUIRED: NODES}}}
 
 
-def test_settings_in_both_places_are_put_together() -> None:
+def test_pod_settings_of_spec_and_pod_are_merged() -> None:
     found = spec(nodeSelector={"a": "b"}, labels={"c": "d"}, pod=[{"annotations": {"e": "f"}}]).pods
     assert (found.node_selector, found.labels, found.annotations) == ({"a": "b"}, {"c": "d"}, {"e": "f"})
     assert found.spread({"app": "x"})[0]["topologyKey"] == "kubernetes.io/hostname"
 
 
-def test_without_anything_given_pods_are_as_they_are() -> None:
+def test_pods_have_no_settings_by_default() -> None:
     assert spec().pods.placement() == {}
     assert spec().pods.environment() == []
     assert spec(pod=[]).pods == spec().pods == podded().pods
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("given", "normalized"),
     [
         (None, None),
         ({}, {}),
@@ -153,8 +153,8 @@ def test_without_anything_given_pods_are_as_they_are() -> None:
         ),
     ],
 )
-def test_rules_for_nodes_that_lost_their_indentation_are_put_where_they_belong(given: Any, taken: Any) -> None:
-    assert normalized_affinity(given) == taken
+def test_misplaced_node_affinity_rules_are_moved(given: Any, normalized: Any) -> None:
+    assert normalized_affinity(given) == normalized
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_rules_for_nodes_that_lost_their_indentation_are_put_where_they_belong(g
         ({"metrics": {"enabled": False, "image": "a"}}, ""),
     ],
 )
-def test_an_exporter_runs_where_one_is_asked_for(given: Any, image: str) -> None:
+def test_exporter_runs_only_if_requested(given: Any, image: str) -> None:
     assert spec(**given).exporter_image == image
 
 
-def test_slots_are_assigned_as_it_is_said() -> None:
+def test_slot_assignment_strategies_are_parsed() -> None:
     strategies = [{"slots": 2000, "fromReplicas": "a"}, {"slots": 1000, "fromReplicas": " b , c"}]
     found = spec(updateStrategy={"type": "AssignReceive", "pipeline": "25", "assignStrategies": strategies})
     assert found.update_strategy.strategies == (Strategy(2000, ("a",)), Strategy(1000, ("b", "c")))
@@ -182,10 +182,10 @@ def test_slots_are_assigned_as_it_is_said() -> None:
 
 
 @pytest.mark.parametrize(("kind", "rolls"), [(None, True), ("RollingUpdate", True), ("OnDelete", False)])
-def test_pods_are_replaced_unless_a_person_wants_to(kind: str | None, rolls: bool) -> None:
+def test_pods_are_replaced_unless_strategy_is_on_delete(kind: str | None, rolls: bool) -> None:
     assert podded(updateStrategy={"type": kind} if kind else {}).rolls is rolls
 
 
-def test_no_directive_of_ours_stands_there_twice_or_in_a_form_that_nobody_could_give() -> None:
+def test_reserved_directives_are_unique_and_well_formed() -> None:
     assert len(set(RESERVED)) == len(RESERVED) > 50
     assert all(re.fullmatch(FORM, directive) for directive in RESERVED)

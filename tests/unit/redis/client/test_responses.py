@@ -1,4 +1,4 @@
-"""What servers say of themselves and of each other, as they write it."""
+"""Parsing of server responses about themselves and their peers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ GIVEN = ["masterauth", ""]
 USER = ["flags", ["on", "sanitize-payload"], "passwords", ["bb", "aa"], "commands", "+@all", "keys", "~*"]
 
 
-def test_a_node_says_who_it_is_and_what_is_on_its_way() -> None:
+def test_nodes_line_of_the_server_itself() -> None:
     me, *_ = parse_nodes(NODES)
     assert (me.id, me.address, me.port, me.host) == (ONE, "10.0.0.1", 6379, "demo-0.test")
     assert me.is_me
@@ -71,7 +71,7 @@ def test_a_node_says_who_it_is_and_what_is_on_its_way() -> None:
     assert (me.primary, me.epoch, me.linked) == ("", 7, True)
 
 
-def test_a_node_says_how_it_finds_the_others() -> None:
+def test_nodes_lines_of_peers() -> None:
     _, two, three, lost, met, old = parse_nodes(NODES)
     assert two.is_replica
     assert two.failing
@@ -87,7 +87,7 @@ def test_a_node_says_how_it_finds_the_others() -> None:
     assert (old.address, old.port, old.flags) == ("10.0.0.6", 6379, frozenset())
 
 
-def test_redis_and_valkey_tell_their_own_versions() -> None:
+def test_engine_versions_are_read_from_info() -> None:
     redis, valkey = parse_facts(REDIS), parse_facts(VALKEY)
     assert (redis.engine, redis.version) == ("redis", "7.0.15")
     assert (valkey.engine, valkey.version) == ("valkey", "9.1.2")
@@ -97,7 +97,7 @@ def test_redis_and_valkey_tell_their_own_versions() -> None:
     assert (redis.memory, redis.max_memory) == (1048576, 0)
 
 
-def test_a_master_follows_nobody_and_a_replica_says_how_far_it_is() -> None:
+def test_replication_state_of_primary_and_replica() -> None:
     redis, valkey = parse_facts(REDIS), parse_facts(VALKEY)
     assert (redis.link_up, redis.syncing, redis.offset) == (True, False, 43)
     assert redis.replicas == (Follower("10.0.0.2", 6379, True, 42), Follower("10.0.0.3", 6379, False, 0))
@@ -105,22 +105,22 @@ def test_a_master_follows_nobody_and_a_replica_says_how_far_it_is() -> None:
     assert valkey.replicas == ()
 
 
-def test_all_of_it_is_one_look() -> None:
+def test_report_combines_all_responses() -> None:
     found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
     assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")
     assert found.me is found.nodes[0]
     assert found.node(TWO) is found.nodes[1]
-    assert found.node("nobody") is None
+    assert found.node("unknown") is None
     assert not report_of(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
 
 
-def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
+def test_report_keeps_only_digests_of_passwords() -> None:
     found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, ["masterauth", "hunter2"], USER)
     assert found.gives == hashlib.sha256(b"hunter2").hexdigest()
     assert found.takes == ("aa", "bb")
     assert not any(word in repr(found) for word in ("hunter2", found.gives))
-    nobody = ["flags", ["on", "nopass"], "passwords", [], "commands", "+@all"]
-    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, nobody)
+    user_without_password = ["flags", ["on", "nopass"], "passwords", [], "commands", "+@all"]
+    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, user_without_password)
     assert (found.gives, found.takes) == ("", ())
 
 
@@ -136,6 +136,6 @@ def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
         (None, None, None),
     ],
 )
-def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
+def test_malformed_response_is_an_error(information: str, cluster: str, nodes: str) -> None:
     with pytest.raises(responses.MALFORMED):
         report_of(information, cluster, nodes, GIVEN, USER)

@@ -1,7 +1,7 @@
-"""The operator may stop between any two commands, of a call too; and any command, or its answer, may be lost.
+"""Interruption of slot migrations: the operator stops between two commands, or a command or its answer is lost.
 
-The sweep of `test_crash.py` counts a call as one write. Here each command that changes something is a point of its own:
-a slot that is open at one end, a node that only some have forgotten, is what the next process finds.
+The sweep of `test_crash.py` counts a call as one write. Here each write command is a point of interruption. The next
+process may find a slot that is open on one side, or a node that only some peers have forgotten.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from shared.kubernetes.client import Request
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.disturbance import Disturbance
 from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 
-POINTS, FEW = 40, 10
-"""Of a scenario that has more commands, about as many are tried, spread over all; and at once."""
+POINTS, FEW_POINTS = 40, 10
+"""Maximum number of commands that are interrupted per scenario, spread evenly; and that of the short suite."""
 
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 
 @dataclass
-class Strike:
-    """Befalls the nth command.
+class FaultAt:
+    """Fault at the nth command.
 
     Attributes:
-        left: commands that come before.
-        befall: what does; returns whether the command is carried out, though its answer is lost.
+        left: commands before the fault.
+        hit: effect of the fault; returns whether the command is carried out although its answer is lost.
     """
 
     left: int
-    befall: Callable[[str], bool]
+    hit: Callable[[str], bool]
 
     def __call__(self, what: str) -> bool | None:
         self.left -= 1
-        return self.befall(what) if self.left == -1 else None
+        return self.hit(what) if self.left == -1 else None
 
 
 def _crash(what: str) -> bool:
@@ -55,18 +55,18 @@ def _redis(world: World) -> FakeRedis:
     return world.database
 
 
-def _chosen(course: Course, points: int) -> list[tuple[int, str]]:
-    """Commands, by their numbers."""
-    first, last = (_redis(halt).commanded for halt in (course.halts[0], course.halts[-1]))
-    said = list(enumerate(last[len(first) :]))
-    return said[:: max(1, len(said) // points)]
+def _chosen(course: ReferenceRun, points: int) -> list[tuple[int, str]]:
+    """Return the commands to interrupt, with their numbers."""
+    first, last = (_redis(halt).commanded for halt in (course.snapshots[0], course.snapshots[-1]))
+    commands = list(enumerate(last[len(first) :]))
+    return commands[:: max(1, len(commands) // points)]
 
 
-def _struck(name: str, befall: Callable[[str], bool], points: int = POINTS) -> Disturbance:
-    async def play(course: Course, nth: int) -> Play:
-        play = Play(course.halts[0].fork())
-        _redis(play.world).fault = Strike(_chosen(course, points)[nth][0], befall)
-        await play.go(course.scenario.steps)
+def _disturbance(name: str, hit: Callable[[str], bool], points: int = POINTS) -> Disturbance:
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
+        play = ScenarioRun(course.snapshots[0].fork())
+        _redis(play.world).fault = FaultAt(_chosen(course, points)[nth][0], hit)
+        await play.run_steps(course.scenario.steps)
         return play
 
     return Disturbance(
@@ -79,28 +79,28 @@ def _struck(name: str, befall: Callable[[str], bool], points: int = POINTS) -> D
 
 
 DISTURBANCES = (
-    _struck("the operator stops before a command", _crash),
-    _struck("a command is lost", lambda _: False),
-    _struck("the answer to a command is lost", lambda _: True),
+    _disturbance("the operator stops before a command", _crash),
+    _disturbance("a command is lost", lambda _: False),
+    _disturbance("the answer to a command is lost", lambda _: True),
 )
-BRIEFLY = _struck("the operator stops before one of a few commands", _crash, FEW)
+BRIEF = _disturbance("the operator stops before one of a few commands", _crash, FEW_POINTS)
 
 PLAYED = (
     "create",
-    "there and back",
-    "there and back with valkey",
-    "slots assigned",
-    "upgraded",
-    "all pods gone",
-    "a master lost in memory",
-    "slots lost and recovered",
-    "another password",
-    "another authority",
+    "scale out and in",
+    "scale out and in with valkey",
+    "assign slots",
+    "upgrade",
+    "delete all pods",
+    "lose a primary without volumes",
+    "lose slots and recover",
+    "change the password",
+    "change the certificate authority",
 )
-AT_ONCE = ("slots assigned", "a master lost in memory")
+SHORT_SUITE = ("assign slots", "lose a primary without volumes")
 
 CASES = [
-    *(pytest.param(BY_NAME[name], BRIEFLY, id=f"{name}-{BRIEFLY}") for name in AT_ONCE),
+    *(pytest.param(BY_NAME[name], BRIEF, id=f"{name}-{BRIEF}") for name in SHORT_SUITE),
     *(
         pytest.param(BY_NAME[name], disturbance, id=f"{name}-{disturbance}", marks=pytest.mark.long)
         for name in PLAYED
@@ -110,7 +110,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-async def test_it_ends_as_if_nothing_had_happened(
+async def test_interrupted_run_ends_as_the_uninterrupted_one(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(REDIS, scenario, disturbance))

@@ -1,4 +1,4 @@
-"""The engine that moves slots key by key, where it goes on after one that was stopped."""
+"""Resumption of key-by-key migration after an interruption."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.support.redis.recorded_conformance import SEEN
 from tests.unit.redis.simulation.data import KEYS
-from tests.unit.redis.simulation.lab import Watched
+from tests.unit.redis.simulation.lab import GuardedLab
 from tests.unit.redis.simulation.node import slot_of
 
 
-async def test_slots_that_the_target_owns_by_its_own_word_have_arrived_though_the_source_has_not_heard() -> None:
-    lab = await Watched.begin()
+async def test_source_learns_of_a_slot_that_the_target_already_owns() -> None:
+    lab = await GuardedLab.begin()
     slot = slot_of(KEYS[-1])
-    there = [key for key in KEYS if slot_of(key) == slot]
+    moved_keys = [key for key in KEYS if slot_of(key) == slot]
     source, target = await lab.opened(slot)
-    await lab.server(source).execute("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *there)
-    await lab.cluster(target, "SETSLOT", slot, "NODE", lab.id(target))  # and here it was stopped
+    await lab.server(source).execute("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *moved_keys)
+    await lab.cluster(target, "SETSLOT", slot, "NODE", lab.id(target))  # the interruption
     assert lab.process(source).node.me.slots >> slot & 1
     nodes = {lab.id(name): Endpoint(name, lab.address(name)[0], name) for name in "abc"}
     move = Move(lab.id(source), lab.id(target), Slots.of(slot))

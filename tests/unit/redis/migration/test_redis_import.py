@@ -1,4 +1,4 @@
-"""Redis' own way to move slots, from 8.4 on, of which no image is at hand: as its documents and its source tell it."""
+"""Atomic slot migration of Redis 8.4 and later, on a fake after its documentation and source: no image is available."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
 @dataclass
 class Task:
-    """One at a time a node, as either end; it takes two looks."""
+    """Migration task. A node takes part in one at a time; a task completes after two polls."""
 
     id: str
     source: str
@@ -29,20 +29,20 @@ class Task:
     state: str = "streaming-buffer"
     error: str = ""
     retries: int = 0
-    looks: int = 0
+    polls: int = 0
 
 
 @dataclass
 class Fake:
-    """Three masters; the servers of their own account."""
+    """Servers that report the slots in `owned`."""
 
     owned: dict[str, Slots]
     version: str = "8.4.0"
     max_memory: int = 0
     failing: str = ""
     tasks: list[Task] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    most: int = 0  # tasks that ran at once
+    received: list[str] = field(default_factory=list)
+    max_parallel: int = 0  # maximum number of parallel tasks
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def connect(self, endpoint: Endpoint, _: Access) -> Server:
@@ -50,7 +50,7 @@ class Fake:
 
     def answer(self, me: str, command: Command) -> Any:
         words = [str(word) for word in command]
-        self.asked.append(f"{me[0]} {' '.join(words)}")
+        self.received.append(f"{me[0]} {' '.join(words)}")
         match words:
             case ["INFO"]:
                 return (
@@ -73,33 +73,33 @@ class Fake:
             case ["CLUSTER", "MIGRATION", "STATUS", "ALL"]:
                 return self._status(me)
             case ["CLUSTER", "MIGRATION", "IMPORT", *bounds]:
-                return self._begin(me, [int(bound) for bound in bounds])
+                return self._start(me, [int(bound) for bound in bounds])
             case ["CLUSTER", "MIGRATION", "CANCEL", "ID", task_id]:
                 (task,) = (task for task in self.tasks if task.id == task_id)
                 task.state = "canceled"
                 return 1
-        raise AssertionError(f"nothing tells how {words} is answered")
+        raise AssertionError(f"the fake has no answer to {words}")
 
     def _running(self) -> list[Task]:
         return [task for task in self.tasks if task.state not in ("completed", "canceled")]
 
-    def _begin(self, me: str, bounds: list[int]) -> str:
+    def _start(self, me: str, bounds: list[int]) -> str:
         slots = Slots.of(*(range(a, b + 1) for a, b in zip(bounds[::2], bounds[1::2], strict=True)))
         (source,) = (node_id for node_id, owned in self.owned.items() if not slots - owned)
         if any({me, source} & {task.source, task.target} for task in self._running()):
             raise Refused("ERR another ASM task is already in progress")
         self.tasks.append(Task(f"task-{next(self.ids)}", source, me, slots))
-        self.most = max(self.most, len(self._running()))
+        self.max_parallel = max(self.max_parallel, len(self._running()))
         return self.tasks[-1].id
 
     def _status(self, me: str) -> list[list[Any]]:
         for task in self._running():
             if me not in (task.source, task.target):
                 continue
-            task.looks += 1
+            task.polls += 1
             if self.failing:
                 task.state, task.error, task.retries = "failed", self.failing, task.retries + 1
-            elif task.looks > 1:
+            elif task.polls > 1:
                 task.state = "completed"
                 self.owned[task.source] -= task.slots
                 self.owned[task.target] |= task.slots
@@ -144,74 +144,74 @@ async def move(fake: Fake, *moves: Move, budget: float = 5.0) -> None:
     await coordinator.move(fake.connect, Access(), nodes, moves, budget=budget)
 
 
-WANTED = (Move(ONE, THREE, Slots.parse("0-9 20")), Move(TWO, THREE, Slots.parse("9000-9009")))
+MOVES = (Move(ONE, THREE, Slots.parse("0-9 20")), Move(TWO, THREE, Slots.parse("9000-9009")))
 
 
-async def test_a_destination_imports_from_one_after_the_other() -> None:
+async def test_destination_imports_from_one_source_at_a_time() -> None:
     fake = three()
-    await move(fake, *WANTED)
+    await move(fake, *MOVES)
     assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
-    begun = [asked for asked in fake.asked if "IMPORT" in asked]
-    assert begun == ["c CLUSTER MIGRATION IMPORT 0 9 20 20", "c CLUSTER MIGRATION IMPORT 9000 9009"]
-    fake.asked.clear()
-    await move(fake, *WANTED)
-    assert not [asked for asked in fake.asked if "IMPORT" in asked]
+    started = [received for received in fake.received if "IMPORT" in received]
+    assert started == ["c CLUSTER MIGRATION IMPORT 0 9 20 20", "c CLUSTER MIGRATION IMPORT 9000 9009"]
+    fake.received.clear()
+    await move(fake, *MOVES)
+    assert not [received for received in fake.received if "IMPORT" in received]
 
 
-async def test_disjoint_pairs_move_at_once() -> None:
+async def test_disjoint_pairs_migrate_in_parallel() -> None:
     fake = three()
     fake.owned[FOUR] = Slots()
-    wanted = [
+    moves = [
         Move(source, target, Slots.parse(slots))
         for source, target, slots in (
             *((ONE, THREE, "0-9"), (ONE, FOUR, "10-19")),
             *((TWO, THREE, "9000-9009"), (TWO, FOUR, "9010-9019")),
         )
     ]
-    await move(fake, *wanted)
+    await move(fake, *moves)
     assert fake.owned[THREE] == Slots.parse("0-9 9000-9009")
     assert fake.owned[FOUR] == Slots.parse("10-19 9010-9019")
-    assert fake.most == 2
+    assert fake.max_parallel == 2
 
 
-async def test_a_task_goes_on_without_us_and_is_found_again() -> None:
+async def test_running_task_is_adopted_after_a_restart() -> None:
     fake = three()
-    await move(fake, *WANTED, budget=0.0)
-    assert fake.tasks == []  # nothing is begun when time is up
-    fake.tasks.append(Task("task-0", ONE, THREE, WANTED[0].slots))
-    await move(fake, *WANTED)
+    await move(fake, *MOVES, budget=0.0)
+    assert fake.tasks == []  # no task is started when the time is up
+    fake.tasks.append(Task("task-0", ONE, THREE, MOVES[0].slots))
+    await move(fake, *MOVES)
     assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
     assert len(fake.tasks) == 2
 
 
-async def test_what_is_not_wanted_any_more_is_cancelled() -> None:
+async def test_obsolete_task_is_cancelled() -> None:
     fake = three()
     fake.tasks.append(Task("task-0", ONE, THREE, Slots.parse("100-200")))
-    await move(fake, *WANTED)
+    await move(fake, *MOVES)
     assert fake.tasks[0].state == "canceled"
     assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
 
 
-async def test_a_task_that_fails_again_and_again_is_cancelled_and_told() -> None:
+async def test_repeatedly_failing_task_is_cancelled_and_reported() -> None:
     fake = three()
     fake.failing = "Failed to sync with the source node"
     with pytest.raises(SlotStuck, match=r"Slots 0-9 20 cannot be moved from a to c \(failed\): Failed to sync"):
-        await move(fake, *WANTED)
+        await move(fake, *MOVES)
     assert [task.state for task in fake.tasks] == ["canceled"]
     assert fake.owned == three().owned
 
 
-async def test_a_destination_without_memory_begins_nothing() -> None:
+async def test_destination_without_memory_starts_no_task() -> None:
     fake = three()
     fake.max_memory = 1_000_500
     with pytest.raises(TargetFull, match="c uses 1000000 of 1000500 bytes"):
-        await move(fake, *WANTED)
+        await move(fake, *MOVES)
     assert fake.tasks == []
 
 
-async def test_before_8_4_slots_move_key_by_key() -> None:
+async def test_slots_move_key_by_key_before_8_4() -> None:
     fake = three()
     fake.version = "8.2.1"
-    with pytest.raises(AssertionError, match="cluster-node-timeout"):  # which asks for other things
-        await move(fake, *WANTED)
+    with pytest.raises(AssertionError, match="cluster-node-timeout"):  # key-by-key migration sends other commands
+        await move(fake, *MOVES)
     assert fake.tasks == []

@@ -1,4 +1,4 @@
-"""How much moves in one go."""
+"""Batch sizes of slot migration."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from hypothesis import strategies as st
 from operators.redis.migration.throttle import CALM_WAIT_SECONDS, MAX_WAIT_SECONDS, Throttle
 
 
-def test_it_narrows_where_others_wait_and_widens_again() -> None:
-    held, seen = Throttle(100, 8, slots=8), []
+def test_batches_shrink_under_latency_and_grow_again() -> None:
+    throttle, sizes = Throttle(100, 8, slots=8), []
     for waited in (*[4 * MAX_WAIT_SECONDS] * 5, *[CALM_WAIT_SECONDS] * 4, MAX_WAIT_SECONDS, None):
-        held.judge(waited)
-        seen.append((held.slots, held.keys))
-    assert seen == [
+        throttle.judge(waited)
+        sizes.append((throttle.slots, throttle.keys))
+    assert sizes == [
         *((4, 100), (2, 100), (1, 100), (1, 50), (1, 25)),
         *((1, 50), (1, 100), (2, 100), (4, 100)),
         *((2, 100), (2, 100)),
     ]
 
 
-def test_who_is_far_away_gets_all_keys_but_slots_one_by_one() -> None:
-    held, seen = Throttle(100, 8, keys=25), []
+def test_slow_connection_gets_full_key_batches_of_single_slots() -> None:
+    throttle, sizes = Throttle(100, 8, keys=25), []
     for _ in range(3):
-        held.judge(MAX_WAIT_SECONDS)
-        seen.append((held.slots, held.keys))
-    assert seen == [(1, 50), (1, 100), (1, 100)]
+        throttle.judge(MAX_WAIT_SECONDS)
+        sizes.append((throttle.slots, throttle.keys))
+    assert sizes == [(1, 50), (1, 100), (1, 100)]
 
 
-def test_after_a_failure_a_slot_goes_alone() -> None:
-    held = Throttle(100, 64, slots=64)
-    held.use_single_slot()
-    assert (held.slots, held.keys) == (1, 100)
+def test_slot_moves_alone_after_a_failure() -> None:
+    throttle = Throttle(100, 64, slots=64)
+    throttle.use_single_slot()
+    assert (throttle.slots, throttle.keys) == (1, 100)
 
 
 @given(st.integers(1, 1000), st.integers(1, 128), st.lists(st.none() | st.floats(0, 1)))
-def test_something_always_moves_and_never_more_than_may(keys: int, slots: int, waits: list[float | None]) -> None:
-    held = Throttle(keys, slots)
+def test_batches_stay_within_limits(keys: int, slots: int, waits: list[float | None]) -> None:
+    throttle = Throttle(keys, slots)
     for waited in waits:
-        held.judge(waited)
-        assert 1 <= held.keys <= keys
-        assert 1 <= held.slots <= slots
+        throttle.judge(waited)
+        assert 1 <= throttle.keys <= keys
+        assert 1 <= throttle.slots <= slots

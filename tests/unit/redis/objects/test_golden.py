@@ -1,7 +1,7 @@
-"""The objects of each golden resource, as files to read: golden/<case>/{rediscluster,objects}.yaml.
+"""Golden files of the owned objects: golden/<case>/{rediscluster,objects}.yaml.
 
-After a change that is meant, write them anew with UPDATE_GOLDEN=1 and read the difference: a template that changes
-rolls everybody's nodes.
+After an intended change, write them with UPDATE_GOLDEN=1 and read the difference: a changed template restarts all pods
+of every user.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SETTINGS = Settings("redis-operator", "example/redis")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Plain(yaml.SafeDumper):
-    """Writes each part where it stands, without anchors, and texts of several lines as such."""
+class PlainDumper(yaml.SafeDumper):
+    """YAML without anchors, and with multi-line strings as blocks."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True
@@ -41,34 +41,34 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-Plain.add_representer(str, _text)
+PlainDumper.add_representer(str, _text)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_objects_are_as_written(case: str) -> None:
+def test_objects_match_the_golden_file(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "rediscluster.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
-    resource, seen = RedisCluster.parse(given), Observed()
+    resource, observed = RedisCluster.parse(given), Observed()
     own = names.owner(resource, SETTINGS.operator)
     steps = [
-        provisioning.ensure_services(SETTINGS, resource, seen, NOW),
-        configuration.ensure_config_map(SETTINGS, resource, seen, NOW),
-        provisioning.ensure_disruption_budget(SETTINGS, resource, seen, NOW),
+        provisioning.ensure_services(SETTINGS, resource, observed, NOW),
+        configuration.ensure_config_map(SETTINGS, resource, observed, NOW),
+        provisioning.ensure_disruption_budget(SETTINGS, resource, observed, NOW),
     ]
-    made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
+    objects = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
-        made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
-    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, seen)
+        objects += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
+    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, observed)
     pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
-    made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
+    objects.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))
-    assert made == list(yaml.safe_load_all(file.read_text()))
+        file.write_text(yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False))
+    assert objects == list(yaml.safe_load_all(file.read_text()))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_pod_is_as_pod_security_wants_it_most_restricted(case: str) -> None:
+def test_every_pod_meets_the_restricted_pod_security_standard(case: str) -> None:
     *_, stateful_set = yaml.safe_load_all((GOLDEN / case / "objects.yaml").read_text())
     pod = stateful_set["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -84,7 +84,7 @@ def test_every_pod_is_as_pod_security_wants_it_most_restricted(case: str) -> Non
     assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"} or case == "on-directories-of-nodes"
 
 
-def test_the_seeds_cluster_owns_what_needs_no_field_of_it() -> None:
+def test_manifest_of_the_first_release_has_all_owned_objects() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
     assert [(obj["kind"], obj["metadata"]["name"]) for obj in objects] == [
         ("Service", "demo"),
@@ -95,8 +95,8 @@ def test_the_seeds_cluster_owns_what_needs_no_field_of_it() -> None:
     ]
 
 
-def test_what_is_to_outlive_its_resource_names_no_owner() -> None:
+def test_objects_that_outlive_the_resource_have_no_owner() -> None:
     for case in CASES:
-        lasting = case == "self-signed-and-lasting"
+        keeps_objects = case == "self-signed-and-lasting"
         for obj in yaml.safe_load_all((GOLDEN / case / "objects.yaml").read_text()):
-            assert ("ownerReferences" in obj["metadata"]) is not lasting
+            assert ("ownerReferences" in obj["metadata"]) is not keeps_objects

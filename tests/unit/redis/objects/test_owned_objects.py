@@ -1,4 +1,4 @@
-"""Names of nodes, and the objects around them."""
+"""Names of nodes, and the Services, disruption budget and StatefulSet of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stateful_set(existing: Obj | None = None, **spec: object) -> Obj:
     return builder.stateful_set(resource, names.owner(resource, "op"), {"metadata": {}}, 6, existing)
 
 
-def test_a_place_has_a_name_and_a_name_has_a_place() -> None:
+def test_node_numbers_and_names_convert_both_ways() -> None:
     resource = wished()
     for number in (0, 7, 123):
         assert names.number_of(resource, names.node_name(resource, number)) == number
@@ -29,33 +29,33 @@ def test_a_place_has_a_name_and_a_name_has_a_place() -> None:
 @pytest.mark.parametrize(
     "name", ["demo", "demo-", "demo-01", "demo-x", "demo-1-2", "other-1", "xdemo-1", "data-demo-1"]
 )
-def test_what_is_no_pod_of_ours_has_no_place(name: str) -> None:
+def test_foreign_pod_name_has_no_number(name: str) -> None:
     assert names.number_of(wished(), name) is None
 
 
-def test_a_node_is_asked_at_its_pods_address_and_known_by_its_name() -> None:
+def test_endpoint_has_the_address_of_the_pod_and_its_host_name() -> None:
     pod = Pod.of({"metadata": {"name": "demo-2"}, "status": {"podIP": "10.0.0.3"}})
     found = endpoint(wished(), Instance(2, "demo-2", pod))
     assert (found.address, found.host, found.port, found.id) == ("10.0.0.3", "demo-2.demo.default.svc", 6379, "")
 
 
-def test_clients_are_sent_to_who_was_admitted_alone() -> None:
+def test_client_service_selects_only_serving_nodes() -> None:
     resource = wished()
-    made = services.client_service(resource, names.owner(resource, "op"))
-    assert made["spec"]["selector"][SERVES] == CLIENTS
+    built = services.client_service(resource, names.owner(resource, "op"))
+    assert built["spec"]["selector"][SERVES] == CLIENTS
     headless = services.headless_service(resource, names.owner(resource, "op"))
-    assert SERVES not in headless["spec"]["selector"], "nodes find each other before"
+    assert SERVES not in headless["spec"]["selector"], "nodes must find each other before they serve"
     assert headless["spec"]["publishNotReadyAddresses"] is True
 
 
-def test_a_drain_counts_on_those_alone_that_clients_are_sent_to() -> None:
+def test_disruption_budget_counts_only_serving_nodes() -> None:
     for spec in ({}, {"podDisruptionBudget": {"minAvailable": 4}}):
         resource = wished(**spec)
-        made = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))
-        assert made["spec"]["selector"]["matchLabels"][SERVES] == CLIENTS
+        built = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))
+        assert built["spec"]["selector"]["matchLabels"][SERVES] == CLIENTS
 
 
-def test_one_node_may_be_drained_at_a_time_and_none_that_takes_its_data_along_unready() -> None:
+def test_unready_node_without_volume_may_not_be_drained() -> None:
     given: tuple[tuple[Obj, str], ...] = (({"storage": {}}, "AlwaysAllow"), ({}, "IfHealthyBudget"))
     for storage, policy in given:
         resource = wished(**storage)
@@ -63,7 +63,7 @@ def test_one_node_may_be_drained_at_a_time_and_none_that_takes_its_data_along_un
         assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, policy)
 
 
-def test_a_stateful_set_replaces_no_pod_and_keeps_volumes_of_places_that_went() -> None:
+def test_stateful_set_replaces_no_pod_and_keeps_volumes_after_scale_in() -> None:
     spec = stateful_set(storage={"size": "1Gi"})["spec"]
     assert spec["updateStrategy"] == {"type": "OnDelete"}
     assert spec["podManagementPolicy"] == "Parallel"
@@ -72,13 +72,13 @@ def test_a_stateful_set_replaces_no_pod_and_keeps_volumes_of_places_that_went() 
     assert policy["whenDeleted"] == "Delete"
 
 
-def test_what_outlives_its_resource_keeps_its_volumes_whatever_storage_says() -> None:
-    made = stateful_set(storage={"retain": False}, finalizers="")
-    assert made["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
-    assert "ownerReferences" not in made["metadata"]
+def test_volumes_are_kept_if_objects_outlive_the_resource() -> None:
+    built = stateful_set(storage={"retain": False}, finalizers="")
+    assert built["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
+    assert "ownerReferences" not in built["metadata"]
 
 
-def test_the_template_of_volumes_stays_as_it_was_made() -> None:
+def test_existing_volume_claim_template_is_not_changed() -> None:
     before = stateful_set(storage={"size": "1Gi"})
     before["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"][CLUSTER_UID] = "another"
     (claim,) = stateful_set(before, storage={"size": "2Gi"})["spec"]["volumeClaimTemplates"]
@@ -88,9 +88,9 @@ def test_the_template_of_volumes_stays_as_it_was_made() -> None:
     assert claim["metadata"]["labels"][CLUSTER_UID] == UID
 
 
-def test_without_storage_there_are_no_volumes() -> None:
+def test_cluster_without_storage_has_no_volume_claim_template() -> None:
     assert "volumeClaimTemplates" not in stateful_set()["spec"]
 
 
-def test_whose_data_it_is_stands_on_it() -> None:
+def test_stateful_set_has_the_cluster_uid_label() -> None:
     assert stateful_set()["metadata"]["labels"][CLUSTER_UID] == UID

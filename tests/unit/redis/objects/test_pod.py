@@ -1,4 +1,4 @@
-"""The nodes' pod: what rolls it, what it mounts, what stays secret."""
+"""Pod template: changes that restart pods, mounts, and secrets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     return template.pod(resource, own, resource.image_reference("redis"), made_with(secrets or Secrets()), digest)
 
 
-def container(made: Obj, name: str = "redis") -> Obj:
-    found: Obj = next(each for each in made["spec"]["containers"] if each["name"] == name)
+def container(built: Obj, name: str = "redis") -> Obj:
+    found: Obj = next(each for each in built["spec"]["containers"] if each["name"] == name)
     return found
 
 
@@ -44,10 +44,10 @@ def rolls(before: Obj, after: Obj) -> bool:
         {"resources": {"limits": {"memory": "1Gi"}}},
         {"config": {"tcp-backlog": "100"}},
         {"metrics": {"enabled": True}},
-        {"labels": {"team": "ours"}},
+        {"labels": {"team": "cache"}},
     ],
 )
-def test_what_only_a_restart_brings_rolls_pods(spec: Obj) -> None:
+def test_setting_that_needs_a_restart_changes_the_template(spec: Obj) -> None:
     assert rolls(pod(), pod(**spec))
 
 
@@ -60,40 +60,40 @@ def test_what_only_a_restart_brings_rolls_pods(spec: Obj) -> None:
         {"podDisruptionBudget": {"maxUnavailable": 2}},
     ],
 )
-def test_what_needs_no_restart_rolls_nobody(spec: Obj) -> None:
+def test_setting_that_needs_no_restart_keeps_the_template(spec: Obj) -> None:
     assert not rolls(pod(), pod(**spec))
 
 
-def test_what_servers_are_told_marks_pods_and_rolls_nobody() -> None:
+def test_annotations_of_runtime_changes_do_not_change_the_template() -> None:
     before, after = pod(Secrets(users_mark="a")), pod(Secrets(users_mark="b"))
     assert before["metadata"]["annotations"][USERS_MARK] == "a"
     assert not rolls(before, after)
-    made = pod()
-    digest = template.digest(made)
+    built = pod()
+    digest = template.digest(built)
     for mark in (USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK, TEMPLATE):
-        made["metadata"]["annotations"][mark] = "another"
-    made["metadata"]["labels"][SERVES] = "clients"
-    assert template.digest(made) == digest
-    changed = copy.deepcopy(made)
+        built["metadata"]["annotations"][mark] = "another"
+    built["metadata"]["labels"][SERVES] = "clients"
+    assert template.digest(built) == digest
+    changed = copy.deepcopy(built)
     changed["metadata"]["annotations"]["else"] = "x"
     assert template.digest(changed) != digest
 
 
-def test_no_password_is_in_a_pod_and_of_the_secret_redis_mounts_its_file_alone() -> None:
+def test_pod_has_no_password_and_mounts_only_the_users_file() -> None:
     lab = Lab()
     lab.give("hunter2")
     lab.begin()
-    made = pod(lab.judged(), auth={"secretName": GIVEN}, metrics={"enabled": True})
-    assert "hunter2" not in json.dumps(made)
-    assert Passwords("hunter2").digests[0] not in json.dumps(made)
-    (users,) = (volume["secret"] for volume in made["spec"]["volumes"] if volume["name"] == "users")
+    built = pod(lab.judged(), auth={"secretName": GIVEN}, metrics={"enabled": True})
+    assert "hunter2" not in json.dumps(built)
+    assert Passwords("hunter2").digests[0] not in json.dumps(built)
+    (users,) = (volume["secret"] for volume in built["spec"]["volumes"] if volume["name"] == "users")
     assert [item["key"] for item in users["items"]] == ["users.conf"]
-    assert GIVEN not in json.dumps(made), "the user's own is nobody's to mount"
+    assert GIVEN not in json.dumps(built), "no pod mounts the user's own Secret"
 
 
-def test_the_exporter_enters_as_one_who_may_only_read() -> None:
-    made = container(pod(metrics={"enabled": True}), "exporter")
-    found = {each["name"]: each.get("value") for each in made["env"]}
+def test_exporter_logs_in_as_a_read_only_user() -> None:
+    built = container(pod(metrics={"enabled": True}), "exporter")
+    found = {each["name"]: each.get("value") for each in built["env"]}
     assert found["REDIS_USER"] == "exporter"
     assert found["REDIS_ADDR"] == "redis://localhost:6379"
     assert found["REDIS_EXPORTER_CONFIG_COMMAND"] == "-"
@@ -102,7 +102,7 @@ def test_the_exporter_enters_as_one_who_may_only_read() -> None:
     assert len(pod()["spec"]["containers"]) == 1
 
 
-def test_a_node_tells_others_its_address_and_from_7_0_on_its_name() -> None:
+def test_node_announces_its_address_and_since_7_0_its_host_name() -> None:
     assert container(pod())["args"][1:] == [
         "--cluster-announce-ip",
         "$(POD_IP)",
@@ -112,7 +112,7 @@ def test_a_node_tells_others_its_address_and_from_7_0_on_its_name() -> None:
     assert container(pod(version="6.2.14"))["args"][1:] == ["--cluster-announce-ip", "$(POD_IP)"]
 
 
-def test_the_engine_names_its_program() -> None:
+def test_command_is_the_program_of_the_engine() -> None:
     assert container(pod())["command"] == ["redis-server"]
     assert container(pod(repository="valkey/valkey", version="8.1.1"))["command"] == ["valkey-server"]
 
@@ -124,19 +124,19 @@ SHARED: Obj = {"pod": [{"volumes": {"type": "nfs", "persistentVolumeClaimName": 
     ("spec", "kind"),
     [({}, {"emptyDir": {}}), ({"storage": {}}, None), (SHARED, {"persistentVolumeClaim": {"claimName": "all"}})],
 )
-def test_data_lie_where_the_spec_says(spec: Obj, kind: Obj | None) -> None:
-    made = pod(**spec)
-    found = [volume for volume in made["spec"]["volumes"] if volume["name"] == "data"]
+def test_data_volume_follows_the_spec(spec: Obj, kind: Obj | None) -> None:
+    built = pod(**spec)
+    found = [volume for volume in built["spec"]["volumes"] if volume["name"] == "data"]
     assert found == ([] if kind is None else [{"name": "data", **kind}])
 
 
-def test_on_a_volume_of_all_each_pod_of_this_very_cluster_has_a_directory() -> None:
-    made = pod(pod=[{"volumes": {"type": "hostPath"}}])
-    (mount,) = (each for each in container(made)["volumeMounts"] if each["name"] == "data")
+def test_each_pod_has_its_own_directory_on_a_shared_volume() -> None:
+    built = pod(pod=[{"volumes": {"type": "hostPath"}}])
+    (mount,) = (each for each in container(built)["volumeMounts"] if each["name"] == "data")
     assert mount["subPathExpr"] == "default/demo-u-1/$(POD_NAME)"
 
 
-def test_what_prepares_a_node_finds_the_data_and_none_of_the_secrets() -> None:
-    (made,) = pod(pod=[{"initImage": "example.com/prepare:1"}])["spec"]["initContainers"]
-    assert made["image"] == "example.com/prepare:1"
-    assert [each["mountPath"] for each in made["volumeMounts"]] == ["/data"]
+def test_init_container_mounts_only_the_data() -> None:
+    (built,) = pod(pod=[{"initImage": "example.com/prepare:1"}])["spec"]["initContainers"]
+    assert built["image"] == "example.com/prepare:1"
+    assert [each["mountPath"] for each in built["volumeMounts"]] == ["/data"]

@@ -1,4 +1,4 @@
-"""redis.conf: whose word counts, what is told to running servers, and what rolls them."""
+"""redis.conf: precedence of settings, runtime changes, and changes that need a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.redis.security.rotation import wished
 
 
 def lines(resource: RedisCluster, template: str = "") -> dict[str, list[str]]:
-    """What stands in it: the rest of each line by its first word."""
+    """Return the values of each directive in redis.conf."""
     found: dict[str, list[str]] = {}
     for line in render(resource, template).split("\n"):
         if line and not line.startswith("#"):
@@ -27,18 +27,18 @@ def lines(resource: RedisCluster, template: str = "") -> dict[str, list[str]]:
 
 
 def config_map(resource: RedisCluster, template: str = "", withdrawn: int = 0) -> Obj:
-    """As it was written for a resource."""
+    """Return the ConfigMap of a resource."""
     annotations = {WITHDRAWN: str(withdrawn)} if withdrawn else {}
     return {"metadata": {"annotations": annotations}, "data": {CONFIG_KEY: render(resource, template)}}
 
 
-# Whose word counts.
+# Precedence.
 
 
-def test_what_nobody_gives_is_what_keeps_data_safe() -> None:
+def test_defaults_keep_data_safe() -> None:
     found = lines(wished())
     assert found["appendonly"] == ["yes"]
-    assert found["save"] == ['""'], "no snapshots beside the log"
+    assert found["save"] == ['""'], "no snapshots in addition to the append-only file"
     assert found["cluster-require-full-coverage"] == ["yes"]
     assert found["cluster-allow-replica-migration"] == ["no"]
     assert found["masteruser"] == ["default"]
@@ -46,7 +46,7 @@ def test_what_nobody_gives_is_what_keeps_data_safe() -> None:
     assert "maxmemory" not in found
 
 
-def test_the_spec_wins_over_the_template_and_that_over_defaults() -> None:
+def test_spec_overrides_template_and_template_overrides_defaults() -> None:
     template = "appendfsync always\ncluster-node-timeout 9000\nHZ 20\n"
     found = lines(wished(config={"appendfsync": "no"}), template)
     assert (found["appendfsync"], found["cluster-node-timeout"], found["hz"]) == (["no"], ["9000"], ["20"])
@@ -61,11 +61,11 @@ def test_the_spec_wins_over_the_template_and_that_over_defaults() -> None:
         ({"resources": {"limits": {"memory": "4Gi"}}}, "", str(3 << 30)),
     ],
 )
-def test_how_much_a_node_takes_is_said_by_who_is_nearest_to_it(spec: Obj, template: str, bytes_: str) -> None:
+def test_most_specific_max_memory_is_used(spec: Obj, template: str, bytes_: str) -> None:
     assert lines(wished(**spec), template)["maxmemory"] == [bytes_]
 
 
-def test_of_a_template_what_is_ours_and_what_has_a_placeholder_is_left_out() -> None:
+def test_reserved_and_placeholder_directives_of_a_template_are_ignored() -> None:
     template = "bind 0.0.0.0\nPORT 7000\ndir /var/lib/redis\ncluster-announce-ip {POD_IP}\nlogfile ''\n"
     template += "proc-title-template '{title} {listen-addr}'\nrepl-ping-replica-period ${PERIOD}\n# a word\n\nhz 20\n"
     found = lines(wished(), template)
@@ -76,7 +76,7 @@ def test_of_a_template_what_is_ours_and_what_has_a_placeholder_is_left_out() -> 
     assert not {"bind", "logfile", "cluster-announce-ip", "repl-ping-replica-period"} & found.keys()
 
 
-def test_what_may_stand_several_times_does() -> None:
+def test_repeatable_directives_are_repeated() -> None:
     template = (
         "save 900 1\nsave 300 10\nclient-output-buffer-limit normal 0 0 0\nloadmodule /a.so x\nloadmodule /b.so\n"
     )
@@ -87,94 +87,94 @@ def test_what_may_stand_several_times_does() -> None:
     assert found["save"] == ["900 1", "300 10"]
     assert found["client-output-buffer-limit"] == ["replica 1mb 1mb 60", "normal 2mb 1mb 60"]
     assert found["loadmodule"] == ["/a.so x", "/b.so"]
-    assert found["hz"] == ["2"], "the last one counts"
+    assert found["hz"] == ["2"], "the last value is used"
 
 
-def test_several_arguments_are_a_line_each_where_the_oldest_server_wants_them_so() -> None:
+def test_grouped_arguments_are_split_into_lines_for_old_servers() -> None:
     limits = "normal 0 0 0 replica 256mb 64mb 60"
     found = lines(wished(config={"save": "3600 1 300 100", "client-output-buffer-limit": limits}))
     assert found["save"] == ["3600 1", "300 100"]
     assert found["client-output-buffer-limit"] == ["normal 0 0 0", "replica 256mb 64mb 60"]
 
 
-def test_without_a_log_snapshots_are_left_as_the_engine_has_them() -> None:
+def test_snapshots_keep_engine_defaults_without_append_only_file() -> None:
     assert "save" not in lines(wished(config={"appendonly": "no"}))
     assert lines(wished(config={"appendonly": "no", "save": "60 1"}))["save"] == ["60 1"]
 
 
-def test_encryption_leaves_no_open_port() -> None:
+def test_tls_disables_the_plaintext_port() -> None:
     found = lines(wished(tls={"mode": "self"}))
     assert (found["port"], found["tls-port"]) == (["0"], ["6379"])
     assert found["tls-cluster"] == found["tls-replication"] == found["tls-auth-clients"] == ["yes"]
     assert found["tls-cert-file"] == ["/etc/redis/tls/tls.crt"]
-    assert found["cluster-preferred-endpoint-type"] == ["hostname"], "a certificate bears names"
+    assert found["cluster-preferred-endpoint-type"] == ["hostname"], "certificates are issued for host names"
     found = lines(wished(tls={"mode": "self", "clientAuth": "none"}, version="6.2.14"))
     assert found["tls-auth-clients"] == ["no"]
-    assert "cluster-preferred-endpoint-type" not in found, "news of 7.0"
+    assert "cluster-preferred-endpoint-type" not in found, "the directive is new in 7.0"
 
 
-def test_an_engine_without_a_word_for_it_is_kept_from_moving_replicas_too() -> None:
+def test_replica_migration_is_prevented_before_6_2_2() -> None:
     found = lines(wished(version="6.2.1"))
     assert "cluster-allow-replica-migration" not in found
     assert found["cluster-migration-barrier"] == ["999"]
 
 
-# What running servers are told.
+# Runtime changes.
 
 
-def test_what_servers_take_while_they_run_is_told_and_rolls_nobody() -> None:
+def test_runtime_setting_is_applied_without_restart() -> None:
     before, after = wished(config={"hz": "10"}), wished(config={"hz": "20", "maxmemory-policy": "allkeys-lru"})
     assert live(after)["hz"] == "20"
     assert live(after)["maxmemory-policy"] == "allkeys-lru"
     assert digest(before) == digest(after)
 
 
-def test_what_they_read_at_their_start_alone_is_not_told_and_rolls_them() -> None:
+def test_startup_setting_is_applied_by_restart() -> None:
     before, after = wished(config={"tcp-backlog": "100"}), wished(config={"tcp-backlog": "200"})
     assert "tcp-backlog" not in live(after)
     assert digest(before) != digest(after)
     assert digest(wished(), "loadmodule /a.so") != digest(wished())
 
 
-def test_a_later_engine_takes_more_while_it_runs() -> None:
+def test_newer_engine_applies_more_settings_at_runtime() -> None:
     given: Obj = {"config": {"io-threads": "4"}, "repository": "valkey/valkey"}
     assert "io-threads" not in live(wished(version="8.1.1", **given))
     assert live(wished(version="9.1.0", **given))["io-threads"] == "4"
     assert "io-threads" not in live(wished(config={"io-threads": "4"}, version="8.0.2"))
 
 
-def test_nothing_of_ours_is_told_beside_what_the_spec_may_give() -> None:
+def test_reserved_directives_are_never_applied_at_runtime() -> None:
     assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(RESERVED)
 
 
-def test_several_lines_are_told_as_one() -> None:
+def test_repeated_directives_are_applied_as_one_value() -> None:
     found = live(wished(config={"save": "3600 1 300 100"}), "client-output-buffer-limit replica 1mb 1mb 60")
     assert found["save"] == "3600 1 300 100"
     assert found["client-output-buffer-limit"] == "replica 1mb 1mb 60"
     assert live(wished())["save"] == ""
 
 
-def test_what_is_taken_away_rolls_for_nobody_knows_what_was_there_before() -> None:
+def test_removed_setting_needs_a_restart() -> None:
     given, bare = wished(config={"hz": "20", "maxmemory": "1gb"}), wished(config={"maxmemory": "1gb"})
     was = config_map(given)
     once = digest(bare, "", was)
     assert once != digest(given, "", was)
-    assert digest(bare, "", config_map(bare, withdrawn=1)) == once, "and does so once"
-    assert digest(given, "", config_map(bare, withdrawn=1)) == once, "to give it again is told"
-    assert digest(bare, "", config_map(given, withdrawn=1)) != once, "to take it away again rolls again"
+    assert digest(bare, "", config_map(bare, withdrawn=1)) == once, "only one restart"
+    assert digest(given, "", config_map(bare, withdrawn=1)) == once, "setting it again needs no restart"
+    assert digest(bare, "", config_map(given, withdrawn=1)) != once, "removing it again needs another restart"
 
 
-def test_what_has_a_default_of_ours_is_told_that() -> None:
+def test_removed_setting_with_a_default_is_applied_at_runtime() -> None:
     given = wished(config={"cluster-node-timeout": "9000"})
     assert digest(wished(), "", config_map(given)) == digest(given)
     assert live(wished())["cluster-node-timeout"] == "5000"
 
 
-# What is wrong with a template.
+# Invalid templates.
 
 
 @pytest.mark.parametrize("name", ["requirepass", "masterauth", "USER", "aclfile"])
-def test_a_password_in_a_config_map_is_refused_where_nobody_would_be_asked_for_it(name: str) -> None:
+def test_password_in_a_config_map_is_refused_without_auth(name: str) -> None:
     resource = wished(pod=[{"configmap": "mine"}])
     found = problem(resource, f"hz 10\n{name} hunter2\n")
     assert found is not None
@@ -185,17 +185,17 @@ def test_a_password_in_a_config_map_is_refused_where_nobody_would_be_asked_for_i
     assert problem(wished(auth={"secretName": "a"}), f"{name} hunter2\n") is None
 
 
-def test_quotes_that_do_not_match_are_told_with_their_line() -> None:
+def test_unbalanced_quotes_are_reported_with_the_line() -> None:
     found = problem(wished(pod=[{"configmap": "mine"}]), "hz 10\n\n# it's fine\nhz \"20\n")
     assert found is not None
     assert "line 4 has unbalanced quotes" in found.message
 
 
-# As the server reads it.
+# Syntax.
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00")))
-def test_what_is_quoted_is_read_as_it_was(text: str) -> None:
+def test_quoted_text_survives_a_round_trip(text: str) -> None:
     written = quoted(text)
     assert "\n" not in written
     assert "\r" not in written
@@ -214,12 +214,12 @@ def test_what_is_quoted_is_read_as_it_was(text: str) -> None:
         ("  # a 'b", []),
     ],
 )
-def test_a_line_is_taken_apart_as_the_server_does(line: str, words: list[str] | None) -> None:
+def test_line_is_split_as_the_server_does(line: str, words: list[str] | None) -> None:
     assert redis_conf._arguments(line) == words
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_and_never_undoes_what_is_ours(text: str) -> None:
+def test_no_template_overrides_reserved_directives(text: str) -> None:
     resource = wished()
     found: dict[str, Any] = lines(resource, text)
     assert found["port"] == ["6379"]

@@ -1,6 +1,6 @@
-"""Nodes as far as users and certificates go: what their files say, what their servers have heard, what kubelets bring.
+"""Simulated nodes for rotation tests: mounted files, state of the servers, and kubelets.
 
-The operator is the real steps over real Secrets; it may die after each action.
+The operator runs its real steps on real Secrets, and may crash after each action.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from tests.unit.redis.world import NOW, SETTINGS, UID
 EVER = datetime.max.replace(tzinfo=NOW.tzinfo)
 OVERLAP = timedelta(seconds=SETTINGS.password_overlap)
 GIVEN, OWN = "given", "certificate"
-"""The user's Secrets: with the password, and with the certificate."""
+"""Secrets of the user: with the password, and with the certificate."""
 
 
 def wished(**spec: Any) -> RedisCluster:
-    """A RedisCluster of which nothing is there yet."""
+    """Return a RedisCluster without any owned object."""
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": 1}
     return RedisCluster.parse({"metadata": metadata, "spec": {"replicas": 6, "version": "8.0.2"} | spec})
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a pod mounts."""
+    """Files that a pod mounts."""
 
     users: Passwords
     mounted: MountedCertificates | None
@@ -59,10 +59,10 @@ class Node:
     """A pod, and the server in it.
 
     Attributes:
-        files: as the kubelet last brought them.
-        digests: of the passwords that the server takes; none if it asks for none.
-        gives: the password that it gives to others.
-        holds: its certificate, and whom it trusts.
+        files: files that the kubelet mounted last.
+        digests: digests of the passwords that the server accepts; empty if it requires none.
+        gives: password that the server uses for its primary.
+        holds: certificate of the server, and authorities that it trusts.
     """
 
     name: str
@@ -81,18 +81,18 @@ class Node:
         self.holds = self.files.mounted
 
     def takes(self, password: str) -> bool:
-        """As a server does that asks nobody: it takes every password."""
+        """Whether the server accepts a password; one without passwords accepts any."""
         return not self.digests or bool({*Passwords(password).digests} & {*self.digests})
 
-    def place(self, number: int) -> Instance:
+    def instance(self, number: int) -> Instance:
         running = {"name": "redis", "state": {"running": {}}, "restartCount": self.restarts}
         status: Obj = {"podIP": f"10.0.0.{number + 1}", "containerStatuses": [running]}
         status["conditions"] = [{"type": "Ready", "status": "True"}]
         about = {"name": self.name, "namespace": "default", "uid": "u", "annotations": dict(self.annotations)}
         obj = {"kind": "Pod", "metadata": about, "status": status}
         me = Line(f"{number:040x}", flags=frozenset({"myself", "master"}))
-        said = NodeReport(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
-        return Instance(number, self.name, Pod.of(obj), obj, report=said)
+        report = NodeReport(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
+        return Instance(number, self.name, Pod.of(obj), obj, report=report)
 
 
 @dataclass
@@ -100,8 +100,8 @@ class Lab(Drawer):
     """A cluster of three nodes, its Secrets, and its operator.
 
     Attributes:
-        template: the annotations that pods to come are made with.
-        was: passwords that once were what nodes give, and until when clients may count on them.
+        template: annotations of new pods.
+        was: former passwords of the nodes, with the time until which clients may use them.
     """
 
     resource: RedisCluster = field(default_factory=lambda: wished(auth={"secretName": GIVEN}))
@@ -117,7 +117,7 @@ class Lab(Drawer):
         self.nodes = [Node(f"demo-{number}", self.files(), dict(self.template)) for number in range(3)]
         return self
 
-    # What there is.
+    # State.
 
     def judged(self) -> secrets.Secrets:
         return secrets.judge(self.resource, dict.fromkeys(secrets.names(self.resource)) | self.found)
@@ -128,12 +128,12 @@ class Lab(Drawer):
         return Files(judged.passwords, judged.mounted)
 
     def seen(self) -> Observed:
-        made = {"metadata": {"annotations": dict(self.template)}} if self.template else {"metadata": {}}
-        stateful_set = {"metadata": {"name": "demo"}, "spec": {"template": made}}
-        places = tuple(node.place(number) for number, node in enumerate(self.nodes))
-        return Observed(stateful_set=stateful_set if self.nodes else None, instances=places, secrets=self.judged())
+        built = {"metadata": {"annotations": dict(self.template)}} if self.template else {"metadata": {}}
+        stateful_set = {"metadata": {"name": "demo"}, "spec": {"template": built}}
+        instances = tuple(node.instance(number) for number, node in enumerate(self.nodes))
+        return Observed(stateful_set=stateful_set if self.nodes else None, instances=instances, secrets=self.judged())
 
-    # What the operator does.
+    # Operator.
 
     def steps(self) -> tuple[Callable[[Observed], Step], ...]:
         return (
@@ -142,14 +142,14 @@ class Lab(Drawer):
             lambda seen: credentials.renew_certificates(self.resource, seen, self.now),
         )
 
-    def wanted(self) -> list[Action]:
+    def pending_actions(self) -> list[Action]:
         seen = self.seen()
         return [action for step in self.steps() for action in step(seen).actions]
 
     def step(self, most: int = 1) -> bool:
-        """So many actions, and then the operator dies; whether anything was done."""
+        """Carry out at most this many actions; return whether any was done."""
         done = False
-        for action in self.wanted()[:most]:
+        for action in self.pending_actions()[:most]:
             try:
                 self.do(action)
             except Refused:
@@ -158,14 +158,14 @@ class Lab(Drawer):
         return done
 
     def settle(self) -> None:
-        """As often as there is something to do; kubelets keep up."""
+        """Reconcile until no action is left; kubelets keep up."""
         for _ in range(60):
             self.apply()
             if not self.step(100):
                 if not any(" at " in node.annotations.get(CERTIFICATE_MARK, "") for node in self.nodes):
                     return
                 self.wait(credentials.MOUNTING)
-        raise AssertionError("it never comes to an end")
+        raise AssertionError("the rotation does not end")
 
     def do(self, action: Action) -> None:
         match action:
@@ -178,7 +178,7 @@ class Lab(Drawer):
             case Patch():
                 node = self._node(action.obj["metadata"]["name"])
                 node.annotations |= action.change["metadata"]["annotations"]
-                self.bring(node)  # a kubelet that notices a change of a pod looks what else changed
+                self.bring(node)  # a changed annotation makes the kubelet refresh the mounted files
             case _:
                 raise AssertionError(action)
         passwords = self.judged().passwords
@@ -197,13 +197,13 @@ class Lab(Drawer):
                 raise Refused("Unable to update TLS configuration.")
             node.holds = node.files.mounted
 
-    # What else happens.
+    # Events.
 
     def apply(self) -> None:
-        """The StatefulSet follows."""
+        """Update the template of the StatefulSet."""
         judged, own = self.judged(), names.owner(self.resource, SETTINGS.operator)
-        made = pod.pod(self.resource, own, "image", made_with(judged), "")["metadata"]["annotations"]
-        self.template = {name: made[name] for name in (USERS_MARK, CERTIFICATE_MARK) if name in made}
+        built = pod.pod(self.resource, own, "image", made_with(judged), "")["metadata"]["annotations"]
+        self.template = {name: built[name] for name in (USERS_MARK, CERTIFICATE_MARK) if name in built}
 
     def bring(self, node: Node) -> None:
         node.files = self.files()
@@ -213,7 +213,7 @@ class Lab(Drawer):
         self.nodes[number].read()
 
     def replace(self, number: int) -> None:
-        """Its pod is made anew."""
+        """Recreate a pod."""
         self.nodes[number] = Node(f"demo-{number}", self.files(), dict(self.template))
 
     def wait(self, time: timedelta) -> None:
@@ -222,15 +222,15 @@ class Lab(Drawer):
     def give(self, password: str, previous: str = "") -> None:
         self.put(GIVEN, {"password": password} | ({"previousPassword": previous} if previous else {}))
 
-    # What must be so at any time.
+    # Invariants.
 
     def check(self) -> None:
         judged = self.judged()
         for node in self.nodes:
             known = (judged.access.password, *judged.access.former)
-            assert any(map(node.takes, known)), f"{node.name} does not let the operator in"
+            assert any(map(node.takes, known)), f"{node.name} rejects the operator"
             for password, until in self.was.items():
-                assert until <= self.now or node.takes(password), f"{node.name} sends a client away"
+                assert until <= self.now or node.takes(password), f"{node.name} rejects a client"
             for other in self.nodes:
                 assert node.takes(other.gives), f"{other.name} cannot replicate {node.name}"
                 self._check_certificates(node, other, judged)
@@ -238,13 +238,13 @@ class Lab(Drawer):
     def _check_certificates(self, node: Node, other: Node, judged: secrets.Secrets) -> None:
         if node.holds is None or other.holds is None:
             return
-        assert vouched(other.holds.pair, node.holds), f"{node.name} does not trust {other.name}"
+        assert is_trusted(other.holds.pair, node.holds), f"{node.name} does not trust {other.name}"
         assert judged.access.pair is not None
-        assert vouched(judged.access.pair, node.holds), f"{node.name} does not trust the operator"
+        assert is_trusted(judged.access.pair, node.holds), f"{node.name} does not trust the operator"
         assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority)}
 
 
-def vouched(pair: Pair, by: MountedCertificates) -> bool:
+def is_trusted(pair: Pair, by: MountedCertificates) -> bool:
     return certs.read(pair.certificate)[0].issuer in {each.subject for each in by.trusted}
 
 

@@ -1,4 +1,4 @@
-"""The certificates that a cluster needs, and in what steps nodes come to others."""
+"""Certificates of a cluster, and the steps of their rotation."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ def mounted(name: str, by: str, *also: str) -> MountedCertificates:
 OLD, NEW = mounted("a", "old"), mounted("b", "new")
 
 
-def test_what_is_read_is_what_was_written() -> None:
+def test_mounted_certificates_survive_a_round_trip() -> None:
     assert MountedCertificates.of({"data": encoded(OLD.content())}) == OLD
     assert OLD.file in OLD.content()
     assert MountedCertificates.of(None) is None
     assert MountedCertificates.of({"data": encoded(certificate("a", "old") | {"ca.crt": "nonsense"})}) is None
 
 
-def test_what_differs_in_anything_that_counts_has_another_name() -> None:
+def test_different_certificates_have_different_file_names() -> None:
     found = {each.file for each in (OLD, NEW, mounted("c", "old"), mounted("a", "old", "new"))}
     assert len(found) == 4
 
 
-def test_the_first_comes_as_it_is() -> None:
+def test_first_certificate_is_used_at_once() -> None:
     assert following(None, OLD, reachable=False, now=NOW) == ("first certificate", OLD)
     assert following(OLD, OLD, reachable=True, now=NOW) == ("", None)
     assert following(OLD, None, reachable=True, now=NOW) == ("", None)
 
 
-def test_another_certificate_of_the_same_authority_comes_at_once() -> None:
+def test_renewed_certificate_of_the_same_authority_is_used_at_once() -> None:
     renewed = mounted("c", "old")
     assert following(OLD, renewed, reachable=True, now=NOW) == ("new certificate", renewed)
     assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "one after the other"
 
 
-def test_another_authority_is_trusted_before_and_the_former_one_until_after() -> None:
+def test_new_authority_is_trusted_before_its_certificate_is_used() -> None:
     _, first = following(OLD, NEW, reachable=False, now=NOW)
     assert first == MountedCertificates(OLD.pair, (*NEW.trusted, *OLD.trusted))
     assert following(first, NEW, reachable=False, now=NOW) == ("", None)
@@ -61,22 +61,22 @@ def test_another_authority_is_trusted_before_and_the_former_one_until_after() ->
     assert following(second, NEW, reachable=True, now=NOW) == ("updating the trusted authorities", NEW)
 
 
-def test_what_has_ended_is_replaced_without_waiting() -> None:
+def test_expired_certificate_is_replaced_without_waiting() -> None:
     _, found = following(OLD, NEW, reachable=False, now=NOW + timedelta(days=500))
     assert found is not None
     assert found.pair == NEW.pair
 
 
-def test_a_certificate_is_for_every_name_by_which_nodes_are_found() -> None:
+def test_server_certificate_covers_every_host_name() -> None:
     server, client = leaves(wished(tls={"mode": "self"}))
     assert {"*.demo.default.svc", "demo-client.default.svc.cluster.local", "localhost"} <= set(server.hosts)
     assert (server.secret, client.secret, client.hosts) == ("demo-server-tls", "demo-client-tls", ())
 
 
-def test_cert_manager_is_asked_for_the_same_certificates() -> None:
-    resource = wished(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
+def test_cert_manager_certificates_match_the_own_ones() -> None:
+    resource = wished(tls={"mode": "certManager", "issuer": {"name": "issuer", "kind": "ClusterIssuer"}})
     made = cert_manager_certificates(
-        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
+        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="issuer", kind="ClusterIssuer")
     )
     found = {obj["spec"]["secretName"]: obj["spec"] for obj in made}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}
@@ -84,12 +84,12 @@ def test_cert_manager_is_asked_for_the_same_certificates() -> None:
         spec = found[leaf.secret]
         assert {*spec.get("dnsNames", ()), *spec.get("ipAddresses", ())} == set(leaf.hosts)
         assert spec["commonName"] == leaf.name
-        assert "client auth" in spec["usages"], "nodes are each other's clients"
-        assert spec["issuerRef"] == {"group": "cert-manager.io", "kind": "ClusterIssuer", "name": "ours"}
+        assert "client auth" in spec["usages"], "nodes are clients of each other"
+        assert spec["issuerRef"] == {"group": "cert-manager.io", "kind": "ClusterIssuer", "name": "issuer"}
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 52])
-def test_any_name_names_its_certificates(name: str) -> None:
+def test_certificate_names_fit_the_length_limit(name: str) -> None:
     resource = wished()
     resource.obj["metadata"]["name"] = name
     assert max(len(leaf.name) for leaf in leaves(resource)) <= 64

@@ -1,4 +1,4 @@
-"""Which passwords are good at what time, as our Secret has them and as nodes read them."""
+"""Valid passwords over time, in the operator's Secret and in the users file of the nodes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def sha(password: str) -> str:
     st.lists(st.builds(Former, TEXT, st.datetimes().map(lambda at: at.replace(tzinfo=NOW.tzinfo)))),
     TEXT,
 )
-def test_what_is_read_is_what_was_written(current: str, following: str | None, former: list[Former], own: str) -> None:
+def test_passwords_survive_a_round_trip(current: str, following: str | None, former: list[Former], own: str) -> None:
     written = Passwords(current, following, tuple(former), own)
     assert Passwords.of({"data": encoded(written.content())}) == written
 
 
 @pytest.mark.parametrize("former", ["nonsense", "[{}]", "[1]", '[{"password": "x", "until": 7}]'])
-def test_what_cannot_be_read_is_not_there(former: str) -> None:
+def test_invalid_content_is_ignored(former: str) -> None:
     content = {USERS_KEY: "", "password": "x", "former": former}
     assert Passwords.of({"data": encoded(content)}) is None
     assert Passwords.of(None) is None
     assert Passwords.of({"data": {}}) is None
 
 
-def test_nodes_read_digests_and_what_they_give_to_others() -> None:
+def test_users_file_has_digests_and_the_replication_password() -> None:
     state = Passwords("one", exporter="e").introduce("two", LATER)
     user, reader, gives = state.text.splitlines()
     one, two = sorted([sha("one"), sha("two")])
@@ -51,21 +51,21 @@ def test_nodes_read_digests_and_what_they_give_to_others() -> None:
     assert state.promote(LATER).text.splitlines()[2] == "masterauth two"
 
 
-def test_who_is_asked_nothing_gives_nothing() -> None:
+def test_users_file_without_password() -> None:
     user, _ = Passwords("", exporter="e").text.splitlines()
     assert user == "user default on nopass ~* &* +@all"
 
 
-def test_while_asking_begins_or_ends_nobody_is_asked_and_nobody_waits() -> None:
+def test_no_password_is_required_while_auth_is_enabled_or_disabled() -> None:
     begins = Passwords("").introduce("one", LATER)
     assert begins.digests == ()
-    assert begins.promote(LATER) == Passwords("one"), "there is no former password that could be good still"
+    assert begins.promote(LATER) == Passwords("one"), "there is no former password"
     ends = Passwords("one", former=(Former("zero", LATER),)).introduce("", LATER)
     assert ends.digests == ()
     assert ends.promote(LATER) == Passwords("")
 
 
-def test_a_former_one_is_good_until_its_time_is_over_or_as_long_as_it_is_named() -> None:
+def test_former_password_is_valid_until_it_expires_or_is_not_listed() -> None:
     state = Passwords("one").introduce("two", LATER).promote(LATER)
     assert state.digests == tuple(sorted([sha("one"), sha("two")]))
     assert state.expire(NOW, "") == state
@@ -73,25 +73,25 @@ def test_a_former_one_is_good_until_its_time_is_over_or_as_long_as_it_is_named()
     assert state.expire(LATER, "") == Passwords("two")
 
 
-def test_one_that_comes_back_is_not_former_any_more() -> None:
+def test_password_in_use_again_is_not_a_former_one() -> None:
     state = Passwords("one").introduce("two", LATER).promote(LATER).introduce("one", LATER)
     assert (state.current, state.next, state.former) == ("two", "one", ())
     assert state.promote(LATER).former == (Former("two", LATER),)
 
 
-def test_one_that_never_came_to_be_used_is_good_for_a_while_all_the_same() -> None:
+def test_withdrawn_password_is_valid_for_a_while() -> None:
     state = Passwords("one").introduce("two", LATER).introduce("three", LATER)
     assert (state.next, state.former) == ("three", (Former("two", LATER),))
     assert Passwords("one").introduce("two", LATER).withdraw(LATER).former == (Former("two", LATER),)
 
 
-def test_the_longer_time_counts() -> None:
+def test_later_expiry_wins() -> None:
     state = Passwords("one", former=(Former("zero", NOW),)).admit("zero", LATER)
     assert state.former == (Former("zero", LATER),)
     assert state.admit("zero", NOW) == state
 
 
-def test_no_password_is_shown() -> None:
+def test_representation_has_no_password() -> None:
     state = Passwords("hunter2").introduce("correct horse", LATER).promote(LATER).introduce("battery staple", LATER)
     assert "hunter2" not in repr(state)
     assert "horse" not in repr(state)

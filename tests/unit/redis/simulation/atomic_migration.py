@@ -1,4 +1,4 @@
-"""Atomic slot migration of `FakeRedis`, as Valkey 9 has it: keys follow in the background, then the slots at once.
+"""Atomic slot migration of `FakeRedis`, as in Valkey 9: copy the keys in the background, then switch all slots at once.
 
 Source: cluster_migrateslots.c of Valkey 9.0; CLUSTER MIGRATESLOTS, GETSLOTMIGRATIONS and CANCELSLOTMIGRATIONS.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Words = list[bytes]
 
-TAKES = 0.5
-"""Seconds that keys need to follow, where nobody waits for them."""
+DURATION_SECONDS = 0.5
+"""Seconds until a migration ends without being polled."""
 
-LOOKS = 2
-"""After how many looks at a job they have, for who looks does not let the world's time pass."""
+POLLS = 2
+"""Polls after which a migration ends; polling does not advance the time of the world."""
 
 
 def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
@@ -39,7 +39,7 @@ def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
         left = left[at + 2 :]
     for slots, target in jobs:
         known = node.known.get(target)
-        if known is None or known.shakes:
+        if known is None or known.in_handshake:
             raise Refused(f"ERR Unknown node {target}")
         if known.primary:
             raise Refused(f"ERR Target node {target} is not a primary")
@@ -53,11 +53,11 @@ def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
 
 
 def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
-    """As maps in RESP2 come: names and values in turn."""
+    """Return the migrations as RESP2 encodes maps: names and values in turn."""
     node = process.node
     for job in process.migrations:
-        job.looks += 1
-        if job.state == "migrating" and job.looks > LOOKS:
+        job.polls += 1
+        if job.state == "migrating" and job.polls > POLLS:
             _finish(redis, process, job)
     found = []
     for job in reversed(process.migrations):
@@ -68,7 +68,7 @@ def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
             "source_node": node.id,
             "target_node": job.target,
             "state": {"migrating": "snapshotting"}.get(job.state, job.state),
-            "message": job.said,
+            "message": job.message,
         }
         found.append([part for pair in pairs.items() for part in pair])
     return found
@@ -82,9 +82,9 @@ def cancel(_: FakeRedis, process: Process, __: Words) -> str:
 
 
 def proceed(redis: FakeRedis, process: Process) -> None:
-    """What has taken its time comes about, or fails."""
+    """Finish the migrations whose time has passed, with success or failure."""
     for job in process.migrations:
-        if job.state == "migrating" and redis.now - job.begun >= TAKES:
+        if job.state == "migrating" and redis.now - job.begun >= DURATION_SECONDS:
             _finish(redis, process, job)
 
 
@@ -94,11 +94,11 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
     target = redis.reached(process, known.address, known.port) if known else None
     job.state = "failed"
     if known is None or target is None or target.node.id != job.target or target.node.me.primary:
-        job.said = "Connection lost to target"
+        job.message = "Connection lost to target"
     elif node.me.primary or job.slots & ~node.me.slots:
-        job.said = "Slots are no longer owned by myself"
+        job.message = "Slots are no longer owned by myself"
     elif target.pod in redis.full:
-        job.said = "Target node is out of memory"
+        job.message = "Target node is out of memory"
     else:
         job.state = "success"
         moved = {key: value for key, value in node.keys.items() if job.slots >> slot_of(key) & 1}
@@ -111,8 +111,8 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
         other.epoch = max(node.epoch, other.epoch, *(known.epoch for known in other.known.values())) + 1
         other.me.epoch = other.epoch
         known.epoch = node.epoch = other.epoch
-        target.news = process.news = True
+        target.broadcast_pending = process.broadcast_pending = True
         redis.done["slots moved"] += job.slots.bit_count()
         for server in (target, process):
             data.wrote(redis, server)
-        redis.settle(f"slots of {process.pod} become {target.pod}'s")
+        redis.settle(f"slots of {process.pod} move to {target.pod}")

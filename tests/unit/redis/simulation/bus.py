@@ -1,7 +1,7 @@
-"""What nodes of `FakeRedis` tell each other: who is there, who owns what, who fails.
+"""Cluster bus of `FakeRedis`: membership, slot ownership and failure reports.
 
-A header says what its sender is; gossip says what it has heard of some others. All of it may be old. Who is right is
-decided by config epochs alone, as in Redis.
+The header of a message describes its sender; the gossip section describes some other nodes. All of it may be stale.
+Conflicting claims are resolved by config epochs alone, as in Redis.
 
 Source: clusterProcessPacket, clusterProcessGossipSection, clusterUpdateSlotsConfigWith and
 clusterHandleConfigEpochCollision in cluster.c of Redis 7.0.
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
 GOSSIP = 3
-"""Nodes that a message tells of, besides those that are suspected: a tenth of all, and at least three."""
+"""Nodes in the gossip section of a message in addition to suspected ones: a tenth of all, and at least three."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rumour:
-    """What somebody says of a third."""
+class GossipEntry:
+    """Description of a third node in a gossip section."""
 
     id: str
     address: str
     port: int
-    doubted: bool
+    unhealthy: bool
     replica: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A header, with gossip.
+    """Message of the cluster bus: header and gossip section.
 
     Attributes:
-        source: the sender's address, as the connection has it.
-        epoch: the newest that the sender has heard of.
-        config_epoch, slots: its own; a replica's are those of its master.
+        source: address of the sender, as the connection has it.
+        epoch: newest epoch that the sender knows (currentEpoch).
+        config_epoch, slots: config epoch and slots of the sender, or of its primary if the sender is a replica.
     """
 
     id: str
@@ -51,18 +51,18 @@ class Message:
     slots: int
     primary: str
     offset: int
-    rumours: tuple[Rumour, ...]
+    gossip: tuple[GossipEntry, ...]
 
 
-def message(process: Process, turn: int) -> Message:
-    """What a process says of itself, and of some others: the next ones each turn."""
+def build_message(process: Process, turn: int) -> Message:
+    """Build the message of a process. Each turn describes the next few nodes in turn."""
     node, me = process.node, process.node.me
     lead = node.lead if me.primary else me
     peers = [known for known in node.others if not known.flags & {HANDSHAKE, NOADDR}]
-    calm = [known for known in peers if SUSPECTED not in known.flags]
-    count = min(len(calm), max(GOSSIP, len(node.known) // 10))
-    told = [calm[(turn + step) % len(calm)] for step in range(count)]
-    told += [known for known in peers if SUSPECTED in known.flags]
+    healthy = [known for known in peers if SUSPECTED not in known.flags]
+    count = min(len(healthy), max(GOSSIP, len(node.known) // 10))
+    selected = [healthy[(turn + step) % len(healthy)] for step in range(count)]
+    selected += [known for known in peers if SUSPECTED in known.flags]
     return Message(
         id=node.id,
         source=process.address,
@@ -72,124 +72,124 @@ def message(process: Process, turn: int) -> Message:
         slots=lead.slots if lead else 0,
         primary=me.primary,
         offset=node.offset,
-        rumours=tuple(
-            Rumour(known.id, known.address, known.port, known.doubted, bool(known.primary)) for known in told
+        gossip=tuple(
+            GossipEntry(known.id, known.address, known.port, known.unhealthy, bool(known.primary)) for known in selected
         ),
     )
 
 
-def converse(redis: FakeRedis, process: Process, known: Known) -> None:
-    """Ping somebody, or meet; and hear the answer, if there is one."""
+def ping(redis: FakeRedis, process: Process, known: Known) -> None:
+    """Send PING or MEET to a node, and process the answer if there is one."""
     other = redis.reached(process, known.address, known.port)
     if other is None:
         return
-    if known.shakes:
+    if known.in_handshake:
         redis.guard.may_join(redis, process.node, other.node)
-    receive(redis, other, message(process, redis.turn), meets=known.meets)
-    answered(redis, process, known, message(other, redis.turn))
+    receive(redis, other, build_message(process, redis.turn), meets=known.meets)
+    receive_pong(redis, process, known, build_message(other, redis.turn))
 
 
-def receive(redis: FakeRedis, process: Process, heard: Message, *, meets: bool = False) -> None:
-    """Take in what somebody says."""
+def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool = False) -> None:
+    """Process a PING or MEET."""
     node = process.node
-    sender = node.known.get(heard.id)
+    sender = node.known.get(message.id)
     if meets and sender is None:
-        shake(process, heard.source, heard.port, redis.now, meets=False)
+        start_handshake(process, message.source, message.port, redis.now, meets=False)
     if meets:
-        listen(redis, process, heard, sender)
-    if sender is None or sender.shakes or sender.id == node.id:
+        process_gossip(redis, process, message, sender)
+    if sender is None or sender.in_handshake or sender.id == node.id:
         return
-    if not meets and sender.address != heard.source:  # it speaks from there, so that is where it is
-        sender.address, sender.port = heard.source, heard.port
+    if not meets and sender.address != message.source:  # the address that it sends from is its current one
+        sender.address, sender.port = message.source, message.port
         sender.flags.discard(NOADDR)
-    believe(redis, process, sender, heard)
+    update_sender(redis, process, sender, message)
     if not meets:
-        listen(redis, process, heard, sender)
+        process_gossip(redis, process, message, sender)
 
 
-def answered(redis: FakeRedis, process: Process, asked: Known, heard: Message) -> None:
-    """Take in the answer of somebody who was asked at an address."""
+def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: Message) -> None:
+    """Process the PONG of the node that was contacted at an address."""
     node = process.node
-    if asked.id not in node.known:
-        return  # forgotten meanwhile
-    if asked.shakes:
-        del node.known[asked.id]
-        there = node.known.get(heard.id)
+    if contacted.id not in node.known:
+        return  # forgotten in the meantime
+    if contacted.in_handshake:
+        del node.known[contacted.id]
+        there = node.known.get(message.id)
         if there is not None:
             if there.id != node.id:
-                there.address, there.port = asked.address, asked.port
+                there.address, there.port = contacted.address, contacted.port
                 there.flags.discard(NOADDR)
             return
-        asked.id, asked.flags, asked.meets = heard.id, set(), False
-        node.known[heard.id] = asked
-    elif asked.id != heard.id:  # somebody else lives at that address by now
-        asked.address = ""
-        asked.flags.add(NOADDR)
+        contacted.id, contacted.flags, contacted.meets = message.id, set(), False
+        node.known[message.id] = contacted
+    elif contacted.id != message.id:  # another node has that address now
+        contacted.address = ""
+        contacted.flags.add(NOADDR)
         return
-    asked.heard = redis.now
-    asked.flags.discard(SUSPECTED)
-    if asked.fails and (not asked.votes or redis.now - asked.failed > 2 * process.timeout):
-        asked.flags.discard(FAILED)
-    believe(redis, process, asked, heard)
-    listen(redis, process, heard, asked)
+    contacted.last_response = redis.now
+    contacted.flags.discard(SUSPECTED)
+    if contacted.fails and (not contacted.votes or redis.now - contacted.failed > 2 * process.timeout):
+        contacted.flags.discard(FAILED)
+    update_sender(redis, process, contacted, message)
+    process_gossip(redis, process, message, contacted)
 
 
-def shake(process: Process, address: str, port: int, now: float, *, meets: bool) -> None:
-    """Begin a handshake with whoever is at an address, unless there is one."""
+def start_handshake(process: Process, address: str, port: int, now: float, *, meets: bool) -> None:
+    """Begin a handshake with the node at an address, unless one is in progress."""
     node = process.node
-    if not any(known.shakes and (known.address, known.port) == (address, port) for known in node.others):
-        stranger = Known(node.unique("handshake"), address, port, flags={HANDSHAKE}, heard=now, meets=meets)
-        node.known[stranger.id] = stranger
+    if not any(known.in_handshake and (known.address, known.port) == (address, port) for known in node.others):
+        peer = Known(node.unique("handshake"), address, port, flags={HANDSHAKE}, last_response=now, meets=meets)
+        node.known[peer.id] = peer
 
 
-def believe(redis: FakeRedis, process: Process, sender: Known, heard: Message) -> None:
-    """What a node says of itself: epochs, role, slots."""
+def update_sender(redis: FakeRedis, process: Process, sender: Known, message: Message) -> None:
+    """Update epochs, role and slots of the sender of a message."""
     node = process.node
-    node.epoch = max(node.epoch, heard.epoch)
-    sender.epoch = max(sender.epoch, heard.config_epoch)
-    sender.offset = heard.offset
+    node.epoch = max(node.epoch, message.epoch)
+    sender.epoch = max(sender.epoch, message.config_epoch)
+    sender.offset = message.offset
     former = sender.primary
-    if heard.primary and not sender.primary:
+    if message.primary and not sender.primary:
         sender.slots = 0
-    sender.primary = heard.primary
+    sender.primary = message.primary
     owner = sender if not sender.primary else node.known.get(sender.primary)
-    if owner is not None and owner.slots != heard.slots:
+    if owner is not None and owner.slots != message.slots:
         if not sender.primary:
-            adopt(redis, process, sender, heard.config_epoch, heard.slots, former)
-        _correct(redis, process, sender, heard)
+            update_slots(redis, process, sender, message.config_epoch, message.slots, former)
+        _send_update(redis, process, sender, message)
     me = node.me
     if not sender.primary and not me.primary and sender.epoch == me.epoch and node.id < sender.id:
         node.epoch += 1
         me.epoch = node.epoch
-        process.news = True
+        process.broadcast_pending = True
 
 
-def _correct(redis: FakeRedis, process: Process, sender: Known, heard: Message) -> None:
-    """Tell somebody whose claims are old who has a newer one (UPDATE)."""
+def _send_update(redis: FakeRedis, process: Process, sender: Known, message: Message) -> None:
+    """Send UPDATE to a node with stale claims: another node owns the slots by a newer epoch."""
     node = process.node
     for known in node.known.values():
-        if known.slots & heard.slots and known.epoch > heard.config_epoch and known.id != sender.id:
+        if known.slots & message.slots and known.epoch > message.config_epoch and known.id != sender.id:
             other = redis.reached(process, sender.address, sender.port)
             if other is not None and other.node.id == sender.id:
-                update(redis, other, known.id, known.epoch, known.slots)
+                receive_update(redis, other, known.id, known.epoch, known.slots)
             return
 
 
-def update(redis: FakeRedis, process: Process, node_id: str, epoch: int, slots: int) -> None:
-    """Somebody says what a third owns by a newer epoch."""
+def receive_update(redis: FakeRedis, process: Process, node_id: str, epoch: int, slots: int) -> None:
+    """Process UPDATE: the slots of a third node by a newer epoch."""
     known = process.node.known.get(node_id)
-    if known is None or known.shakes or known.epoch >= epoch or known.id == process.node.id:
+    if known is None or known.in_handshake or known.epoch >= epoch or known.id == process.node.id:
         return
     former, known.primary, known.epoch = known.primary, "", epoch
-    adopt(redis, process, known, epoch, slots, former)
+    update_slots(redis, process, known, epoch, slots, former)
 
 
-def adopt(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed: int, former: str) -> None:
-    """Slots go to who claims them by a newer epoch; who loses all at once, as to a successor, follows that.
+def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed: int, former: str) -> None:
+    """Assign claimed slots to the sender with the newer epoch. A node that loses all its slots follows the sender.
 
     Args:
-        former: id of the master that the sender had until now. In truth it is told by the slots alone; but whoever gets
-            them by SETSLOT tells of each at once, and so never of all.
+        former: id of the former primary of the sender. Redis decides by the slots alone. But a node that receives slots
+            by SETSLOT announces each of them at once, and so never all together.
     """
     node = process.node
     me = node.me
@@ -209,49 +209,49 @@ def adopt(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed
     if not lost or mine is None:
         return
     succeeded = former == mine.id and lost == sender.slots
-    if not mine.slots and (succeeded or process.says("cluster-allow-replica-migration") == "yes"):
+    if not mine.slots and (succeeded or process.config("cluster-allow-replica-migration") == "yes"):
         redis.follow(process, sender)
     elif mine is me:
-        redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.place} by a newer epoch")
+        redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.name} by a newer epoch")
 
 
-def listen(redis: FakeRedis, process: Process, heard: Message, sender: Known | None) -> None:
-    """Gossip: who fails, who moved, who is there."""
+def process_gossip(redis: FakeRedis, process: Process, message: Message, sender: Known | None) -> None:
+    """Process a gossip section: failure reports, changed addresses, unknown nodes."""
     node = process.node
-    for rumour in heard.rumours:
-        known = node.known.get(rumour.id)
+    for entry in message.gossip:
+        known = node.known.get(entry.id)
         if known is None:
-            if sender is not None and node.banned.get(rumour.id, 0.0) <= redis.now:
-                primary = UNKNOWN if rumour.replica else ""
-                node.known[rumour.id] = Known(rumour.id, rumour.address, rumour.port, primary, heard=redis.now)
+            if sender is not None and node.banned.get(entry.id, 0.0) <= redis.now:
+                primary = UNKNOWN if entry.replica else ""
+                node.known[entry.id] = Known(entry.id, entry.address, entry.port, primary, last_response=redis.now)
             continue
         if sender is not None and not sender.primary and known.id != node.id:
-            if rumour.doubted:
+            if entry.unhealthy:
                 known.reports[sender.id] = redis.now
-                condemn(redis, process, known)
+                mark_failed_by_majority(redis, process, known)
             else:
                 known.reports.pop(sender.id, None)
-        moved = (rumour.address, rumour.port) != (known.address, known.port)
-        if known.doubted and not rumour.doubted and rumour.address and moved and NOADDR not in known.flags:
-            known.address, known.port = rumour.address, rumour.port
+        moved = (entry.address, entry.port) != (known.address, known.port)
+        if known.unhealthy and not entry.unhealthy and entry.address and moved and NOADDR not in known.flags:
+            known.address, known.port = entry.address, entry.port
 
 
-def condemn(redis: FakeRedis, process: Process, known: Known) -> None:
-    """A node fails once a majority of masters finds so; then everybody is told."""
+def mark_failed_by_majority(redis: FakeRedis, process: Process, known: Known) -> None:
+    """Mark a node as failed once a majority of primaries reports it, and broadcast the failure."""
     node = process.node
     if SUSPECTED not in known.flags or known.fails:
         return
     fresh = [since for since in known.reports.values() if redis.now - since <= 2 * process.timeout]
     if len(fresh) + (not node.me.primary) < majority(node):
         return
-    _fail(known, redis.now)
+    _mark_failed(known, redis.now)
     for other in node.others:
-        told = redis.reached(process, other.address, other.port)
-        if told is not None and known.id in told.node.known and known.id != told.node.id:
-            _fail(told.node.known[known.id], redis.now)
+        receiver = redis.reached(process, other.address, other.port)
+        if receiver is not None and known.id in receiver.node.known and known.id != receiver.node.id:
+            _mark_failed(receiver.node.known[known.id], redis.now)
 
 
-def _fail(known: Known, now: float) -> None:
+def _mark_failed(known: Known, now: float) -> None:
     if not known.fails:
         known.flags.discard(SUSPECTED)
         known.flags.add(FAILED)

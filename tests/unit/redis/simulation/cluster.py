@@ -12,9 +12,9 @@ from operators.redis.client.errors import Refused
 from operators.redis.client.server import PORT
 from operators.redis.slots.hash_slots import SLOTS
 from tests.unit.redis.simulation import atomic_migration
-from tests.unit.redis.simulation.bus import shake
-from tests.unit.redis.simulation.election import MANUAL, is_well
-from tests.unit.redis.simulation.node import ALL, Known, made_up, slot_of
+from tests.unit.redis.simulation.bus import start_handshake
+from tests.unit.redis.simulation.election import MANUAL_FAILOVER_SECONDS, is_healthy
+from tests.unit.redis.simulation.node import ALL, Known, fake_id, slot_of
 from tests.unit.redis.simulation.process import Election, Process
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Words = list[bytes]
 
-BAN = 60.0
-"""Seconds for which who was forgotten is not taken in again."""
+FORGET_SECONDS = 60.0
+"""Seconds for which a forgotten node is not added again."""
 
 
 def carry_out(redis: FakeRedis, process: Process, name: str, words: Words) -> Any:
-    """The answer to a command.
+    """Carry out a CLUSTER command, and return its answer.
 
     Raises:
-        Refused: as the server says it.
+        Refused: error of the server.
     """
     known = _COMMANDS.get(name)
     if known is None:
@@ -41,13 +41,13 @@ def carry_out(redis: FakeRedis, process: Process, name: str, words: Words) -> An
 def _info(_: FakeRedis, process: Process, __: Words) -> str:
     node = process.node
     failing = sum(known.slots.bit_count() for known in node.known.values() if known.fails)
-    doubted = sum(known.slots.bit_count() for known in node.known.values() if known.doubted) - failing
+    unhealthy = sum(known.slots.bit_count() for known in node.known.values() if known.unhealthy) - failing
     assigned = node.assigned.bit_count()
     lines = {
         "cluster_state": "ok" if process.serves else "fail",
         "cluster_slots_assigned": assigned,
-        "cluster_slots_ok": assigned - failing - doubted,
-        "cluster_slots_pfail": doubted,
+        "cluster_slots_ok": assigned - failing - unhealthy,
+        "cluster_slots_pfail": unhealthy,
         "cluster_slots_fail": failing,
         "cluster_known_nodes": len(node.known),
         "cluster_size": node.size,
@@ -64,7 +64,7 @@ def _meet(redis: FakeRedis, process: Process, words: Words) -> str:
     other = redis.reached(process, address, port)
     if other is not None:
         redis.guard.may_join(redis, process.node, other.node)
-    shake(process, address, port, redis.now, meets=True)
+    start_handshake(process, address, port, redis.now, meets=True)
     return "OK"
 
 
@@ -75,7 +75,7 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
     if node.me.primary == other.id:
         raise Refused("ERR Can't forget my master!")
     redis.guard.may_forget(redis, process, other.id)
-    node.banned[other.id] = redis.now + BAN
+    node.banned[other.id] = redis.now + FORGET_SECONDS
     node.forget(other.id)
     redis.done["forgotten"] += 1
     return "OK"
@@ -102,7 +102,7 @@ def _add_slots(redis: FakeRedis, process: Process, slots: int) -> str:
     redis.guard.may_add(redis, process, slots)
     node.me.slots |= slots
     node.importing = {slot: source for slot, source in node.importing.items() if not slots >> slot & 1}
-    redis.settle(f"{process.pod} is given slots")
+    redis.settle(f"{process.pod} is assigned slots")
     return "OK"
 
 
@@ -141,7 +141,7 @@ def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
     if what != "NODE":
         raise Refused("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP")
     _hand_over(redis, process, slot, other)
-    redis.touch_slot(slot, f"{process.pod} hears that slot {slot} is {redis.name(other.id)}'s")
+    redis.touch_slot(slot, f"{process.pod} sets the owner of slot {slot} to {redis.name(other.id)}")
     return "OK"
 
 
@@ -162,16 +162,16 @@ def _hand_over(redis: FakeRedis, process: Process, slot: int, to: Known) -> None
         del node.importing[slot]
         redis.done["slots moved"] += 1
     node.give(slot, to)
-    allowed = process.says("cluster-allow-replica-migration") == "yes"
+    allowed = process.config("cluster-allow-replica-migration") == "yes"
     if mine and not node.me.slots and to.id != node.id and allowed:
         redis.follow(process, to)
 
 
 def bump(process: Process) -> bool:
-    """Take an epoch above all that it knows, without asking anybody; returns whether it had none yet."""
+    """Set the config epoch above every known one without an election; return whether it changed."""
     node, me = process.node, process.node.me
     newest = max(node.epoch, *(known.epoch for known in node.known.values()))
-    process.news = True
+    process.broadcast_pending = True
     if me.epoch and me.epoch == newest:
         return False
     node.epoch = newest + 1
@@ -208,7 +208,7 @@ def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
         bump(process)
         redis.take_over(process, node.me.epoch, f"{process.pod} takes over")
     else:
-        process.election = Election(manual=redis.now + MANUAL, forced=bool(mode))
+        process.election = Election(manual=redis.now + MANUAL_FAILOVER_SECONDS, forced=bool(mode))
     return "OK"
 
 
@@ -218,13 +218,13 @@ def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
         raise Refused("ERR CLUSTER RESET can't be called with master nodes containing keys")
     redis.guard.may_reset(redis, process, hard=hard)
     if node.me.primary:
-        node.keys, node.offset, node.history = {}, 0, made_up("history", node.unique("reset"))
+        node.keys, node.offset, node.history = {}, 0, fake_id("history", node.unique("reset"))
     process.linked, process.since, process.election = False, None, Election()
     me = node.me
     me.primary, me.slots = "", 0
     node.known, node.migrating, node.importing = {me.id: me}, {}, {}
-    node.family = made_up("family", node.unique("reset"))
-    process.serves = is_well(redis, process)
+    node.family = fake_id("family", node.unique("reset"))
+    process.serves = is_healthy(redis, process)
     redis.settle(f"{process.pod} is reset")
     return "OK"
 
@@ -235,7 +235,7 @@ def _keys_in_slot(_: FakeRedis, process: Process, words: Words) -> list[bytes]:
 
 def _known(process: Process, word: bytes, otherwise: str) -> Known:
     found = process.node.known.get(word.decode())
-    if found is None or found.shakes:
+    if found is None or found.in_handshake:
         raise Refused(otherwise.format(word.decode()))
     return found
 
@@ -251,7 +251,7 @@ def _slot(word: bytes) -> int:
 
 
 def _listed(words: Words) -> int:
-    """Slots that are named one by one."""
+    """Return the mask of slots that are listed one by one."""
     mask = 0
     for word in words:
         bit = 1 << _slot(word)
@@ -262,7 +262,7 @@ def _listed(words: Words) -> int:
 
 
 def _ranged(words: Words) -> int:
-    """Slots that are named by the first and last of each range."""
+    """Return the mask of slots that are listed as the first and last of each range."""
     mask = 0
     for first, last in zip(words[::2], words[1::2], strict=True):
         mask |= (1 << (_slot(last) + 1)) - (1 << _slot(first))
@@ -270,7 +270,7 @@ def _ranged(words: Words) -> int:
 
 
 _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
-    "NODES": lambda _, process, __: process.node.told(),
+    "NODES": lambda _, process, __: process.node.cluster_nodes(),
     "INFO": _info,
     "MYID": lambda _, process, __: process.node.id,
     "MEET": _meet,

@@ -1,4 +1,4 @@
-"""How a pod starts a server: its image, its disk, its files."""
+"""Command line of a pod's server: image, disk and files."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ENGINES = {"redis-server": "redis", "valkey-server": "valkey"}
 
 @dataclass(frozen=True)
 class Command:
-    """What a pod asks for.
+    """Server that a pod starts.
 
     Attributes:
-        disk: UID of the claim, or of the pod, that holds its data.
-        place: the claim's or the pod's name.
-        settings: of its redis.conf and its flags.
-        passwords: SHA-256 of what opens the user `default`.
+        disk: UID of the claim or pod that stores the data.
+        name: name of that claim or pod.
+        settings: settings from redis.conf and from flags.
+        passwords: SHA-256 of the passwords of the user `default`.
     """
 
     disk: str
-    place: str
+    name: str
     engine: str = "redis"
     tag: str = "7.0.15"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Command:
 
 
 def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
-    """The command of a pod that runs a server; None for any other."""
+    """Return the command of a pod that runs a server; None for any other pod."""
     for container in pod["spec"]["containers"]:
         given = [*container.get("command", ()), *container.get("args", ())]
         engine = next((ENGINES[name] for word in given if (name := word.rpartition("/")[2]) in ENGINES), None)
@@ -52,7 +52,7 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", ())}
         shared = any(mount["mountPath"] == DATA and "subPathExpr" in mount for mount in container["volumeMounts"])
         kept = volumes.get(mounts.get(DATA, ""), pod)["metadata"]
-        if shared:  # one disk for all, a directory for each
+        if shared:  # all nodes share one disk, each with its own directory
             kept = {"uid": f"{DATA} of {pod['metadata']['name']}", "name": pod["metadata"]["name"]}
         files = {
             f"{path}/{name}": text
@@ -69,7 +69,7 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
 
 
 def _texts(obj: Obj) -> dict[str, str]:
-    """The files of a ConfigMap or a Secret."""
+    """Return the files of a ConfigMap or a Secret."""
     data = obj.get("data") or {}
     if obj["kind"] == "Secret":
         return {name: base64.b64decode(text).decode(errors="replace") for name, text in data.items()}
@@ -77,7 +77,7 @@ def _texts(obj: Obj) -> dict[str, str]:
 
 
 def _read(paths: list[str], files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Settings of redis.conf and all that it includes, and the lines that describe users."""
+    """Return the settings of redis.conf and its includes, and the lines that describe users."""
     settings: dict[str, str] = {}
     users: list[str] = []
     for path in paths:
@@ -101,7 +101,7 @@ def _words(line: str) -> tuple[str, ...]:
 
 
 def _flags(given: list[str]) -> dict[str, str]:
-    """Settings that are given as flags: --name value."""
+    """Return the settings given as flags: --name value."""
     return {
         name.removeprefix("--"): value
         for name, value in pairwise(given)

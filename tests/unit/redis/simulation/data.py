@@ -1,4 +1,4 @@
-"""Keys of `FakeRedis`: how they follow masters, how they move, and a client that writes some all the time.
+"""Keys of `FakeRedis`: replication, migration, and a client that writes continuously.
 
 Source: replication.c, migrateCommand and getNodeByQuery in cluster.c of Redis 7.0.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.redis.client.errors import Refused
-from tests.unit.redis.simulation.node import Node, slot_of
+from tests.unit.redis.simulation.node import Known, Node, slot_of
 from tests.unit.redis.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS = tuple(f"key:{number}".encode() for number in range(20)) + tuple(
     f"{{hot}}:{number}".encode() for number in range(3)
 )
-"""What the client writes; the last ones share a slot."""
+"""Keys that the client writes; the last ones share a slot."""
 
 HOPS = 6
 """Redirections that the client follows."""
@@ -27,15 +27,15 @@ HOPS = 6
 
 @dataclass
 class Client:
-    """Writes rising numbers.
+    """Client that writes increasing numbers.
 
     Attributes:
-        home: the cluster that it writes to.
+        home: cluster that it writes to.
         idle: whether it writes nothing.
-        count: of the last write.
-        acknowledged: the last number by key, of which a server said that it is written.
-        routes: the address that took a key last.
-        refused: how often no server took a write.
+        count: number of the last write.
+        acknowledged: last acknowledged number, by key.
+        routes: address that last accepted a write, by key.
+        refused: number of writes that no server accepted.
     """
 
     home: str = ""
@@ -55,34 +55,34 @@ class Client:
 
     def _put(self, redis: FakeRedis, key: bytes) -> bool:
         for first in self._addresses(redis, self.routes.get(key, "")):
-            address, asking = first, False
+            address, redirected = first, False
             for _ in range(HOPS):
                 process = redis.at(address)
                 if process is None or process.cluster != self.home:
                     break
                 try:
-                    put(redis, process, key, str(self.count).encode(), asking=asking)
+                    put(redis, process, key, str(self.count).encode(), redirected=redirected)
                 except Refused as refused:
                     if refused.code not in ("MOVED", "ASK"):
                         break
-                    address, asking = str(refused).split()[2].rpartition(":")[0], refused.code == "ASK"
+                    address, redirected = str(refused).split()[2].rpartition(":")[0], refused.code == "ASK"
                 else:
-                    if not asking:
+                    if not redirected:
                         self.routes[key] = address
                     return True
         return False
 
     def _addresses(self, redis: FakeRedis, best: str) -> Iterator[str]:
-        """Whom it asks, in turn."""
+        """Yield the addresses to try, best first."""
         yield best
         yield from (each.address for each in redis.running if each.cluster == self.home and each.address != best)
 
 
-def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, asking: bool, read: bool = False) -> None:
-    """Require that a node may answer for keys of one slot.
+def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirected: bool, read: bool = False) -> None:
+    """Require that a node may serve keys of one slot.
 
     Raises:
-        Refused: another may, or nobody.
+        Refused: another node serves them, or none does.
     """
     node = process.node
     slot = slot_of(keys[0])
@@ -97,22 +97,22 @@ def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, asking: 
     if owner.id == node.id and slot in node.migrating and missing:
         if missing < len(keys):
             raise Refused("TRYAGAIN Multiple keys request during rehashing of slot")
-        raise Refused(f"ASK {slot} {_address(node, node.migrating[slot])}")
-    if slot in node.importing and asking:
+        raise Refused(_redirection("ASK", slot, node.known.get(node.migrating[slot])))
+    if slot in node.importing and redirected:
         if len(keys) > 1 and missing:
             raise Refused("TRYAGAIN Multiple keys request during rehashing of slot")
         return
     if owner.id != node.id:
-        raise Refused(f"MOVED {slot} {owner.address}:{owner.port}")
+        raise Refused(_redirection("MOVED", slot, owner))
 
 
-def put(redis: FakeRedis, process: Process, key: bytes, value: bytes, *, asking: bool = False) -> None:
-    """A client writes.
+def put(redis: FakeRedis, process: Process, key: bytes, value: bytes, *, redirected: bool = False) -> None:
+    """Write a key as a client does.
 
     Raises:
-        Refused: it is not taken here and now.
+        Refused: the node does not accept the write now.
     """
-    route(redis, process, [key], asking=asking)
+    route(redis, process, [key], redirected=redirected)
     if process.paused > redis.now:
         raise Refused("BUSY the client waits: writes are paused")
     process.node.keys[key] = value
@@ -120,58 +120,58 @@ def put(redis: FakeRedis, process: Process, key: bytes, value: bytes, *, asking:
 
 
 def wrote(redis: FakeRedis, process: Process) -> None:
-    """A data set has changed: those who follow hear of it."""
+    """Advance the offset after a write, and replicate it."""
     process.node.offset += 1
     for replica in redis.replicas_of(process):
         redis.replicate(replica)
 
 
 def replicate(redis: FakeRedis, process: Process) -> None:
-    """A replica takes what its master has by now; what it had of its own is gone."""
+    """Copy the data set of the primary; a full resync discards what the replica has."""
     lead = process.node.lead
     primary = redis.reached(process, lead.address, lead.port) if lead else None
-    if lead is None or primary is None or primary.node.id != lead.id or not _let_in(process, primary):
+    if lead is None or primary is None or primary.node.id != lead.id or not _accepts(process, primary):
         if process.linked:
             process.linked, process.since = False, redis.now
         process.syncing = 0.0
         return
-    mine, theirs = process.node, primary.node
+    node, source = process.node, primary.node
     if process.pod in redis.lagging:
         if not process.linked and not process.syncing:
             process.syncing = redis.now
         return
-    if not process.linked and not _continues(mine, theirs):
+    if not process.linked and not _continues(node, source):
         if not process.syncing:
             process.syncing = redis.now
             return
         if process.syncing == redis.now:
             return
-        redis.guard.may_overwrite(redis, mine, theirs)
+        redis.guard.may_overwrite(redis, node, source)
     process.linked, process.since, process.syncing = True, redis.now, 0.0
-    if (mine.history, mine.offset) != (theirs.history, theirs.offset):
-        mine.keys, mine.history, mine.offset = dict(theirs.keys), theirs.history, theirs.offset
+    if (node.history, node.offset) != (source.history, source.offset):
+        node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
 
 
-def _let_in(process: Process, primary: Process) -> bool:
-    """Whether a master takes its password."""
-    return not primary.passwords or primary.opens(process.says("masterauth"))
+def _accepts(process: Process, primary: Process) -> bool:
+    """Whether the primary accepts the replica's password."""
+    return not primary.passwords or primary.opens(process.config("masterauth"))
 
 
-def _continues(mine: Node, theirs: Node) -> bool:
-    """Whether what a node holds is the beginning of what another does."""
-    if mine.history == theirs.history:
-        return mine.offset <= theirs.offset
-    return bool(mine.history) and mine.history == theirs.former and mine.offset <= theirs.turned
+def _continues(node: Node, source: Node) -> bool:
+    """Whether the history of a node is a prefix of that of the source (partial resync)."""
+    if node.history == source.history:
+        return node.offset <= source.offset
+    return bool(node.history) and node.history == source.former and node.offset <= source.forked_at
 
 
-def _address(node: Node, node_id: str) -> str:
-    known = node.known.get(node_id)
-    return f"{known.address}:{known.port}" if known else ":0"
+def _redirection(kind: str, slot: int, to: Known | None) -> str:
+    """Return the text of a `MOVED` or `ASK` error."""
+    return f"{kind} {slot} {to.address}:{to.port}" if to else f"{kind} {slot} :0"
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What MIGRATE was asked."""
+    """Arguments of MIGRATE."""
 
     host: str
     port: int
@@ -199,27 +199,27 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
     """MIGRATE host port key|"" db timeout [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key …].
 
     Raises:
-        Refused: of the keys, some may have gone.
+        Refused: some of the keys may have moved.
     """
-    asked = Transfer.of(words)
-    keys, target = asked.keys, redis.reached(process, asked.host, asked.port)
+    transfer = Transfer.of(words)
+    keys, target = transfer.keys, redis.reached(process, transfer.host, transfer.port)
     node = process.node
     slot = slot_of(keys[0])
     if any(slot_of(other) != slot for other in keys):
         raise Refused("CROSSSLOT Keys in request don't hash to the same slot")
     owner = node.owner(slot)
     if slot not in node.migrating and slot not in node.importing and (owner is None or owner.id != node.id):
-        raise Refused(f"MOVED {slot} {owner.address}:{owner.port}" if owner else "CLUSTERDOWN Hash slot not served")
+        raise Refused(_redirection("MOVED", slot, owner) if owner else "CLUSTERDOWN Hash slot not served")
     found = [each for each in keys if each in node.keys]
     if not found:
         return "NOKEY"
     if target is None:
         raise Refused("IOERR error or timeout connecting to the client")
-    if target.passwords and not target.opens(asked.password):
+    if target.passwords and not target.opens(transfer.password):
         raise Refused("ERR Target instance replied with error: NOAUTH Authentication required.")
     failure = ""
     for each in found:
-        refusal = _restore(redis, target, each, node.keys[each], replace=asked.replace)
+        refusal = _restore(redis, target, each, node.keys[each], replace=transfer.replace)
         if not refusal:
             del node.keys[each]
         failure = failure or refusal
@@ -231,11 +231,11 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
 
 
 def _restore(redis: FakeRedis, target: Process, key: bytes, value: bytes, *, replace: bool) -> str:
-    """RESTORE-ASKING of one key; returns how it is refused, empty if it is not."""
+    """Carry out RESTORE-ASKING of one key; return the error, or an empty string."""
     node, slot = target.node, slot_of(key)
     owner = node.owner(slot)
     if slot not in node.importing and (owner is None or owner.id != node.id):
-        return f"MOVED {slot} {owner.address}:{owner.port}" if owner else "CLUSTERDOWN Hash slot not served"
+        return _redirection("MOVED", slot, owner) if owner else "CLUSTERDOWN Hash slot not served"
     if target.pod in redis.full:
         return "OOM command not allowed when used memory > 'maxmemory'."
     if key in node.keys and not replace:

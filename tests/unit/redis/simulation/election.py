@@ -1,4 +1,4 @@
-"""How nodes of `FakeRedis` find out who fails, who follows, and whether the cluster is well.
+"""Failure detection, failover and cluster state of `FakeRedis`.
 
 Source: clusterCron, clusterHandleSlaveFailover, clusterSendFailoverAuthIfNeeded, clusterUpdateState in cluster.c of
 Redis 7.0.
@@ -9,67 +9,67 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.unit.redis.simulation.atomic_migration import proceed
-from tests.unit.redis.simulation.bus import condemn, converse, majority
+from tests.unit.redis.simulation.bus import majority, mark_failed_by_majority, ping
 from tests.unit.redis.simulation.node import ALL, NOADDR, SUSPECTED, Known
 from tests.unit.redis.simulation.process import BOOT, Election, Process
 
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
-EVERY = 4
-"""Turns in which everybody is pinged once."""
+PING_TURNS = 4
+"""Turns in which every node is pinged once."""
 
-MANUAL = 5.0
-"""Seconds within which a failover that somebody asked for must come about."""
+MANUAL_FAILOVER_SECONDS = 5.0
+"""Timeout of a manual failover, in seconds."""
 
-PAUSE = 2 * MANUAL
-"""Seconds for which a master waits for it."""
+PAUSE_SECONDS = 2 * MANUAL_FAILOVER_SECONDS
+"""Seconds for which the primary pauses writes for a manual failover."""
 
-REPLICATION_PING = 10.0
+REPLICATION_PING_SECONDS = 10.0
 
 
-def live(redis: FakeRedis, process: Process) -> None:
-    """What a node does by itself, ten times a second in truth."""
+def tick(redis: FakeRedis, process: Process) -> None:
+    """Run the cluster cron of a node once. Redis runs it ten times a second."""
     node = process.node
     for known in node.others:
-        if known.shakes and redis.now - known.heard > max(process.timeout, 1.0):
+        if known.in_handshake and redis.now - known.last_response > max(process.timeout, 1.0):
             del node.known[known.id]
     node.banned = {node_id: until for node_id, until in node.banned.items() if until > redis.now}
-    news, process.news = process.news, False
-    for place, known in enumerate(node.others):
-        if known.id in node.known and (known.shakes or news or (redis.turn + place) % EVERY == 0):
-            converse(redis, process, known)
+    broadcast, process.broadcast_pending = process.broadcast_pending, False
+    for index, known in enumerate(node.others):
+        if known.id in node.known and (known.in_handshake or broadcast or (redis.turn + index) % PING_TURNS == 0):
+            ping(redis, process, known)
     for known in node.others:
-        if not known.flags & {NOADDR} and not known.shakes and redis.now - known.heard > process.timeout:
-            if not known.doubted:
+        if not known.flags & {NOADDR} and not known.in_handshake and redis.now - known.last_response > process.timeout:
+            if not known.unhealthy:
                 known.flags.add(SUSPECTED)
-            condemn(redis, process, known)
-    stand(redis, process)
+            mark_failed_by_majority(redis, process, known)
+    run_election(redis, process)
     proceed(redis, process)
-    process.serves = is_well(redis, process)
+    process.serves = is_healthy(redis, process)
 
 
-def is_well(redis: FakeRedis, process: Process) -> bool:
+def is_healthy(redis: FakeRedis, process: Process) -> bool:
     """Whether clients are served (cluster_state:ok)."""
     node = process.node
     if not node.me.primary and redis.now - process.began < BOOT and not process.serves:
         return False
-    if process.says("cluster-require-full-coverage") == "yes":
+    if process.config("cluster-require-full-coverage") == "yes":
         covered = 0
         for known in node.known.values():
             covered |= 0 if known.fails else known.slots
         if covered != ALL:
             return False
-    there = sum(known.votes and not known.doubted for known in node.known.values())
-    if there < majority(node):
+    reachable = sum(known.votes and not known.unhealthy for known in node.known.values())
+    if reachable < majority(node):
         process.alone = redis.now
         return False
-    waits = not node.me.primary and not process.serves  # others may have been chosen while it was away
-    return not (waits and redis.now - process.alone < min(max(process.timeout, 0.5), 5.0))
+    rejoining = not node.me.primary and not process.serves  # others may have been elected while it was away
+    return not (rejoining and redis.now - process.alone < min(max(process.timeout, 0.5), 5.0))
 
 
-def stand(redis: FakeRedis, process: Process) -> None:
-    """A replica whose master fails, or that was asked to, wants to become master."""
+def run_election(redis: FakeRedis, process: Process) -> None:
+    """Run the election of a replica whose primary failed, or that received CLUSTER FAILOVER."""
     node, election = process.node, process.election
     if election.manual and election.manual <= redis.now:
         process.election = election = Election()
@@ -78,54 +78,54 @@ def stand(redis: FakeRedis, process: Process) -> None:
         return
     if election.manual and not election.forced and not election.caught_up:
         election.caught_up = _caught_up(redis, process, lead)
-    asked = bool(election.manual) and (election.forced or election.caught_up)
-    if not asked and (not lead.fails or not _fresh(redis, process)):
+    by_request = bool(election.manual) and (election.forced or election.caught_up)
+    if not by_request and (not lead.fails or not _fresh(redis, process)):
         return
     if not election.at or redis.now - election.at > 4 * process.timeout:
-        kept = (election.manual, election.forced, election.caught_up)
-        delay = 0.0 if asked else 0.5 + _rank(process, lead)
+        manual_failover = (election.manual, election.forced, election.caught_up)
+        delay = 0.0 if by_request else 0.5 + _rank(process, lead)
         process.election = election = Election(redis.now + delay)
-        election.manual, election.forced, election.caught_up = kept
+        election.manual, election.forced, election.caught_up = manual_failover
     if redis.now < election.at or redis.now - election.at > 2 * process.timeout:
         return
-    if not election.asked:
+    if not election.requested:
         node.epoch += 1
-        election.asked, election.epoch = True, node.epoch
+        election.requested, election.epoch = True, node.epoch
         for known in node.others:
-            if _grants(redis, process, known, lead, forced=asked):
+            if _grants(redis, process, known, lead, forced=by_request):
                 election.votes.add(known.id)
     if len(election.votes) >= majority(node):
         redis.take_over(process, election.epoch, f"{process.pod} is elected")
 
 
 def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
-    """Whether a replica holds what its master has, which stops to take writes for that."""
+    """Whether a replica has caught up with its primary, which pauses writes for that."""
     primary = redis.reached(process, lead.address, lead.port)
     if primary is None or primary.node.id != lead.id:
         return False
-    primary.paused = max(primary.paused, process.election.manual - MANUAL + PAUSE)
+    primary.paused = max(primary.paused, process.election.manual - MANUAL_FAILOVER_SECONDS + PAUSE_SECONDS)
     redis.replicate(process)
     return process.linked and process.node.offset >= primary.node.offset
 
 
 def _fresh(redis: FakeRedis, process: Process) -> bool:
-    """Whether its data is young enough to be let."""
-    factor = int(process.says("cluster-replica-validity-factor"))
+    """Whether the data of a replica is recent enough for an election (cluster-replica-validity-factor)."""
+    factor = int(process.config("cluster-replica-validity-factor"))
     if not factor or process.linked:
         return True
     if process.since is None:
-        return False  # it never was connected, since its start
+        return False  # never connected since its start
     age = redis.now - process.since
-    return min(age, max(age - process.timeout, process.timeout)) <= REPLICATION_PING + factor * process.timeout
+    return min(age, max(age - process.timeout, process.timeout)) <= REPLICATION_PING_SECONDS + factor * process.timeout
 
 
 def _rank(process: Process, lead: Known) -> int:
-    """How many other replicas hold more, as far as it knows."""
+    """Return the number of other replicas with a higher known offset."""
     return sum(known.primary == lead.id and known.offset > process.node.offset for known in process.node.others)
 
 
 def _grants(redis: FakeRedis, process: Process, known: Known, lead: Known, *, forced: bool) -> bool:
-    """Whether a master gives a replica its vote."""
+    """Whether a primary votes for a replica."""
     voter = redis.reached(process, known.address, known.port)
     if voter is None or voter.node.id != known.id:
         return False

@@ -1,4 +1,4 @@
-"""What may cost acknowledged writes, or split a cluster, though nobody but the operator did it: each is a violation."""
+"""Detection of operations by the operator that may lose acknowledged writes or split a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.api_server.requests import Aimed, value_at
+from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.simulation.node import Node, slot_of
 from tests.unit.redis.simulation.process import Process
@@ -18,52 +18,52 @@ if TYPE_CHECKING:
 
 @dataclass
 class Guard:
-    """Watches over every server.
+    """Checks every operation on servers and Kubernetes objects.
 
     Attributes:
-        violations: what happened that must not, in order.
-        formed: names of clusters whose status has told that they are formed.
-        confirmed: whether a person allowed to go on without what lost slots held.
-        shaken: whether something was done to servers by others than the operator, and all is not well again: what
-            asynchronous replication loses meanwhile is nobody's fault.
-        asleep: whether nothing is a violation.
-        stopping: pods that the operator has ended.
+        violations: unsafe operations so far, in order.
+        formed: names of clusters whose status reports that they are formed.
+        confirmed: whether the user allowed the recovery without the data of lost slots.
+        disturbed: whether servers failed without the operator's doing, and have not all recovered. Until then, losses
+            by asynchronous replication are no violation.
+        disabled: whether nothing is a violation.
+        stopping: pods that the operator stopped.
     """
 
     violations: list[str] = field(default_factory=list)
     formed: set[str] = field(default_factory=set)
     confirmed: bool = False
-    shaken: bool = False
-    asleep: bool = False
+    disturbed: bool = False
+    disabled: bool = False
     stopping: set[str] = field(default_factory=set)
 
     def fail(self, what: str) -> None:
-        """Raises Unsafe, and remembers it for those who swallow that."""
-        if self.asleep:
+        """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
+        if self.disabled:
             return
         self.violations.append(what)
         raise Unsafe(what)
 
-    # What servers do.
+    # Events of servers.
 
     def began(self, process: Process) -> None:
         self.stopping.discard(process.pod)
 
     def ended(self, process: Process) -> None:
-        """A server is gone, or hangs, or is back."""
+        """Record that a server ended, hangs or resumed."""
         if process.pod not in self.stopping:
-            self.shaken = True
+            self.disturbed = True
 
     def lost(self, redis: FakeRedis, node: Node) -> None:
-        """A disk is gone."""
+        """Record that a disk was deleted."""
         if node.id not in redis.given_up:
-            self.shaken = True
+            self.disturbed = True
 
     def may_join(self, redis: FakeRedis, one: Node, other: Node) -> None:
-        """Two nodes meet: they are of one cluster."""
+        """Check that two nodes that meet belong to one cluster."""
         names = {process.cluster for process in redis.processes.values() if process.node in (one, other)}
         if len(names) > 1:
-            self.fail(f"{one.place} and {other.place} meet, and two clusters become one: {' and '.join(sorted(names))}")
+            self.fail(f"{one.name} and {other.name} meet, which merges two clusters: {' and '.join(sorted(names))}")
         if one.family == other.family:
             return
         families = (one.family, other.family)
@@ -73,36 +73,38 @@ class Guard:
             if any(node.family == family and node.me.slots for node in redis.disks.values() if node.id)
         ]
         if len(owning) > 1:
-            self.fail(f"{one.place} and {other.place} meet, though each is of a cluster that owns slots")
+            self.fail(f"{one.name} and {other.name} meet, though each is of a cluster that owns slots")
         for node in redis.disks.values():
             if node.family in families:
                 node.family = min(owning or families)
 
-    def may_overwrite(self, redis: FakeRedis, mine: Node, theirs: Node) -> None:
-        """A replica throws away what it had, for what its master has."""
-        missing = self._only_copies(redis, mine)
-        if missing and not self.shaken:
-            self.fail(
-                f"{mine.place} becomes a copy of {theirs.place}, and {_keys(missing)} that it alone held are gone"
-            )
+    def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Node) -> None:
+        """Check that a full resync discards no only copy."""
+        missing = self._only_copies(redis, replica)
+        if missing and not self.disturbed:
+            self.fail(f"{replica.name} replicates {primary.name}, which discards the only copy of {_keys(missing)}")
 
     def inspect(self, redis: FakeRedis, action: str, keys: Iterable[bytes] | None = None) -> None:
-        """Whatever was acknowledged can be read where it should be."""
-        said = redis.client.acknowledged
-        if self.shaken:
-            if self._is_calm(redis):
-                self.shaken = False
+        """Check that acknowledged writes can be read from the owner of their slot."""
+        acknowledged = redis.client.acknowledged
+        if self.disturbed:
+            if self._is_healthy(redis):
+                self.disturbed = False
                 self._rebase(redis)
             return
-        lost = [key for key in (said if keys is None else keys) if key in said and not self._readable(redis, key)]
+        lost = [
+            key
+            for key in (acknowledged if keys is None else keys)
+            if key in acknowledged and not self._readable(redis, key)
+        ]
         if lost:
-            self.fail(f"{action}: {_keys(lost)} acknowledged are lost")
+            self.fail(f"{action}: acknowledged writes are lost: {_keys(lost)}")
 
     def _readable(self, redis: FakeRedis, key: bytes) -> bool:
         return self._found(redis, key) >= redis.client.acknowledged[key]
 
     def _found(self, redis: FakeRedis, key: bytes) -> int:
-        """What a client would read, if all were told what there is to tell; 0 for nothing."""
+        """Return the value that a client reads once all views have converged; 0 if there is none."""
         slot = slot_of(key)
         node = redis.node(redis.owner(slot, redis.client.home))
         if node is None:
@@ -111,23 +113,23 @@ class Guard:
             node = redis.node(node.migrating[slot]) or node
         return int(node.keys.get(key, b"0"))
 
-    def _is_calm(self, redis: FakeRedis) -> bool:
-        """Whether nothing of what was done to servers is left to be mended."""
-        there = redis.running
+    def _is_healthy(self, redis: FakeRedis) -> bool:
+        """Whether all servers have recovered."""
+        running = redis.running
         return (
-            len(there) == len(redis.processes)
+            len(running) == len(redis.processes)
             and not redis.lagging
-            and not redis.islands
-            and all(process.serves and (process.linked or not process.node.me.primary) for process in there)
-            and not any(process.election.manual > redis.now for process in there)
-            and not self._disputed(there)
-            and not any(known.flags for process in there for known in process.node.known.values())
+            and not redis.partitions
+            and all(process.serves and (process.linked or not process.node.me.primary) for process in running)
+            and not any(process.election.manual > redis.now for process in running)
+            and not self._disputed(running)
+            and not any(known.flags for process in running for known in process.node.known.values())
         )
 
-    def _disputed(self, there: Iterable[Process]) -> bool:
-        """Whether two servers own the same slot by their own word."""
+    def _disputed(self, running: Iterable[Process]) -> bool:
+        """Whether two servers claim the same slot."""
         owned: dict[str, int] = {}
-        for process in there:
+        for process in running:
             mine, others = process.node.me.slots, owned.get(process.cluster, 0)
             if mine & others:
                 return True
@@ -135,13 +137,13 @@ class Guard:
         return False
 
     def _rebase(self, redis: FakeRedis) -> None:
-        """From here on, what there is by now counts."""
-        said = redis.client.acknowledged
-        for key in said:
-            said[key] = self._found(redis, key)
+        """Accept the current values as the acknowledged ones."""
+        acknowledged = redis.client.acknowledged
+        for key in acknowledged:
+            acknowledged[key] = self._found(redis, key)
 
     def _only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
-        """Acknowledged keys that are on no other disk as new."""
+        """Return the acknowledged keys of which no other disk has a value as recent."""
         others = [other for other in redis.disks.values() if other is not node]
         return [
             key
@@ -151,40 +153,40 @@ class Guard:
             and value
         ]
 
-    # What the operator asks servers for.
+    # Commands of the operator.
 
     def may_replicate(self, redis: FakeRedis, process: Process, primary: str) -> None:
-        """Who becomes a replica loses what it had."""
+        """Check that a node that becomes a replica has no only copy."""
         if process.node.me.primary == primary:
             return
         if missing := self._only_copies(redis, process.node):
-            self.fail(f"{process.pod} is made a replica, and it alone holds {_keys(missing)}")
+            self.fail(f"{process.pod} becomes a replica and discards the only copy of {_keys(missing)}")
 
     def may_add(self, redis: FakeRedis, process: Process, slots: int) -> None:
-        """Slots are given once; later only by a person's leave."""
+        """Check that slots are assigned once, and again only with the user's consent."""
         if process.cluster in self.formed and not self.confirmed:
-            self.fail(f"{process.pod} is given slots anew, though the cluster is formed, and nobody allowed it")
+            self.fail(f"{process.pod} is assigned slots again without consent, though the cluster is formed")
         for node_id, owned in redis.owners(process.cluster).items():
             if owned & slots and node_id != process.node.id and not self.confirmed:
-                self.fail(f"{process.pod} is given slots that {redis.name(node_id)} owns")
+                self.fail(f"{process.pod} is assigned slots that {redis.name(node_id)} owns")
 
     def may_own(self, redis: FakeRedis, process: Process, slot: int, to: str) -> None:
-        """A slot goes to another only once all of its keys have."""
+        """Check that a slot changes its owner only after all of its keys moved."""
         owner = redis.owner(slot, process.cluster)
         if owner in ("", to):
             return
         node = redis.node(owner)
         if node is None:
             if not self.confirmed:
-                self.fail(f"slot {slot} of {redis.name(owner)}, which is lost, is given away, and nobody allowed it")
+                self.fail(f"slot {slot} of {redis.name(owner)}, which is lost, is reassigned without consent")
         elif left := node.in_slot(slot):
             self.fail(
-                f"{process.pod} hears that slot {slot} is {redis.name(to)}'s, while {redis.name(owner)} holds "
+                f"{process.pod} sets the owner of slot {slot} to {redis.name(to)}, while {redis.name(owner)} has "
                 f"{len(left)} of its keys"
             )
 
     def may_forget(self, redis: FakeRedis, process: Process, node_id: str) -> None:
-        """Nobody is forgotten who owns slots, or holds what nobody else does."""
+        """Check that a node that is forgotten owns no slots and has no only copy."""
         owned = redis.owners(process.cluster).get(node_id, 0)
         if owned and not self.confirmed:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which owns {owned.bit_count()} slots")
@@ -192,53 +194,53 @@ class Guard:
         if node is None:
             return
         if missing := self._only_copies(redis, node):
-            self.fail(f"{process.pod} forgets {redis.name(node_id)}, which alone holds {_keys(missing)}")
+            self.fail(f"{process.pod} forgets {redis.name(node_id)}, which has the only copy of {_keys(missing)}")
 
     def may_promote(self, redis: FakeRedis, process: Process, mode: str) -> None:
-        """Without the master's part in it, a replica takes over only from one that is gone."""
+        """Check that FORCE and TAKEOVER replace only a primary that no longer runs."""
         lead = process.node.lead
         if lead is None or not mode:
             return
         known = redis.node(lead.id)
-        for primary in redis.processes.values():  # one that hangs may have what nobody else has
-            if primary.node is known and not primary.said:
-                self.fail(f"{process.pod} takes over by {mode}, while its master {primary.pod} runs")
+        for primary in redis.processes.values():  # a hanging primary may have the newest writes
+            if primary.node is known and not primary.exit_message:
+                self.fail(f"{process.pod} takes over by {mode}, while its primary {primary.pod} runs")
         if known is not None and mode == "TAKEOVER" and not self.confirmed:
-            self.fail(f"{process.pod} takes over from {known.place}, whose disk is there still, and nobody votes")
+            self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
         for other in redis.running:
             if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
-                self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has more")
+                self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has newer writes")
 
     def _newer(self, redis: FakeRedis, one: Node, other: Node) -> list[bytes]:
-        said = redis.client.acknowledged
-        return [key for key in said if int(one.keys.get(key, b"0")) > int(other.keys.get(key, b"0"))]
+        acknowledged = redis.client.acknowledged
+        return [key for key in acknowledged if int(one.keys.get(key, b"0")) > int(other.keys.get(key, b"0"))]
 
     def may_reset(self, redis: FakeRedis, process: Process, *, hard: bool) -> None:
-        """Only who has nothing, and softly."""
+        """Check that only a node without keys and slots is reset, and not hard."""
         if hard:
             self.fail(f"{process.pod} is reset hard")
         if process.node.keys or redis.owners(process.cluster).get(process.node.id):
-            self.fail(f"{process.pod} is reset, and it has {len(process.node.keys)} keys")
+            self.fail(f"{process.pod} is reset with {len(process.node.keys)} keys")
 
-    # What the operator does in Kubernetes.
+    # Writes of the operator to Kubernetes.
 
-    def witness(self, redis: FakeRedis, asked: Aimed, live: Obj | None) -> None:
-        body, name = asked.request.body or {}, asked.name
-        if asked.subresource == "status" and value_at(body, "status.formed"):
+    def check_write(self, redis: FakeRedis, target: TargetedRequest, live: Obj | None) -> None:
+        body, name = target.request.body or {}, target.name
+        if target.subresource == "status" and value_at(body, "status.formed"):
             self.formed.add(name)
-        if asked.verb == "DELETE" and asked.kind == POD:
+        if target.verb == "DELETE" and target.kind == POD:
             self.may_stop(redis, name, f"the operator deletes pod {name}")
-        elif asked.verb == "DELETE" and asked.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
+        elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
             self.may_destroy(redis, live, f"the operator deletes the volume {name}")
-        elif asked.verb == "DELETE" and asked.kind == STATEFUL_SET and live is not None:
+        elif target.verb == "DELETE" and target.kind == STATEFUL_SET and live is not None:
             if body.get("propagationPolicy") != "Orphan":
                 self.may_shrink(redis, name, 0, f"the operator deletes the StatefulSet {name}")
-        elif asked.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
+        elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
             replicas = value_at(body, "spec.replicas")
-            self.may_shrink(redis, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
+            self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
 
     def may_stop(self, redis: FakeRedis, pod: str, action: str) -> None:
-        """A master hands over first; and who may be chosen in the place of one that is gone stays."""
+        """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running."""
         self.stopping.add(pod)
         owners = redis.owners(pod.rpartition("-")[0])
         for process in redis.running:
@@ -247,13 +249,13 @@ class Guard:
             owned = owners.get(process.node.id, 0)
             copied = any(known.primary == process.node.id for known in process.node.others)
             if owned and (copied or process.disk == process.uid):
-                self.fail(f"{action}, a master that owns {owned.bit_count()} slots and serves")
+                self.fail(f"{action}, a primary that owns {owned.bit_count()} slots and serves")
             primary = redis.node(process.node.me.primary)
             if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):
-                self.fail(f"{action}, a replica whose master is away")
+                self.fail(f"{action}, a replica whose primary is unreachable")
 
     def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:
-        """Pods go only after their slots, and what they alone hold."""
+        """Check that pods are deleted only after their slots and only copies moved."""
         owners = redis.owners(name)
         for process in redis.processes.values():
             stem, _, number = process.pod.rpartition("-")
@@ -263,10 +265,10 @@ class Guard:
             if owned := owners.get(process.node.id, 0):
                 self.fail(f"{action}: {process.pod} owns {owned.bit_count()} slots")
             if missing := self._only_copies(redis, process.node):
-                self.fail(f"{action}: {process.pod} alone holds {_keys(missing)}")
+                self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
 
     def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
-        """Nobody's slots, and no only copy."""
+        """Check that the node of a deleted volume owns no slots and has no only copy."""
         node = redis.disks.get(claim["metadata"]["uid"])
         if node is None or not node.id:
             return
@@ -274,7 +276,7 @@ class Guard:
         if owned := redis.owners(node.cluster).get(node.id, 0):
             self.fail(f"{action}: its node owns {owned.bit_count()} slots")
         if missing := self._only_copies(redis, node):
-            self.fail(f"{action}, which alone holds {_keys(missing)}")
+            self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
 
 def _keys(keys: list[bytes]) -> str:

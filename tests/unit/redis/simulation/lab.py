@@ -1,11 +1,11 @@
-"""Servers of `FakeRedis` without Kubernetes, for stories."""
+"""Servers of `FakeRedis` without Kubernetes, for the conformance scripts."""
 
 from __future__ import annotations
 
 from operators.redis.client.server import Access, Endpoint, Server
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
-from tests.support.redis.recorded_conformance import Teller, form
+from tests.support.redis.recorded_conformance import Recorder, form
 from tests.unit.redis.simulation.command_line import Command
 from tests.unit.redis.simulation.data import KEYS
 from tests.unit.redis.simulation.database import FakeRedis
@@ -15,14 +15,14 @@ TIMEOUT = 1000
 
 
 class FakeLab:
-    """`tests.support.redis.recorded_conformance.Lab` in memory; every server is in a pod named story-N."""
+    """`tests.support.redis.recorded_conformance.Lab` in memory; every server is in a pod named demo-<name>."""
 
     def __init__(self, redis: FakeRedis | None = None) -> None:
-        self.told: list[str] = []
+        self.transcript: list[str] = []
         self.clock = Clock(NOW)
         self.redis = redis or FakeRedis(clock=self.clock)
         self.redis.client.idle = True
-        self.redis.guard.asleep = True
+        self.redis.guard.disabled = True
         self._connect = self.redis.connect
         self._made = 0
         self._addresses: dict[str, str] = {}
@@ -37,8 +37,8 @@ class FakeLab:
         disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
         settings = {"cluster-node-timeout": str(TIMEOUT), "appendonly": appendonly}
         self.redis.advance()
-        asked = Command(disk, name, settings=settings)
-        self.redis.begin(uid, f"story-{name}", self._addresses[name], asked)
+        command = Command(disk, name, settings=settings)
+        self.redis.begin(uid, f"demo-{name}", self._addresses[name], command)
 
     async def move(self, name: str) -> None:
         self._made += 1
@@ -51,7 +51,7 @@ class FakeLab:
         self.redis.end(self._disks.pop(name))
 
     async def hang(self, name: str, *, hangs: bool = True) -> None:
-        self.redis.hang(f"story-{name}", hangs=hangs)
+        self.redis.hang(f"demo-{name}", hangs=hangs)
 
     async def wait(self, seconds: float) -> None:
         self.clock.wait(seconds)
@@ -67,19 +67,19 @@ class FakeLab:
         return self._connect(Endpoint(name, self._addresses[name], name), Access())
 
 
-class Watched(FakeLab):
-    """A cluster of three masters and three replicas over which the guard watches, while a client writes."""
+class GuardedLab(FakeLab):
+    """A cluster of three primaries and three replicas, with the guard enabled and a client that writes."""
 
-    tell: Teller
+    recorder: Recorder
 
     @classmethod
-    async def begin(cls, replicas: str = "def") -> Watched:
+    async def begin(cls, replicas: str = "def") -> GuardedLab:
         lab = cls()
-        lab.tell = await form(lab, replicas)
+        lab.recorder = await form(lab, replicas)
         redis = lab.redis
-        redis.guard.asleep = redis.client.idle = False
-        redis.guard.formed.add("story")
-        redis.settle("it begins")
+        redis.guard.disabled = redis.client.idle = False
+        redis.guard.formed.add("demo")
+        redis.settle("the cluster starts")
         assert redis.client.acknowledged.keys() == {*KEYS}
         return lab
 
@@ -87,10 +87,10 @@ class Watched(FakeLab):
         return await self.server(name).execute("CLUSTER", *words)
 
     def id(self, name: str) -> str:
-        return self.tell.ids[name]
+        return self.recorder.ids[name]
 
     async def opened(self, slot: int) -> tuple[str, str]:
-        """Let a slot be on its way; from its owner, and to another master."""
+        """Open a slot for migration; return its owner and the importing primary."""
         source = next(name for name in "abc" if self.process(name).node.me.slots >> slot & 1)
         target = next(name for name in "abc" if name != source)
         await self.cluster(target, "SETSLOT", slot, "IMPORTING", self.id(source))

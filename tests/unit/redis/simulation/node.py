@@ -1,4 +1,4 @@
-"""What a node of `FakeRedis` has on its disk: its id, the cluster as it knows it, its keys.
+"""State of a `FakeRedis` node on its disk: id, cluster view and keys.
 
 Slots are masks: slot N is bit N.
 
@@ -22,29 +22,29 @@ slot_of = cache(key_slot)
 HANDSHAKE, NOADDR, SUSPECTED, FAILED = "handshake", "noaddr", "fail?", "fail"
 
 UNKNOWN = "?"
-"""The master of a replica of which only gossip told."""
+"""Primary of a replica that is known from gossip only."""
 
 
-def made_up(*parts: object) -> str:
-    """An id of 40 hexadecimal digits, the same for the same parts."""
+def fake_id(*parts: object) -> str:
+    """Return an id of 40 hexadecimal digits, the same for the same parts."""
     return hashlib.sha1(repr(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(slots=True)
 class Known:
-    """What a node knows of one, itself among them.
+    """Entry of a node's cluster view, its own included.
 
     Attributes:
-        address: empty if it has lost it.
-        master: id of its master; empty for a master.
-        epoch: its config epoch.
-        slots: what it owns.
+        address: empty if unknown.
+        primary: id of the primary; empty for a primary.
+        epoch: config epoch.
+        slots: mask of owned slots.
         flags: any of HANDSHAKE, NOADDR, SUSPECTED, FAILED.
-        heard: when it last answered, or was first asked.
-        failed: when FAILED was set.
-        reports: when which master last said that it fails.
-        meets: whether a handshake begins with MEET, which makes the other one answer in kind.
-        offset: of its replication, as it said last.
+        last_response: time of the last answer, or of the first attempt.
+        failed: time at which FAILED was set.
+        reports: time of the last failure report, by the reporting primary.
+        meets: whether the handshake begins with MEET, which makes the receiver add the sender.
+        offset: last known replication offset.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Known:
     epoch: int = 0
     slots: int = field(default=0, repr=False)
     flags: set[str] = field(default_factory=set)
-    heard: float = 0.0
+    last_response: float = 0.0
     failed: float = 0.0
     reports: dict[str, float] = field(default_factory=dict)
     meets: bool = False
@@ -65,39 +65,39 @@ class Known:
         return FAILED in self.flags
 
     @property
-    def doubted(self) -> bool:
-        """Whether it fails, or may."""
+    def unhealthy(self) -> bool:
+        """Whether the node is marked as failed or suspected."""
         return bool(self.flags & {FAILED, SUSPECTED})
 
     @property
-    def shakes(self) -> bool:
+    def in_handshake(self) -> bool:
         return HANDSHAKE in self.flags
 
     @property
     def votes(self) -> bool:
-        """Whether it is one of those whose majority decides."""
+        """Whether the node is a primary that owns slots and so votes."""
         return not self.primary and bool(self.slots)
 
 
 @dataclass(slots=True)
 class Node:
-    """One node: nodes.conf and the data set.
+    """A node: nodes.conf and the data set.
 
     Attributes:
-        place: of which claim or pod it is, for people.
-        id: empty until a server has begun on it.
-        epoch: the newest that it has heard of (currentEpoch).
-        voted: the epoch in which it last gave its vote.
-        known: everybody, by id, itself among them.
-        migrating, importing: open slots, and the other node's id.
-        banned: until when a forgotten node is not taken in again, by id.
-        keys: the data set.
-        history: which writes it holds (replication id), up to `offset`; `former` up to `turned`.
-        cluster: the name of the StatefulSet that it is of.
-        family: an id that all have in common who were ever meant to be one cluster.
+        name: name of the claim or pod, for messages.
+        id: empty until a server has started on the disk.
+        epoch: newest known epoch (currentEpoch).
+        voted: epoch of the last vote (lastVoteEpoch).
+        known: cluster view by node id, the node itself included.
+        migrating, importing: open slots, with the id of the other node.
+        banned: time until which a forgotten node is not added again, by id.
+        keys: data set.
+        history: replication id up to `offset`; `former` is the one before `forked_at`.
+        cluster: name of the StatefulSet.
+        family: id shared by all nodes that were ever meant to form one cluster.
     """
 
-    place: str
+    name: str
     id: str = ""
     epoch: int = 0
     voted: int = 0
@@ -109,15 +109,15 @@ class Node:
     history: str = ""
     offset: int = 0
     former: str = ""
-    turned: int = 0
+    forked_at: int = 0
     cluster: str = ""
     family: str = ""
     made: int = 0
 
     def unique(self, what: str) -> str:
-        """An id that was never given before."""
+        """Return a new id."""
         self.made += 1
-        return made_up(what, self.place, self.made, self.family)
+        return fake_id(what, self.name, self.made, self.family)
 
     @property
     def me(self) -> Known:
@@ -125,7 +125,7 @@ class Node:
 
     @property
     def lead(self) -> Known | None:
-        """Its master; None for a master, and where it does not know the one."""
+        """Primary of a replica; None for a primary, or if the primary is unknown."""
         return self.known.get(self.me.primary) if self.me.primary else None
 
     @property
@@ -134,12 +134,12 @@ class Node:
 
     @property
     def size(self) -> int:
-        """Masters that own slots: a majority of them decides."""
+        """Number of primaries that own slots; their majority decides."""
         return sum(known.votes for known in self.known.values())
 
     @property
     def assigned(self) -> int:
-        """Slots that somebody owns."""
+        """Mask of slots that have an owner."""
         found = 0
         for known in self.known.values():
             found |= known.slots
@@ -149,7 +149,7 @@ class Node:
         return next((known for known in self.known.values() if known.slots >> slot & 1), None)
 
     def give(self, slot: int, to: Known | None) -> None:
-        """A slot has another owner, or none."""
+        """Set the owner of a slot, or remove it."""
         owner = self.owner(slot)
         if owner is not None:
             owner.slots &= ~(1 << slot)
@@ -163,9 +163,9 @@ class Node:
         """Delete the keys of slots."""
         self.keys = {key: value for key, value in self.keys.items() if not slots >> slot_of(key) & 1}
 
-    def turn(self, history: str) -> None:
-        """From now on it writes a history of its own: others that held the former one up to here can follow."""
-        self.former, self.turned, self.history = self.history, self.offset, history
+    def fork_history(self, history: str) -> None:
+        """Begin a new replication history; nodes with the former one up to here can resync partially."""
+        self.former, self.forked_at, self.history = self.history, self.offset, history
 
     def forget(self, node_id: str) -> None:
         del self.known[node_id]
@@ -174,14 +174,14 @@ class Node:
         self.migrating = {slot: to for slot, to in self.migrating.items() if to != node_id}
         self.importing = {slot: source for slot, source in self.importing.items() if source != node_id}
 
-    def told(self) -> str:
-        """What CLUSTER NODES says."""
+    def cluster_nodes(self) -> str:
+        """Return the answer to CLUSTER NODES."""
         return "".join(f"{self._line(known)}\n" for known in self.known.values())
 
     def _line(self, known: Known) -> str:
         mine = known.id == self.id
         flags = ["myself"] * mine
-        flags += [] if known.shakes else ["slave" if known.primary else "master"]
+        flags += [] if known.in_handshake else ["slave" if known.primary else "master"]
         flags += [flag for flag in (SUSPECTED, FAILED, HANDSHAKE, NOADDR) if flag in known.flags]
         port, bus = (known.port, known.port + BUS_PORT - PORT) if known.address else (0, 0)
         linked = mine or not known.flags & {SUSPECTED, FAILED, HANDSHAKE, NOADDR}
@@ -191,7 +191,7 @@ class Node:
             ",".join(flags),
             known.primary if known.primary in self.known else "-",
             "0",
-            str(int(known.heard * 1000)),
+            str(int(known.last_response * 1000)),
             str((self.known.get(known.primary) or known).epoch),
             "connected" if linked else "disconnected",
             *str(Slots(known.slots)).split(),

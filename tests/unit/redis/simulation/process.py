@@ -1,4 +1,4 @@
-"""A server of `FakeRedis`: what is in a process, and gone with it."""
+"""Server process of `FakeRedis`: state that is lost when the process ends."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ TIMEOUT = 5.0
 """Default of cluster-node-timeout here, in seconds."""
 
 BOOT = 2.0
-"""Seconds after its start before a master takes writes again (CLUSTER_WRITABLE_DELAY)."""
+"""Seconds after its start until a primary accepts writes (CLUSTER_WRITABLE_DELAY)."""
 
 
 @dataclass(slots=True)
 class Election:
-    """A replica's way to become a master.
+    """Election of a replica.
 
     Attributes:
-        at: when it asks for votes; 0 while there is no reason to.
-        epoch: in which it asked.
-        asked: whether it has.
-        votes: ids of masters that gave theirs.
-        manual: until when a failover that somebody asked for may go on; 0 if nobody did.
-        forced: whether that one does without the master.
-        caught_up: whether it holds all that its master held when that stopped to take writes.
+        at: time of the vote request; 0 without an election.
+        epoch: epoch of the vote request.
+        requested: whether votes were requested.
+        votes: ids of primaries that granted their vote.
+        manual: time until which a manual failover may complete; 0 without one.
+        forced: whether the manual failover proceeds without the primary.
+        caught_up: whether the replica has all writes of the paused primary.
     """
 
     at: float = 0.0
     epoch: int = 0
-    asked: bool = False
+    requested: bool = False
     votes: set[str] = field(default_factory=set)
     manual: float = 0.0
     forced: bool = False
@@ -41,37 +41,37 @@ class Election:
 
 @dataclass(slots=True)
 class Migration:
-    """A job of CLUSTER MIGRATESLOTS, as the source knows it."""
+    """Job of CLUSTER MIGRATESLOTS, as the source knows it."""
 
     name: str
     slots: int = field(repr=False)
     target: str
     state: str = "migrating"
-    said: str = ""
+    message: str = ""
     begun: float = 0.0
-    looks: int = 0
+    polls: int = 0
 
 
 @dataclass(slots=True)
 class Process:
-    """A server in a pod.
+    """Server process in a pod.
 
     Attributes:
-        uid: the pod's.
-        disk: UID of the claim or of the pod that holds its data.
-        engine, version: what runs.
-        began: when.
-        said: its last message; empty while it runs.
-        hangs: whether it answers nobody.
-        settings: what CONFIG SET was told, over the defaults.
-        passwords: SHA-256 of those that open the user `default`; empty where none is asked for.
-        linked: whether its replication from its master is up; `since` when it was last up, None for never.
-        syncing: when a full sync began; 0 while there is none.
-        serves: whether it finds the cluster well (cluster_state:ok).
-        alone: when it was last without a majority.
-        paused: until when clients' writes wait.
-        news: whether everybody is told at once of what it is by now.
-        voted: when it last gave its vote for a replica of a master.
+        uid: UID of the pod.
+        disk: UID of the claim or pod that stores the data.
+        engine, version: engine and version of the server.
+        began: start time.
+        exit_message: last message; empty while the process runs.
+        hangs: whether it does not respond.
+        settings: settings of the command line and CONFIG SET, over the defaults.
+        passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
+        linked: whether the replication link is up; `since` is when it was last up, None for never.
+        syncing: start of a full sync; 0 without one.
+        serves: whether the cluster state is ok.
+        alone: time at which a majority was last missing.
+        paused: time until which client writes are paused.
+        broadcast_pending: whether all nodes are informed of a change at once.
+        voted: time of the last vote for a replica, by its primary.
     """
 
     uid: str
@@ -83,7 +83,7 @@ class Process:
     version: str = "7.0.15"
     port: int = PORT
     began: float = 0.0
-    said: str = ""
+    exit_message: str = ""
     hangs: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     passwords: set[str] = field(default_factory=set)
@@ -95,46 +95,46 @@ class Process:
     serves: bool = False
     alone: float = -1e9
     paused: float = 0.0
-    news: bool = False
+    broadcast_pending: bool = False
     voted: dict[str, float] = field(default_factory=dict)
     election: Election = field(default_factory=Election)
     migrations: list[Migration] = field(default_factory=list)
 
     @property
     def runs(self) -> bool:
-        """Whether it takes part."""
-        return not self.said and not self.hangs
+        """Whether the process runs and responds."""
+        return not self.exit_message and not self.hangs
 
     @property
     def timeout(self) -> float:
-        """cluster-node-timeout, in seconds."""
+        """cluster-node-timeout in seconds."""
         return int(self.settings.get("cluster-node-timeout", TIMEOUT * 1000)) / 1000
 
     @property
     def cluster(self) -> str:
-        """The name of the StatefulSet that its pod is of."""
+        """Name of the pod's StatefulSet."""
         return self.pod.rpartition("-")[0]
 
     @property
     def number(self) -> tuple[int, str]:
-        """Orders processes by the numbers of their pods."""
+        """Sort key: pod number."""
         return len(self.pod), self.pod
 
     @property
     def max_memory(self) -> int:
-        return parse_memory(self.says("maxmemory"))
+        return parse_memory(self.config("maxmemory"))
 
     def opens(self, password: str) -> bool:
-        """Whether a password lets somebody in."""
+        """Whether a password is accepted."""
         return not self.passwords or digest(password) in self.passwords
 
-    def says(self, setting: str) -> str:
-        """What a setting is."""
+    def config(self, setting: str) -> str:
+        """Return the value of a setting."""
         return self.settings.get(setting, DEFAULTS.get(setting, ""))
 
 
 def digest(password: str) -> str:
-    """Of a password, as users.acl has it."""
+    """Return the SHA-256 of a password, as in users.acl."""
     return hashlib.sha256(password.encode()).hexdigest()
 
 
@@ -151,4 +151,4 @@ DEFAULTS = {
     "requirepass": "",
     "save": "",
 }
-"""As the operator's own redis.conf says, where the pod brings none."""
+"""Defaults of the operator's redis.conf, for pods without one."""

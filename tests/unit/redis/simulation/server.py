@@ -1,4 +1,4 @@
-"""One server of `FakeRedis`, as the operator asks it: its answers, and how far a request comes."""
+"""Connection of the operator to one server of `FakeRedis`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,35 @@ if TYPE_CHECKING:
 Words = list[bytes]
 
 LATENCY = 0.02
-"""Seconds that a round trip with commands that change something takes."""
+"""Seconds that a round trip with write commands takes."""
 
 _DENIED, _LATER = ("NOAUTH", "NOPERM", "WRONGPASS"), ("LOADING", "BUSY", "MASTERDOWN")
 
-_TOLD = ("NODES", "INFO", "MYID", "SLOTS", "SHARDS", "KEYSLOT", "COUNTKEYSINSLOT", "GETKEYSINSLOT", "GETSLOTMIGRATIONS")
+_CLUSTER_READS = (
+    "NODES",
+    "INFO",
+    "MYID",
+    "SLOTS",
+    "SHARDS",
+    "KEYSLOT",
+    "COUNTKEYSINSLOT",
+    "GETKEYSINSLOT",
+    "GETSLOTMIGRATIONS",
+)
 
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
     | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST"}
-    | {f"CLUSTER {word}" for word in _TOLD}
+    | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
 
 
 class Life:
-    """Of one process of the operator: once it has crashed, nothing of it goes on.
+    """Lifetime of one process of the operator: after a crash its requests fail.
 
     Attributes:
-        crash: what ended it.
+        crash: exception that ended the process.
     """
 
     def __init__(self) -> None:
@@ -52,7 +62,7 @@ class FakeServer:
         self._life = life
         self._endpoint = endpoint
         self._access = access
-        self._asking = False
+        self._redirected = False
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
@@ -61,7 +71,7 @@ class FakeServer:
         return answer
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
-        await asyncio.sleep(0)  # others run meanwhile, as they do while a real request is on its way
+        await asyncio.sleep(0)  # yields to other tasks, as a real request does
         if self._life.crash is not None:
             raise self._life.crash
         self._redis.advance()
@@ -80,10 +90,10 @@ class FakeServer:
         pass
 
     def _reached(self) -> Process:
-        """The server at the address.
+        """Return the server at the address.
 
         Raises:
-            Unreachable: none answers there, or it does not speak as the operator does.
+            Unreachable: no server answers there, or one that uses TLS differently.
         """
         redis, endpoint = self._redis, self._endpoint
         process = redis.at(endpoint.address, endpoint.port) if endpoint.address else None
@@ -121,12 +131,12 @@ class FakeServer:
         redis = self._redis
         if words[0].upper() == b"CLUSTER":
             return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:])
-        asking, self._asking = self._asking, False
+        redirected, self._redirected = self._redirected, False
         if name == "ASKING":
-            self._asking = True
+            self._redirected = True
             return "OK"
         if name in ("GET", "SET", "DEL", "EXISTS"):
-            return self._data(process, name, words[1:], asking=asking)
+            return self._data(process, name, words[1:], redirected=redirected)
         if name == "MIGRATE":
             answer = data.migrate(redis, process, words[1:])
             redis.touch(words[3:], f"{name} at {process.pod}")
@@ -136,20 +146,20 @@ class FakeServer:
             raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
         return known(redis, process, words)
 
-    def _data(self, process: Process, name: str, words: Words, *, asking: bool) -> Any:
+    def _data(self, process: Process, name: str, words: Words, *, redirected: bool) -> Any:
         redis, keys = self._redis, process.node.keys
-        data.route(redis, process, words[:1] if name == "SET" else words, asking=asking)
+        data.route(redis, process, words[:1] if name == "SET" else words, redirected=redirected)
         if name == "GET":
             return keys.get(words[0])
         if name == "SET":
-            data.put(redis, process, words[0], words[1], asking=asking)
+            data.put(redis, process, words[0], words[1], redirected=redirected)
             return "OK"
-        there = [word for word in words if word in keys]
+        found = [word for word in words if word in keys]
         if name == "DEL":
-            for word in there:
+            for word in found:
                 del keys[word]
             data.wrote(redis, process)
-        return len(there)
+        return len(found)
 
 
 def _words(command: Command) -> Words:
@@ -157,7 +167,7 @@ def _words(command: Command) -> Words:
 
 
 def name_of(words: Words) -> str:
-    """A command's name, with its second word where it has one."""
+    """Return the name of a command, with its subcommand if it has one."""
     first = words[0].decode().upper()
     if first in ("ACL", "CLIENT", "CLUSTER", "CONFIG", "MEMORY", "DEBUG", "SCRIPT", "FUNCTION") and len(words) > 1:
         return f"{first} {words[1].decode().upper()}"
@@ -179,8 +189,8 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         "async_loading": 0,
         "used_memory": 1 << 20 if process.pod not in redis.full else max(process.max_memory, 1 << 30),
         "maxmemory": process.max_memory,
-        "maxmemory_policy": process.says("maxmemory-policy"),
-        "aof_enabled": int(process.says("appendonly") == "yes"),
+        "maxmemory_policy": process.config("maxmemory-policy"),
+        "aof_enabled": int(process.config("appendonly") == "yes"),
         "role": "slave" if node.me.primary else "master",
     }
     if node.me.primary:
@@ -197,8 +207,8 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
     lines["connected_slaves"] = len(followers)
     for number, other in enumerate(followers):
         state = "online" if other.linked else "wait_bgsave"
-        place = f"ip={other.address},port={other.port},state={state}"
-        lines[f"slave{number}"] = f"{place},offset={other.node.offset if other.linked else 0},lag=0"
+        fields = f"ip={other.address},port={other.port},state={state}"
+        lines[f"slave{number}"] = f"{fields},offset={other.node.offset if other.linked else 0},lag=0"
     lines |= {"master_replid": node.history, "master_repl_offset": node.offset, "cluster_enabled": 1}
     if node.keys:
         lines["db0"] = f"keys={len(node.keys)},expires=0,avg_ttl=0"
@@ -207,8 +217,8 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
 
 def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
     settings = DEFAULTS | process.settings
-    asked = [word.decode().lower() for word in words[2:]]
-    found = [name for name in sorted(settings) if any(fnmatchcase(name, pattern) for pattern in asked)]
+    patterns = [word.decode().lower() for word in words[2:]]
+    found = [name for name in sorted(settings) if any(fnmatchcase(name, pattern) for pattern in patterns)]
     return [text for name in found for text in (name, settings[name])]
 
 
@@ -223,7 +233,7 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
 
 
 def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
-    """ACL SETUSER default …: its passwords; whatever it may do, here it may do everything."""
+    """Carry out ACL SETUSER default: set its passwords. Permissions are not simulated."""
     if words[2] != b"default":
         return "OK"
     for rule in (word.decode() for word in words[3:]):

@@ -1,4 +1,4 @@
-"""Operators that err in one thing are caught: so harness and fake can be trusted with the one that is right."""
+"""Mutation tests of harness and fake: operators with one unsafe behaviour are detected."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from shared.status.reasons import Reason
 from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
-from tests.support.pod_loss import gone
+from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
     NEW,
     REDIS,
     SCENARIOS,
-    all_pods_gone,
+    all_pods_deleted,
     cluster,
     failing,
     hangs,
@@ -47,37 +47,37 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 
-def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
-    """Takes silence for loss, as operators do that forget failed nodes."""
+def forgets_unreachable_nodes(patch: pytest.MonkeyPatch) -> None:
+    """Forgets failed nodes without evidence that they are lost."""
     patch.setattr(membership_repair, "_forgettable", lambda _, known: not known.answers)
 
 
-def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
-    """Replaces a master as soon as it does not answer."""
+def treats_unreachable_nodes_as_lost(patch: pytest.MonkeyPatch) -> None:
+    """Replaces a primary as soon as it does not respond."""
     patch.setattr(Observed, "lost", lambda self, node_id: node_id not in self.reachable)
 
 
-def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
-    """Gives the StatefulSet no more replicas than are wanted, whoever owns slots."""
+def scales_in_before_moving_slots(patch: pytest.MonkeyPatch) -> None:
+    """Scales the StatefulSet in before the slots have moved."""
     patch.setattr(provisioning, "replicas", lambda resource, *_: resource.spec.replicas)
 
 
-def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
-    """Restarts a master without a failover."""
+def restarts_primaries_without_failover(patch: pytest.MonkeyPatch) -> None:
+    """Restarts a primary without a failover."""
 
-    def restart(_resource: RedisCluster, _seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step:
-        return roll.recreate(place)
+    def restart(_resource: RedisCluster, _seen: Observed, roll: RollingUpdate[Instance], instance: Instance) -> Step:
+        return roll.recreate(instance)
 
     patch.setattr(rolling_update, "_fail_over", restart)
 
 
-def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
-    """Gives lost slots to others as soon as they are lost."""
+def recovers_lost_slots_without_consent(patch: pytest.MonkeyPatch) -> None:
+    """Reassigns lost slots without the user's consent."""
     patch.setattr(data_loss_recovery, "_in_force", lambda *_: True)
 
 
-def begins_whenever_all_are_empty(patch: pytest.MonkeyPatch) -> None:
-    """Has no memory of having formed a cluster."""
+def forms_again_when_all_nodes_are_empty(patch: pytest.MonkeyPatch) -> None:
+    """Ignores that the cluster was formed before."""
     patch.setattr(RedisCluster, "formed", property(lambda resource: _all_empty_is_new(resource)))
 
 
@@ -85,8 +85,8 @@ def _all_empty_is_new(resource: RedisCluster) -> bool:
     return bool(resource.reported.get("formed")) and resource.reported.get("masters", 0) > 0
 
 
-def hands_slots_over_with_their_keys(patch: pytest.MonkeyPatch) -> None:
-    """Says NODE whatever MIGRATE came to."""
+def changes_owner_before_keys_are_moved(patch: pytest.MonkeyPatch) -> None:
+    """Sends SETSLOT NODE even if MIGRATE failed."""
     empty = key_by_key.KeyByKeyPath._empty
 
     async def hasty(self: key_by_key.KeyByKeyPath, keys: dict[int, list[bytes]]) -> list[int]:
@@ -96,8 +96,8 @@ def hands_slots_over_with_their_keys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(key_by_key.KeyByKeyPath, "_empty", hasty)
 
 
-def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
-    """Brings nodes together by the addresses that they know, too, whoever lives there by now."""
+def meets_stale_addresses(patch: pytest.MonkeyPatch) -> None:
+    """Sends MEET to addresses in cluster views that other nodes may have by now."""
     carry_out = commands.Meet.carry_out
 
     async def blindly(self: commands.Meet, connect: Connect, /) -> None:
@@ -111,90 +111,96 @@ def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(commands.Meet, "carry_out", blindly)
 
 
-def empties_disks(patch: pytest.MonkeyPatch) -> None:
-    """Takes any node for one that can begin anew."""
+def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
+    """Deletes the disk of a node that is in use."""
 
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         if resource.spec.replicas == len(seen.view.members):
             return PASS
-        return Step.wait(
-            Reason("Emptying"), "A disk is emptied.", *volumes.replace_disk(seen.instances[0], in_use=False)
-        )
+        return Step.wait(Reason("Emptying"), "Deleting a disk.", *volumes.replace_disk(seen.instances[0], in_use=False))
 
     patch.setattr(plan, "join_nodes", vacate)
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "scenario", "said"),
+    ("sabotage", "scenario", "violation"),
     [
         (
-            forgets_whoever_is_silent,
-            Scenario("a master away", (failing(0), gone(POD, node(0))), given=(cluster(6),)),
+            forgets_unreachable_nodes,
+            Scenario("a primary is down", (failing(0), delete_now(POD, node(0))), given=(cluster(6),)),
             "forgets .*, which owns",
         ),
-        (takes_silence_for_loss, Scenario("a node hangs", (hangs(0),), given=(cluster(6),)), "takes over|forgets"),
-        (scales_pods_first, Scenario("shrink", (cluster(6),), given=(cluster(6), cluster(8))), "owns 4096 slots"),
         (
-            rolls_masters_as_they_are,
-            Scenario("roll", (cluster(6, NEW),), given=(cluster(6),)),
-            "a master that owns .* slots and serves",
-        ),
-        (recovers_unasked, BY_NAME["slots lost"], "which owns|nobody allowed it"),
-        (
-            begins_whenever_all_are_empty,
-            Scenario("all lost", all_pods_gone(), given=(in_memory(6),)),
-            "given slots anew, though the cluster is formed",
+            treats_unreachable_nodes_as_lost,
+            Scenario("a node hangs", (hangs(0),), given=(cluster(6),)),
+            "takes over|forgets",
         ),
         (
-            hands_slots_over_with_their_keys,
-            Scenario("grow", (cluster(8),), given=(cluster(6),)),
-            "holds .* of its keys",
+            scales_in_before_moving_slots,
+            Scenario("scale in", (cluster(6),), given=(cluster(6), cluster(8))),
+            "owns 4096 slots",
         ),
-        (meets_whoever_is_there, BY_NAME["two clusters swap addresses"], "two clusters become one"),
-        (empties_disks, Scenario("grow", (cluster(8),), given=(cluster(6),)), "its node owns"),
+        (
+            restarts_primaries_without_failover,
+            Scenario("rolling update", (cluster(6, NEW),), given=(cluster(6),)),
+            "a primary that owns .* slots and serves",
+        ),
+        (recovers_lost_slots_without_consent, BY_NAME["lose slots"], "which owns|without consent"),
+        (
+            forms_again_when_all_nodes_are_empty,
+            Scenario("lose all pods", all_pods_deleted(), given=(in_memory(6),)),
+            "assigned slots again without consent",
+        ),
+        (
+            changes_owner_before_keys_are_moved,
+            Scenario("scale out", (cluster(8),), given=(cluster(6),)),
+            "has .* of its keys",
+        ),
+        (meets_stale_addresses, BY_NAME["two clusters swap addresses"], "which merges two clusters"),
+        (deletes_disk_in_use, Scenario("scale out", (cluster(8),), given=(cluster(6),)), "its node owns"),
     ],
 )
-async def test_an_operator_that_errs_is_caught(
-    monkeypatch: pytest.MonkeyPatch, sabotage: Patch, scenario: Scenario, said: str
+async def test_unsafe_operator_is_detected(
+    monkeypatch: pytest.MonkeyPatch, sabotage: Patch, scenario: Scenario, violation: str
 ) -> None:
     sabotage(monkeypatch)
-    with pytest.raises(Unsafe, match=said):
-        await Course.learn(dataclasses.replace(REDIS, name=sabotage.__name__), scenario)
+    with pytest.raises(Unsafe, match=violation):
+        await ReferenceRun.record(dataclasses.replace(REDIS, name=sabotage.__name__), scenario)
 
 
-def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
-    """Applies what followed from an older view."""
-    keep = provisioning.ensure_stateful_set
+def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
+    """Applies actions that were planned from an older view."""
+    ensure = provisioning.ensure_stateful_set
 
-    def trusting(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
-        step = keep(settings, resource, seen, now)
+    def apply_always(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+        step = ensure(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "keep_stateful_set", trusting)
+    patch.setattr(plan, "keep_stateful_set", apply_always)
 
 
 @pytest.mark.long
-async def test_an_operator_that_trusts_its_cache_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    trusts_its_cache(monkeypatch)
-    [found] = [known for known in DISTURBANCES if str(known) == "a handover, the last write lands a step later"]
-    done = await sweep(dataclasses.replace(REDIS, name="trusting"), SWAYED, found)
-    assert Oracle.SAFE in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
+async def test_operator_that_trusts_a_stale_view_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    trusts_a_stale_view(monkeypatch)
+    [disturbance] = [known for known in DISTURBANCES if str(known) == "leader change, last write lands a step later"]
+    result = await sweep(dataclasses.replace(REDIS, name="stale view"), REVERTED, disturbance)
+    assert Oracle.SAFE in {failure.oracle for failure in result.failures}, "\n".join(map(str, result.failures))
 
 
-SWAYED = Scenario("there and back again", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), counted=False)
+REVERTED = Scenario("scale in and out", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), exact_counts=False)
 
 
 @pytest.mark.long
-async def test_the_operator_as_it_is_does_none_of_that() -> None:
-    """The same scenarios, unsabotaged, do not end in a violation, whatever else they end in."""
+async def test_unmodified_operator_passes_the_same_scenarios() -> None:
+    """Run the same scenarios with the unmodified operator: no violation, with any final state."""
     for scenario in (
         Scenario("a node hangs", (hangs(0),), given=(cluster(6),), ends="Degraded"),
-        Scenario("shrink", (cluster(6),), given=(cluster(6), cluster(8))),
-        Scenario("roll", (cluster(6, NEW),), given=(cluster(6),)),
-        Scenario("all lost", all_pods_gone(), given=(in_memory(6),), ends="SlotsLost"),
+        Scenario("scale in", (cluster(6),), given=(cluster(6), cluster(8))),
+        Scenario("rolling update", (cluster(6, NEW),), given=(cluster(6),)),
+        Scenario("lose all pods", all_pods_deleted(), given=(in_memory(6),), ends="SlotsLost"),
     ):
-        await Course.learn(REDIS, scenario)
+        await ReferenceRun.record(REDIS, scenario)

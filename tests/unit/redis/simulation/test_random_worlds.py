@@ -1,8 +1,8 @@
-"""Whatever people ask for and whatever fails, in any order: the operator loses no acknowledged write, and ends well.
+"""Random changes and faults in any order: the operator loses no acknowledged write, and converges.
 
-The whole operator runs on the in-memory API server over `FakeRedis`, which knows what would be lost when. Once nothing
-fails any more, a cluster becomes what its spec says, or the status says what waits for a person; and then nothing is
-written.
+The whole operator runs on the in-memory API server and `FakeRedis`, which detects unsafe operations. Once all faults
+are over, the cluster reaches its spec, or the status names what the user must do. Then the operator writes nothing
+more.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.node import ALL
 
-PLACES = 9
+PODS = 9
 TURNS = 12
 
-PERSONS = frozenset({"SlotsLost", "VersionRefused", "NodeNotEmpty"})
-"""Reasons that no operator may settle by itself."""
+NEEDS_USER = frozenset({"SlotsLost", "VersionRefused", "NodeNotEmpty"})
+"""Ready reasons that only the user can resolve."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens, and how many turns everybody has before the next.
+    """An event, and the number of turns until the next one.
 
     Attributes:
-        step: None where the operator's process ends and another begins.
+        step: None for a crash and restart of the operator.
     """
 
     text: str
@@ -51,60 +51,60 @@ class Event:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a cluster is like from its creation on."""
+    """Settings of a cluster that never change."""
 
     disks: bool
     replicas_per_master: int
 
     @property
     def least(self) -> int:
-        """Pods of the smallest cluster that there can be."""
+        """Pods of the smallest possible cluster."""
         return 3 * (1 + self.replicas_per_master)
 
     @property
-    def holds(self) -> bool:
-        """Whether no pod can be made anew without a loss."""
+    def volatile(self) -> bool:
+        """Whether any restart of a pod loses data."""
         return not self.disks and not self.replicas_per_master
 
-    def wants(self, replicas: int, version: str) -> ScenarioStep:
-        spec = DISKS if self.disks else {}
+    def spec(self, replicas: int, version: str) -> ScenarioStep:
+        fields = DISKS if self.disks else {}
         return apply(
             NAME,
             replicas=max(replicas, self.least),
             version=version,
             replicasPerMaster=self.replicas_per_master,
-            **spec,
+            **fields,
         )
 
 
-def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
-    def careful(stage: Stage) -> None:
-        with suppress(NotFound):  # there is none to fail
+def if_present(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
+    def guarded(stage: Stage) -> None:
+        with suppress(NotFound):  # the object does not exist
             act(stage)
 
-    return ScenarioStep(text, careful)
+    return ScenarioStep(text, guarded)
 
 
-def pod_gone(number: int) -> ScenarioStep:
-    return one(
+def pod_deleted(number: int) -> ScenarioStep:
+    return if_present(
         f"{node(number)} is deleted",
-        lambda stage: stage.person.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0),
+        lambda stage: stage.user_client.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0),
     )
 
 
-def place_lost(number: int) -> ScenarioStep:
-    """A pod is lost with its volume."""
+def pod_and_volume_lost(number: int) -> ScenarioStep:
+    """Delete a pod and its volume."""
 
     def act(stage: Stage) -> None:
         with suppress(NotFound):
-            stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{node(number)}")
-        stage.person.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0)
+            stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{node(number)}")
+        stage.user_client.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0)
 
-    return one(f"{node(number)} is lost", act)
+    return if_present(f"{node(number)} is lost", act)
 
 
 def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
-    return one(text, lambda stage: act(stage.database))
+    return if_present(text, lambda stage: act(stage.database))
 
 
 def failing(number: int) -> ScenarioStep:
@@ -112,7 +112,7 @@ def failing(number: int) -> ScenarioStep:
 
 
 def restarts(number: int) -> ScenarioStep:
-    """A container ends and begins again, in the same pod."""
+    """Restart the container of a pod."""
 
     def act(redis: FakeRedis) -> None:
         for process in list(redis.processes.values()):
@@ -127,127 +127,127 @@ def hangs(number: int) -> ScenarioStep:
 
 
 def lags(number: int) -> ScenarioStep:
-    return to_redis(f"{node(number)} gets nothing", lambda redis: redis.lagging.add(node(number)))
+    return to_redis(f"{node(number)} lags", lambda redis: redis.lagging.add(node(number)))
 
 
 def cut(number: int) -> ScenarioStep:
-    """A node is on the other side of a split network, with the odd ones."""
+    """Put a node, and every third one from there, on the other side of a split network."""
 
     def act(redis: FakeRedis) -> None:
-        redis.islands = {node(other): 1 for other in range(number, PLACES, 3)}
+        redis.partitions = {node(other): 1 for other in range(number, PODS, 3)}
 
     return to_redis(f"{node(number)} and every third from there are cut off", act)
 
 
 def fails_over(number: int) -> ScenarioStep:
-    """A person lets a replica take over.
+    """Trigger a manual failover as a user does.
 
-    Where slots come to its master at that very time, Redis itself may lose writes: a master that gets a slot takes an
-    epoch without asking, which may be higher than the one in which its successor was just elected. No server tells that
-    it is about to be succeeded, so no operator can wait for that.
+    If slots move to its primary at the same time, Redis itself may lose writes. A primary that receives a slot raises
+    its epoch without an election, possibly above the one in which its successor was just elected. No server reports
+    that it is about to be replaced, so no operator can wait for it.
     """
 
     def act(redis: FakeRedis) -> None:
         for process in redis.running:
             if process.pod == node(number) and process.node.lead is not None and process.linked:
                 process.election.manual = redis.now + 5.0
-                redis.guard.shaken = True
+                redis.guard.disturbed = True
 
-    return to_redis(f"{node(number)} is told to take over", act)
+    return to_redis(f"{node(number)} runs CLUSTER FAILOVER", act)
 
 
-def _well(redis: FakeRedis) -> None:
+def _recover(redis: FakeRedis) -> None:
     redis.cut_off = False
     redis.failing.clear()
     redis.lagging.clear()
-    redis.islands.clear()
+    redis.partitions.clear()
     for process in list(redis.processes.values()):
         if process.hangs:
             redis.hang(process.pod, hangs=False)
 
 
 CUT_OFF = to_redis("the operator reaches no node", lambda redis: setattr(redis, "cut_off", True))
-REACHES = to_redis("the operator reaches nodes", lambda redis: setattr(redis, "cut_off", False))
-WELL = to_redis("all is well", _well)
+CONNECTED = to_redis("the operator reaches nodes", lambda redis: setattr(redis, "cut_off", False))
+RECOVERED = to_redis("all faults end", _recover)
 
 
 def events(kind: Kind, *, planned: bool) -> st.SearchStrategy[list[Event]]:
-    """A course of events.
+    """Generate a list of events.
 
     Args:
-        planned: whether only what people ask for happens, and the operator's own end.
+        planned: whether only changes by users and crashes of the operator happen.
     """
-    number = st.integers(0, PLACES - 1)
-    wishes = [
-        st.builds(kind.wants, st.integers(3, PLACES), st.sampled_from([OLD, NEW])),
+    number = st.integers(0, PODS - 1)
+    changes = [
+        st.builds(kind.spec, st.integers(3, PODS), st.sampled_from([OLD, NEW])),
         st.sampled_from([later(5), later(60), None]),
         number.map(fails_over),
     ]
     faults = [
-        number.map(pod_gone),
-        number.map(place_lost),
+        number.map(pod_deleted),
+        number.map(pod_and_volume_lost),
         number.map(failing),
         number.map(restarts),
         number.map(hangs),
         number.map(lags),
         number.map(cut),
-        st.sampled_from([CUT_OFF, REACHES, WELL, WELL, later(700)]),
+        st.sampled_from([CUT_OFF, CONNECTED, RECOVERED, RECOVERED, later(700)]),
     ]
     return st.lists(
         st.builds(
             lambda step, turns: Event(step.text if step else "the operator crashes", step, turns),
-            st.one_of(*wishes, *(() if planned else faults)),
+            st.one_of(*changes, *(() if planned else faults)),
             st.integers(0, TURNS),
         ),
         max_size=8,
     )
 
 
-async def course(kind: Kind, replicas: int, happens: list[Event]) -> Play:
-    """Let it happen; then nothing fails any more, and time passes until all rest."""
-    play = Play(World(REDIS))
-    await play.step(kind.wants(replicas, OLD))
+async def course(kind: Kind, replicas: int, happens: list[Event]) -> ScenarioRun:
+    """Run the events, end all faults, and wait until the cluster has converged."""
+    play = ScenarioRun(World(REDIS))
+    await play.step(kind.spec(replicas, OLD))
     for event in happens:
         if event.step is None:
             play.end()
             play.begin()
         else:
             event.step.act(play.stage)
-            play.look_again()
+            play.resync()
         await play._turn(event.turns)
-    WELL.act(play.stage)
+    RECOVERED.act(play.stage)
     for _ in range(5):
         later(130).act(play.stage)
-        play.look_again()
+        play.resync()
         await play.settle()
     return play
 
 
-def told(play: Play) -> Obj:
+def ready_condition(play: ScenarioRun) -> Obj:
     [found] = play.stage.find()
     return accessors.condition(found, conditions.READY)
 
 
-async def require_well(play: Play) -> None:
-    """Require what Ready promises, and that nothing is left to write."""
+async def require_converged(play: ScenarioRun) -> None:
+    """Require the state that Ready promises, and that the operator writes nothing more."""
     [found] = play.stage.find()
     redis: FakeRedis = play.stage.database
     replicas = found["spec"]["replicas"]
     primaries = replicas // (1 + found["spec"]["replicasPerMaster"])
     [shape] = redis.state()
     assert shape["nodes"] == len(play.stage.find(POD)) == replicas
-    assert shape["well"]
-    assert shape["agree"]
+    assert shape["healthy"]
+    assert shape["consistent"]
     assert shape["clusters"] == 1
     assert shape["open slots"] == 0
-    owning = [owned for owned in shape["slots by master"] if owned]
+    owning = [owned for owned in shape["slots by primary"] if owned]
     assert len(owning) == max(3, primaries)
     assert sum(owning) == ALL.bit_count()
     assert max(owning) - min(owning) <= 1
     assert {process.version for process in redis.running} == {found["spec"]["version"]}
-    assert len([disk for disk in redis.disks.values() if disk.id]) == replicas, "what was left behind is gone"
+    assert len([disk for disk in redis.disks.values() if disk.id]) == replicas, "removed nodes leave no disk"
     before = play.world.server.log.all_writes.copy()
-    play.look_again()
+    play.resync()
     await play.settle()
     play.end()
     play.begin()
@@ -255,68 +255,68 @@ async def require_well(play: Play) -> None:
     assert play.world.server.log.all_writes == before
 
 
-def planned_operations_lose_nothing(kind: Kind, replicas: int, happens: list[Event]) -> None:
+def check_planned_changes(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
         redis: FakeRedis = play.stage.database
-        assert not redis.guard.shaken, "nothing befell it but what was asked for"
-        said = told(play)
-        if said["reason"] == "VersionRefused" or (kind.holds and said["reason"] == "RollHeld"):
-            return  # as it must: the last wish was back, or would cost the data
-        assert said["reason"] == "Ready", f"{said['reason']}: {said['message']}"
-        await require_well(play)
+        assert not redis.guard.disturbed, "only planned changes happened"
+        ready = ready_condition(play)
+        if ready["reason"] == "VersionRefused" or (kind.volatile and ready["reason"] == "RollHeld"):
+            return  # correct: the last change is a downgrade, or would lose the data
+        assert ready["reason"] == "Ready", f"{ready['reason']}: {ready['message']}"
+        await require_converged(play)
 
     asyncio.run(run())
 
 
-def nothing_is_lost_by_the_operator(kind: Kind, replicas: int, happens: list[Event]) -> None:
+def check_faults(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
-        said = told(play)
-        persons = PERSONS | ({"RollHeld"} if kind.holds else set())
-        assert said["reason"] in persons | {"Ready"}, f"{said['reason']}: {said['message']}"
-        if said["reason"] == "Ready":
-            await require_well(play)
+        ready = ready_condition(play)
+        allowed = NEEDS_USER | ({"RollHeld"} if kind.volatile else set())
+        assert ready["reason"] in allowed | {"Ready"}, f"{ready['reason']}: {ready['message']}"
+        if ready["reason"] == "Ready":
+            await require_converged(play)
 
     asyncio.run(run())
 
 
 KINDS = st.builds(Kind, st.booleans(), st.sampled_from([0, 1, 1, 1, 2]))
-SIZES = st.integers(3, PLACES)
+SIZES = st.integers(3, PODS)
 
 
-def often(examples: int) -> settings:
+def examples(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(max_examples=examples, deadline=None, suppress_health_check=slow)
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, planned: bool) -> tuple[Kind, int, list[Event]]:
+def cases(draw: st.DrawFn, *, planned: bool) -> tuple[Kind, int, list[Event]]:
     kind = draw(KINDS)
     return kind, draw(SIZES), draw(events(kind, planned=planned))
 
 
-@often(4)
-@given(worlds(planned=True))
-def test_what_people_ask_for_loses_nothing(world: tuple[Kind, int, list[Event]]) -> None:
-    planned_operations_lose_nothing(*world)
+@examples(4)
+@given(cases(planned=True))
+def test_planned_changes_lose_no_write(case: tuple[Kind, int, list[Event]]) -> None:
+    check_planned_changes(*case)
 
 
-@often(4)
-@given(worlds(planned=False))
-def test_whatever_fails_the_operator_loses_nothing_more(world: tuple[Kind, int, list[Event]]) -> None:
-    nothing_is_lost_by_the_operator(*world)
-
-
-@pytest.mark.long
-@often(300)
-@given(worlds(planned=True))
-def test_what_people_ask_for_loses_nothing_at_length(world: tuple[Kind, int, list[Event]]) -> None:
-    planned_operations_lose_nothing(*world)
+@examples(4)
+@given(cases(planned=False))
+def test_operator_loses_no_write_under_faults(case: tuple[Kind, int, list[Event]]) -> None:
+    check_faults(*case)
 
 
 @pytest.mark.long
-@often(300)
-@given(worlds(planned=False))
-def test_whatever_fails_the_operator_loses_nothing_more_at_length(world: tuple[Kind, int, list[Event]]) -> None:
-    nothing_is_lost_by_the_operator(*world)
+@examples(300)
+@given(cases(planned=True))
+def test_planned_changes_lose_no_write_in_many_examples(case: tuple[Kind, int, list[Event]]) -> None:
+    check_planned_changes(*case)
+
+
+@pytest.mark.long
+@examples(300)
+@given(cases(planned=False))
+def test_operator_loses_no_write_under_faults_in_many_examples(case: tuple[Kind, int, list[Event]]) -> None:
+    check_faults(*case)

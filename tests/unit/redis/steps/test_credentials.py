@@ -78,8 +78,8 @@ def test_plans_and_pod_annotations_contain_no_password() -> None:
     lab.give("correct horse")
     for _ in range(6):
         lab.apply()
-        shown = repr(lab.wanted()) + str([node.annotations for node in lab.nodes]) + str(lab.template)
-        shown += " ".join(map(str, lab.wanted())) + repr(lab.seen().secrets)
+        shown = repr(lab.pending_actions()) + str([node.annotations for node in lab.nodes]) + str(lab.template)
+        shown += " ".join(map(str, lab.pending_actions())) + repr(lab.seen().secrets)
         assert "hunter2" not in shown
         assert "correct" not in shown
         lab.step(100)
@@ -90,7 +90,7 @@ def test_new_password_is_not_used_before_every_node_accepts_it() -> None:
     lab.give("two")
     lab.step()
     lab.apply()
-    for action in lab.wanted()[:6]:  # the operator stops before demo-2
+    for action in lab.pending_actions()[:6]:  # demo-2 is not told: the operator died
         lab.do(action)
     passwords = lab.judged().passwords
     assert passwords is not None
@@ -237,7 +237,7 @@ def test_new_authority_is_trusted_before_its_certificates_are_used() -> None:
     assert judged.mounted is not None
     assert len(judged.mounted.trusted) == 2
     assert judged.mounted.pair.certificate == certificate("a", "old")["tls.crt"]
-    assert not [action for action in lab.wanted() if isinstance(action, WriteSecret)], (
+    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], (
         "every node must trust both authorities first"
     )
     lab.settle()
