@@ -1,4 +1,4 @@
-"""The clients and the judge of the end-to-end tests, against real servers: what is lost is found."""
+"""The clients and the cli_check of the end-to-end tests, against real servers: what is lost is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from redis.crc import key_slot
 
 from e2e.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
-from e2e.scenarios.redis import judge
+from e2e.scenarios.redis import cli_check
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import Access, Address
 from operators.redis.client.server import Server
@@ -23,8 +23,8 @@ def addresses(cluster: Cluster) -> list[Address]:
     return [("127.0.0.1", node.port) for node in cluster.nodes]
 
 
-def verdict(cluster: Cluster) -> judge.Verdict:
-    return judge.check(addresses(cluster)[0], NOBODY, cluster.engine)
+def verdict(cluster: Cluster) -> cli_check.Verdict:
+    return cli_check.check(addresses(cluster)[0], NOBODY, cluster.engine)
 
 
 async def hand_over(slot: int, source: tuple[Node, Server], target: tuple[Node, Server], others: list[Server]) -> None:
@@ -45,10 +45,10 @@ async def test_clients_follow_slots_to_a_node_that_had_none_and_feel_no_error(
 ) -> None:
     with Redis(tmp_path).cluster(of) as cluster:
         await cluster.form(3, 1)
-        assert verdict(cluster) == judge.Verdict(3, 3, ())
+        assert verdict(cluster) == cli_check.Verdict(3, 3, ())
         joined = await cluster.join()
         # The slots of what the clients write again and again come first.
-        with Load.going_on(lambda: addresses(cluster)[:2]) as load:
+        with Load.running(lambda: addresses(cluster)[:2]) as load:
             async with cluster.nodes[0].asked() as source, joined.asked() as target, cluster.nodes[1].asked() as other:
                 own = (await cluster.owners())[cluster.nodes[0].id]
                 slots = sorted(own, key=lambda slot: slot not in busy(load))
@@ -57,7 +57,7 @@ async def test_clients_follow_slots_to_a_node_that_had_none_and_feel_no_error(
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 20
         await cluster.settled()
-        assert verdict(cluster) == judge.Verdict(4, 3, ())
+        assert verdict(cluster) == cli_check.Verdict(4, 3, ())
 
 
 def busy(load: Load) -> set[int]:
@@ -69,7 +69,7 @@ async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(t
     with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
         await cluster.form(3, 1)
         primary, replica = cluster.nodes[0], cluster.nodes[3]
-        with Load.going_on(lambda: addresses(cluster)) as load:
+        with Load.running(lambda: addresses(cluster)) as load:
             await asyncio.sleep(0.5)
             replica.end()
             stopped = time.monotonic()
@@ -80,14 +80,14 @@ async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(t
                 await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
             taken = time.monotonic()
             await asyncio.sleep(1)
-        assert load.errors + load.unreached, "a master that is killed is felt"
+        assert load.errors + load.connection_failures, "a master that is killed is felt"
         with pytest.raises(AssertionError, match="misses"):
             await asyncio.to_thread(load.check)
-        assert await asyncio.to_thread(lambda: load.check(loses=[(stopped - 0.1, taken)])) > 10
+        assert await asyncio.to_thread(lambda: load.check(loss_windows=[(stopped - 0.1, taken)])) > 10
         async with cluster.nodes[1].asked() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
             await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
-        assert any("open" in said for said in judge.check(addresses(cluster)[1], NOBODY, cluster.engine).wrong)
+        assert any("open" in said for said in cli_check.check(addresses(cluster)[1], NOBODY, cluster.engine).problems)
 
 
 async def test_clients_change_their_password_without_an_error(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
         for node in cluster.nodes:
             async with node.asked() as server:
                 await server.execute("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
-        with Load.going_on(lambda: addresses(cluster), Access(password="first")) as load:
+        with Load.running(lambda: addresses(cluster), Access(password="first")) as load:
             await asyncio.sleep(0.5)
             load.access = Access(password="second")
             await asyncio.sleep(0.5)
@@ -107,5 +107,5 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
             await asyncio.sleep(0.5)
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 10
-        assert judge.check(addresses(cluster)[0], load.access, cluster.engine) == judge.Verdict(3, 0, ())
-        assert judge.check(addresses(cluster)[0], NOBODY, cluster.engine).wrong
+        assert cli_check.check(addresses(cluster)[0], load.access, cluster.engine) == cli_check.Verdict(3, 0, ())
+        assert cli_check.check(addresses(cluster)[0], NOBODY, cluster.engine).problems

@@ -246,13 +246,13 @@ async def require_converged(play: Play) -> None:
     assert max(owning) - min(owning) <= 1
     assert {process.version for process in redis.running} == {found["spec"]["version"]}
     assert len([disk for disk in redis.disks.values() if disk.id]) == replicas, "removed nodes leave no disk"
-    before = play.case.server.log.all_writes.copy()
+    before = play.world.server.log.all_writes.copy()
     play.look_again()
     await play.settle()
     play.end()
     play.begin()
     await play.settle()
-    assert play.case.server.log.all_writes == before
+    assert play.world.server.log.all_writes == before
 
 
 def check_planned_changes(kind: Kind, replicas: int, happens: list[Event]) -> None:

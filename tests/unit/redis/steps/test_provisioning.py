@@ -198,8 +198,7 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
         "The users that nodes start with are made.",
         "The users that nodes start with are made.",
         "Issuing certificates: there is no certificate authority yet.",
-        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable "
-        "certificate.",
+        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
         "What nodes mount is written: there is none yet.",
     ]
     assert lab.judged().mounted == lab.judged().original
