@@ -54,7 +54,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     key = Key(resource.namespace, resource.name)
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
-        disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
+        disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
     )

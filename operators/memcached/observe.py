@@ -120,9 +120,9 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     secrets = await read_secrets(resource, kube)
     return Observed(
         workload=workload,
-        former=other if ownership.made_for(resource.uid, other.obj) else None,
-        disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
-        autoscaler=ownership.made_for(resource.uid, cache.get(AUTOSCALER, *key)),
+        former=other if ownership.owned_by(resource.uid, other.obj) else None,
+        disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
+        autoscaler=ownership.owned_by(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
         served_certificates=await _served_certificates(connect, resource, workload, secrets),
     )

@@ -52,7 +52,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             refresh_certificates,  # without a restart
         )
 
-    served_reasons = frozenset({REFRESHING_CERTIFICATES})
+    serving_reasons = frozenset({REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

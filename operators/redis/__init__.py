@@ -1,18 +1,20 @@
-"""The redis operator: its rooms in layers. A room imports rooms further down only.
+"""The redis operator: its packages and modules in layers. A module imports lower layers only.
 
-__main__, operator   runs the operator; its registry entry
-plan, check          the chain of steps; what `helm test` runs
-status, observer     what is reported of a cluster; reads it: Kubernetes from the cache, nodes live
-steps                each step of the plan, in the file of its subject; beside it migration_status
-assessment           what follows from the spec and the observed cluster, computed once a round
-observe              what is observed of a cluster, as one frozen value
-security             Secrets, users and certificates
-instance             one node's place: its pod, its volume, and what its server reported
-topology             the cluster view, merged from what all nodes report, and its conflicts
-migration            moves slots between primaries
-objects              one file for each Kubernetes object, and their names
-client               the protocol, the responses and the commands of one server
-api                  the resource: spec, rules, admission, status, engine versions
-slots                sets of hash slots, moves, placement
-lifecycles           the legal transitions of nodes and slots
+| module | contains |
+|---|---|
+| __main__, operator | the program; the registry entry |
+| plan, check | the steps in order; the check of `helm test` |
+| status, observer | the status that is reported; the observation: Kubernetes from the cache, nodes live |
+| steps | each step of the plan, by subject; in the same layer migration_status |
+| assessment | facts that follow from the spec and the observed cluster, computed once for each reconcile |
+| observe | the observed cluster, as one frozen value |
+| security | Secrets, users and certificates |
+| instance | an instance: its pod, its volume, and the report of its server |
+| topology | the cluster view, merged from the reports of all nodes, and its conflicts |
+| migration | the moves of slots between primaries |
+| objects | one file for each Kubernetes object, and their names |
+| client | the protocol, the responses and the commands of one server |
+| api | the resource: spec, rules, admission, status, engine versions |
+| slots | sets of hash slots, moves, placement |
+| lifecycles | the legal transitions of nodes and slots |
 """

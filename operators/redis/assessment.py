@@ -1,8 +1,7 @@
-"""What follows from the spec and the observed cluster, computed once a round: the facts that several steps share. Pure.
+"""Facts that follow from the spec and the observed cluster, computed once for each reconcile. Pure.
 
-A round assesses what it observed, and every step reads its facts here. None of them is a decision. What the cluster is
-to become follows from the spec and from the nodes that are there, so a crash at any moment, and any change of the spec,
-only leaves another difference.
+Several steps share these facts. None of them is a decision. The desired cluster follows from the spec and from the
+present nodes, so a crash at any moment, and any change of the spec, only leaves another difference.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ from operators.redis.topology.cluster_view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class SlotPlan:
-    """The moves of slots that are left.
+    """The remaining moves of slots.
 
     Attributes:
-        moves: all moves until every slot is where it is to be; empty if they cannot be planned.
-        assignments: those of them that spec.updateStrategy (AssignReceive) names; they stand in the status before the
-            first slot moves.
+        moves: all moves until every slot has its planned owner; empty if they cannot be planned.
+            assignments: the moves that spec.updateStrategy (AssignReceive) defines; recorded in the status before
+            the first
+            slot moves.
         refusal: why the moves cannot be planned; None if they can.
     """
 
@@ -49,10 +49,10 @@ class SlotPlan:
 
 @dataclass(frozen=True)
 class Assessment(Observed):
-    """The observed cluster, and what follows from it and from the spec.
+    """The observed cluster, and the facts that follow from it and from the spec.
 
     Attributes:
-        resource: the RedisCluster whose spec and status count.
+        resource: RedisCluster with its spec and status.
     """
 
     resource: RedisCluster = field(kw_only=True)
@@ -65,26 +65,27 @@ class Assessment(Observed):
 
     @cached_property
     def staying(self) -> tuple[Instance, ...]:
-        """Instances that the spec asks for."""
+        """Instances that the spec includes."""
         return tuple(instance for instance in self.instances if instance.number < self.resource.spec.replicas)
 
     @cached_property
     def members(self) -> Mapping[str, Instance]:
-        """Staying instances whose node answers and is a member of the cluster, by node id."""
+        """Staying instances whose node is reachable and a member of the cluster, by node id."""
         return {
             instance.id: instance for instance in self.staying if instance.report and instance.id in self.view.cluster
         }
 
     @cached_property
     def awaited(self) -> tuple[Instance, ...]:
-        """Staying instances where no member of the cluster answers."""
+        """Staying instances without a reachable member of the cluster."""
         return tuple(instance for instance in self.staying if instance.id not in self.members)
 
     @cached_property
     def has_formed(self) -> bool:
-        """Whether the cluster exists: once the status says so, for ever.
+        """Whether the cluster exists; permanent once it is recorded in the status.
 
-        Before, it exists when every slot has an owner among our nodes, and all agree on that. So a resource whose
+        Before that, it exists when every slot has an owner among the observed nodes, and all agree on that. So a
+        resource whose
         status was lost recognizes its cluster.
         """
         view = self.view
@@ -93,27 +94,27 @@ class Assessment(Observed):
         )
 
     def is_scaled_away(self, node_id: str) -> bool:
-        """Whether a node's instance was scaled away and its pod is gone: it held nothing that counts."""
+        """Return whether the instance of a node was scaled away and its pod was deleted."""
         instance = self.instance_of(node_id)
         if instance is None or instance.pod_obj is not None or self.stateful_set is None:
             return False
         return instance.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
 
     def is_forgotten(self, node_id: str) -> bool:
-        """Whether no member knows a node. Only a majority of primaries can tell, once there are any."""
+        """Return whether no member knows a node. That needs a majority of primaries, once there are any."""
         return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
 
     def is_needed(self, node_id: str) -> bool:
-        """Whether keys of served slots may be lost with a node: it has them, and no other node surely has."""
+        """Return whether keys of served slots may be lost with a node: it may hold the only copy."""
         node = self.view.nodes.get(node_id)
         if node is None or (node.is_replica and not self.view.slots_of(node.primary)):
             return False
         return self.view.holds_only_copy(node_id)
 
     def node_to_record(self, instance: Instance) -> tuple[str, str] | None:
-        """Return the node id and the disk to record for an instance; None if there is none.
+        """Return the node id and the volume to record for an instance; None if there is none.
 
-        A former node stays recorded until no member knows it any more, because its loss is known by that record alone.
+        A former node stays recorded until no member knows it any more, because only that record proves its loss.
         """
         known = instance.as_recorded
         if instance.report is None:
@@ -127,7 +128,7 @@ class Assessment(Observed):
 
     @cached_property
     def agreement(self) -> ClusterView:
-        """The view without nodes that were scaled away, of which members learn one by one that they are gone."""
+        """The view without nodes that were scaled away, which members remove one by one."""
         return self.view.without(
             node.id
             for node in self.view.members
@@ -138,7 +139,8 @@ class Assessment(Observed):
     def unsynced(self) -> tuple[str, ...]:
         """Names of replicas that are not in sync with a primary that owns slots.
 
-        A replica of a node without slots copies nothing that counts, and may do so for ever: its primary may be gone.
+        A replica of a node without slots copies no needed data, and may never be in sync, because the primary may
+        not exist.
         """
         view = self.view
         return tuple(
@@ -148,16 +150,16 @@ class Assessment(Observed):
         )
 
     def at(self, node_id: str) -> Endpoint:
-        """Return the endpoint of a node that answers."""
+        """Return the endpoint of a reachable node."""
         return endpoint(self.resource, self.reachable[node_id])
 
     @cached_property
     def primary_endpoints(self) -> Mapping[str, Endpoint]:
-        """Endpoints of the primaries that answer, by node id."""
+        """Endpoints of the reachable primaries, by node id."""
         return {node.id: self.at(node.id) for node in self.view.reachable_nodes if node.is_primary}
 
     def node_state(self, node_id: str) -> NodeState:
-        """Classify a node by what was observed of it; the legal transitions are in lifecycles.py."""
+        """Return the observed state of a node; lifecycles.py has the legal transitions."""
         view, node = self.view, self.view.nodes.get(node_id)
         if node is None:
             return NodeState.FORGOTTEN
@@ -176,10 +178,10 @@ class Assessment(Observed):
 
     @cached_property
     def primaries(self) -> tuple[str, ...]:
-        """Ids of the nodes that are to be primaries: as many as the spec asks for, if there are as many that can be.
+        """Ids of the desired primaries: as many as the spec defines, if enough nodes are suitable.
 
-        Staying nodes that own slots or have a pending assignment; where one goes, a staying replica of it; and for
-        those that are missing, empty nodes. A primary that does not answer still counts.
+        Staying nodes that own slots or have a pending assignment; staying replicas of primaries that are removed;
+        and empty nodes for those that are still missing. An unreachable primary still counts.
         """
         view, there = self.view, self.members
         stay = {instance.recorded.node_id for instance in self.staying if instance.recorded} | there.keys()
@@ -198,14 +200,14 @@ class Assessment(Observed):
 
     @cached_property
     def _heads(self) -> Mapping[str, str]:
-        """By the id of each present primary, the id of the one that is to be in its place: itself, or its replica."""
+        """Future primary by the id of each present one: the same node, or a replica that takes over."""
         return {self.view.nodes[primary].primary or primary: primary for primary in self.primaries}
 
     @cached_property
     def pairs(self) -> Mapping[str, str]:
-        """Id of the primary that each replica is to have: on another host, evenly spread, with the fewest changes.
+        """Id of the desired primary of each replica: on another host, evenly spread, with the fewest changes.
 
-        A node that does not answer and may come back keeps its primary: a restart is no reason for a full sync.
+        An unreachable node that may come back keeps its primary: a restart is no reason for a full sync.
         """
         view, leading = self.view, self.primaries
         away = [
@@ -225,7 +227,7 @@ class Assessment(Observed):
 
     @cached_property
     def changed_pairs(self) -> Mapping[str, str]:
-        """The part of `pairs` that has yet to come about, of replicas and primaries that answer."""
+        """Pairs that still have to be configured, of reachable replicas and primaries."""
         view = self.view
         return {
             node_id: primary
@@ -239,7 +241,7 @@ class Assessment(Observed):
         return {node_id: instance.host for node_id in ids if (instance := self.instance_of(node_id))}
 
     def successor(self, node_id: str) -> str:
-        """Return the id of the primary that a node is, or that took its place; empty if there is none."""
+        """Return the id of the primary that a node is, or that replaced it; empty if there is none."""
         view = self.view
         node = view.nodes.get(node_id)
         if node is not None and node.answers:
@@ -260,7 +262,7 @@ class Assessment(Observed):
 
     @cached_property
     def pending_assignments(self) -> tuple[Move, ...]:
-        """What is left of the recorded assignments; the successor of a failed primary receives its slots."""
+        """Remaining moves of the recorded assignments; the successor of a failed primary receives its slots."""
         if self.resource.spec.update_strategy.type == "AutoReceive":
             return ()
         known = [(move, self.successor(move.target)) for move in self.resource.recorded_assigned]
@@ -270,7 +272,7 @@ class Assessment(Observed):
 
     @cached_property
     def slot_plan(self) -> SlotPlan:
-        """The moves that are left until every slot is where it is to be."""
+        """The remaining moves until every slot has its planned owner."""
         owned = self.view.owned
         try:
             if self.resource.spec.update_strategy.type == "AutoReceive":
@@ -284,15 +286,15 @@ class Assessment(Observed):
             return SlotPlan(assignments=assignments, refusal=refusal)
 
     def _assignments(self) -> tuple[Move, ...]:
-        """What new primaries have yet to receive by hand: what is recorded, and what is new.
+        """Return the manual assignments that new primaries still have to receive: recorded and new ones.
 
-        An assignment that was carried out is dropped, so that what a primary gives away later is not given back to it.
+        A completed assignment is dropped, so that slots that a primary gives away later are not moved back.
 
         Raises:
-            CannotAssign: the spec cannot be followed to the letter.
+            CannotAssign: the spec cannot be followed exactly.
         """
         before = self.pending_assignments
-        if self.awaited:  # another node may yet be a better primary, and one with an assignment stays a primary
+        if self.awaited:  # an awaited node may be a better primary, and a node with an assignment stays one
             return before
         owned = moved(self.view.owned, before)
         new = [node_id for node_id in self.primaries if not owned.get(node_id, Slots())]

@@ -1,7 +1,8 @@
-"""What `helm test` runs, from the operator's own image: `python -m operators.redis.check …`.
+"""The check of `helm test`, from the operator's own image: `python -m operators.redis.check …`.
 
-It makes a RedisCluster of three masters that keep nothing, for nothing is left of it; sets a value for each of some
-keys, which are other masters', as a client does that knows one address alone, gets them again, and deletes them.
+It creates a RedisCluster of three primaries without storage, sets and reads keys of all primaries through one
+address,
+as a client does, and deletes everything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.kinds import Obj
 
 KEYS = tuple(f"platform-check-{number}" for number in range(12))
-"""So many that each of three masters has some."""
+"""Enough keys that each of three primaries has some."""
 
 SPEC: Obj = {
     "replicas": 3,
@@ -28,10 +29,11 @@ SPEC: Obj = {
 
 
 class Client:
-    """Somebody who knows one address, and goes where nodes send it.
+    """A client that knows one address and follows redirects.
 
     Args:
-        stack: closes its connections.
+        first: address of a node, host:port.
+        stack: closes the connections.
     """
 
     def __init__(self, first: str, stack: AsyncExitStack) -> None:
@@ -39,11 +41,11 @@ class Client:
         self._stack, self._servers = stack, dict[str, Server]()
 
     async def execute(self, *command: str) -> object:
-        """The answer to a command, of whom the first address, or the one that it names, has it from.
+        """Return the reply to a command, from the first address or the one that it redirects to.
 
         Raises:
-            Failed: a node refuses it, or nodes send us round in a circle.
-            NotYet: one cannot be reached: its name may not be known everywhere yet.
+            Failed: a node rejects the command, or the redirects form a loop.
+            NotYet: a node is unreachable: its name may not resolve everywhere yet.
         """
         address = self.first
         for _ in range(3):
@@ -53,12 +55,12 @@ class Client:
                 raise NotYet(str(error)) from None
             except Refused as error:
                 if error.code != "MOVED":
-                    raise Failed(f"{address} refuses {command[0]}: {error}") from None
+                    raise Failed(f"{address} rejects {command[0]}: {error}") from None
                 address = str(error).rpartition(" ")[2]
                 continue
             self.used.add(address)
             return answer
-        raise Failed(f"{command[0]} of {command[1]} was sent on and on, at last to {address}")
+        raise Failed(f"too many redirects for {command[0]} {command[1]}, the last to {address}")
 
     def _server(self, address: str) -> Server:
         if address not in self._servers:
@@ -69,15 +71,15 @@ class Client:
 
 
 async def use(cluster: Obj) -> str:
-    """Set and get keys of all masters.
+    """Set and read keys of all primaries.
 
     Raises:
-        Failed: a node refused it, or did not give it back.
-        NotYet: one cannot be reached.
+        Failed: a node rejected a command, or returned another value.
+        NotYet: a node is unreachable.
     """
     endpoints, value = cluster["status"]["endpoints"], secrets.token_hex(8)
     if not endpoints:
-        raise NotYet("status.endpoints names no node.")
+        raise NotYet("status.endpoints is empty.")
     async with AsyncExitStack() as stack:
         client = Client(endpoints[0], stack)
         for key in KEYS:
@@ -85,10 +87,10 @@ async def use(cluster: Obj) -> str:
         for key in KEYS:
             found = await client.execute("GET", key)
             if found not in (value, value.encode()):
-                raise Failed(f"{key} was to be {value}, and is {found!r}")
+                raise Failed(f"{key} is {found!r} instead of {value!r}")
         for key in KEYS:
             await client.execute("DEL", key)
-        return f"{len(client.used)} masters gave back {len(KEYS)} keys"
+        return f"{len(client.used)} primaries returned {len(KEYS)} keys"
 
 
 CHECK = Check(API.kind, SPEC, use)

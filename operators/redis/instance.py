@@ -1,4 +1,4 @@
-"""One node's place in a RedisCluster: its pod, its volume, and what the server there reported. Pure."""
+"""One instance of a RedisCluster: its pod, its volume, and the report of its server. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
 LINGER = timedelta(seconds=5)
-"""How long a node that gave away its slots keeps running, so that clients get MOVED instead of a refused connection."""
+"""Time that a node without slots keeps running after its last slot moved, so that clients still get MOVED redirects."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One place in the cluster, by its number: a pod, its volume, and the node that lives there.
+    """One instance of the cluster, by its number: a pod, its volume, and its node.
 
     Attributes:
-        number: the StatefulSet's ordinal; the pod is named CLUSTER-NUMBER.
-        pod: None where there is none (those that have ended count as none).
-        pod_obj: the same as the API server shows it; also one that has ended.
-        volume: its PersistentVolumeClaim; None where there is none, and without spec.storage.
-        said: what the server there said of itself and of the cluster; None where it did not answer, or where somebody
-            else answered at the address that the pod once had.
-        error: why it did not answer; empty if it did, or was not asked.
-        denied: whether it answered, and let the operator in with no password that it knows.
-        disk: what holds the data now: the UID of its volume, or without spec.storage of its pod; where all share one
-            (spec.pod[0].volumes), the name of that, or of the node of Kubernetes. Empty if there is none.
-        recorded: the node that the status names for this place; None if it names none.
+        number: ordinal of the StatefulSet; the pod is named CLUSTER-NUMBER.
+        name: name of the pod.
+        pod: running or starting pod; None if there is none.
+        pod_obj: pod as in the API server, also one that has ended.
+        volume: PersistentVolumeClaim; None if there is none, and without spec.storage.
+            report: report of the server; None if it is unreachable, or if another node answers at the pod's former
+            address.
+        error: why the server is unreachable; empty if it is reachable or was not inspected.
+        denied: whether the server rejected all passwords of the operator.
+            disk: UID of the volume, or without spec.storage of the pod; if all pods share a volume
+            (spec.pod[0].volumes), name
+            of the claim or of the Kubernetes node. Empty if there is none.
+        recorded: node that the status records for this instance; None if it records none.
     """
 
     number: int
@@ -48,21 +50,21 @@ class Instance:
 
     @property
     def id(self) -> str:
-        """Id of the node that answers here; empty if none does."""
+        """Id of the reachable node; empty if there is none."""
         return self.report.id if self.report else ""
 
     @property
     def ready(self) -> bool:
-        """The kubelet's word, which needs no way from the operator to the pod."""
+        """Whether the kubelet reports the pod as ready, which needs no connection from the operator to the pod."""
         return self.pod is not None and self.pod.ready
 
     @property
     def runs(self) -> bool:
-        """Whether the server's process is there, as far as the kubelet last said; it may answer nobody all the same."""
+        """Whether the kubelet reports the server's process as running; it may be unreachable all the same."""
         return self.ready or "running" in (container_status(self.pod_obj, CONTAINER).get("state") or {})
 
     def is_draining(self, now: datetime) -> bool:
-        """Whether clients may not have heard yet that the node owns no slots any more: they come by an old map."""
+        """Return whether clients may still use an old slot map, although the node no longer owns slots."""
         known, report = self.recorded, self.report
         if not self.ready or report is None or known is None or known.node_id != report.id:
             return False
@@ -71,7 +73,7 @@ class Instance:
 
     @property
     def leaving(self) -> bool:
-        """Whether the pod's deletion was asked for; one that has ended may be kept by somebody's finalizer."""
+        """Whether the pod is being deleted; a finalizer may keep a pod that has ended."""
         return self.pod_obj is not None and "deletionTimestamp" in self.pod_obj["metadata"]
 
     @property
@@ -81,31 +83,31 @@ class Instance:
 
     @property
     def as_recorded(self) -> tuple[str, str] | None:
-        """The node id and the disk that the status names; None if it names none."""
+        """Node id and volume that the status records; None if it records none."""
         return (self.recorded.node_id, self.recorded.disk) if self.recorded else None
 
     @property
     def is_blank(self) -> bool:
-        """Whether the node answers and holds nothing: no key, no slot, no primary."""
+        """Whether the node is reachable and empty: no key, no slot, no primary."""
         report = self.report
         return report is not None and not report.keys and not report.me.slots and not report.me.primary
 
     @property
     def why_away(self) -> str:
-        """Why no node answers here, as a sentence."""
+        """Why no node is reachable here, as a sentence."""
         if self.pod is None:
             return f"{self.name} has no pod."
-        if self.pod.trouble:
-            return f"{self.name} does not start: {self.pod.trouble}"
+        if self.pod.problem:
+            return f"{self.name} does not start: {self.pod.problem}"
         if self.leaving:
-            return f"{self.name} is on the way out."
+            return f"{self.name} is being deleted."
         if self.error and self.ready:
-            return f"{self.name} does not answer: {self.error.rstrip('.')}."
-        return f"{self.name} starts."
+            return f"{self.name} is unreachable: {self.error.rstrip('.')}."
+        return f"{self.name} is starting."
 
 
 def endpoint(resource: RedisCluster, instance: Instance) -> Endpoint:
-    """Where the operator asks the node at a place; its pod has an address."""
+    """Return the endpoint of an instance whose pod has an address."""
     return Endpoint(
         instance.name, instance.pod.address if instance.pod else "", host(resource, instance.name), id=instance.id
     )

@@ -12,7 +12,7 @@ from shared.status.lifecycle import Lifecycle
 
 
 class NodeState(Enum):
-    """What a node is to the cluster."""
+    """State of a node in the cluster."""
 
     NEW = "new, not a member, holds nothing"
     EMPTY = "empty member, without slot, key or primary"
@@ -20,24 +20,24 @@ class NodeState(Enum):
     PRIMARY = "primary, owns slots"
     STRANDED = "holds keys, and owns no slot"
     LOST_PRIMARY = "primary whose data is lost by evidence"
-    REMOVED = "gone for good, and holds nothing that counts"
+    REMOVED = "removed permanently, holds no needed data"
     FORGOTTEN = "forgotten by all members"
 
 
 class NodeEvent(Enum):
-    """What happens to a node."""
+    """Change of a node's state."""
 
     MEET = "CLUSTER MEET"
     REPLICATE = "CLUSTER REPLICATE"
     RECEIVE_SLOTS = "receive slots"
-    GIVE_LAST_SLOT = "give away the last slot"
+    GIVE_LAST_SLOT = "move the last slot away"
     FAIL_OVER = "take over from its primary"
     STEP_DOWN = "a replica of it took over"
     RECREATE = "recreate with an empty volume"
     LOSE_DATA = "lose its volume"
     REMOVE = "scale down, or lose its volume"
-    REPLACE = "a replica is elected in its place"
-    GIVE_UP = "a person confirms the loss (spec.recovery)"
+    REPLACE = "a replica is elected to replace it"
+    GIVE_UP = "a user confirms the loss (spec.recovery)"
     FORGET = "CLUSTER FORGET"
 
 
@@ -75,7 +75,7 @@ NODE = Lifecycle(
 
 
 class SlotState(Enum):
-    """How far a hash slot is on its way from a source to a target."""
+    """Progress of a hash slot that moves from a source to a target."""
 
     OWNED = "owned by one node, and closed"
     IMPORTING = "importing at the target"
@@ -86,7 +86,7 @@ class SlotState(Enum):
 
 
 class SlotEvent(Enum):
-    """What is done to a hash slot."""
+    """Step in the migration of a hash slot."""
 
     IMPORT = "SETSLOT IMPORTING at the target"
     MIGRATE = "SETSLOT MIGRATING at the source"
@@ -109,4 +109,4 @@ SLOT = Lifecycle(
 )
 
 LIFECYCLES = (NODE, SLOT)
-"""Those whose diagrams stand in docs/architecture.md."""
+"""Lifecycles with a diagram in docs/architecture.md."""

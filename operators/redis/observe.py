@@ -1,7 +1,7 @@
-"""What there is of a RedisCluster, as one frozen value, and what follows from it; observer.py gathers it. Pure.
+"""The observed RedisCluster as one frozen value, and the facts that follow from it; observer.py fills it. Pure.
 
-A node is known by its id, which it keeps on its disk, and a place by its pod's name. Which node was on which disk at
-which place, the resource's status records: so a node that lost its data is told from one that is merely away.
+A node is identified by its id, which it keeps on its volume, and an instance by the name of its pod. The status
+records which node was on which volume: this distinguishes a node that lost its data from an unreachable one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shared.pki.secret_checks import SecretProblem
 
 @dataclass(frozen=True)
 class ConfigTemplate:
-    """The redis.conf that a ConfigMap of the user's holds, over which the operator's own is laid.
+    """The user's redis.conf from a ConfigMap, which the operator's configuration overrides.
 
     Attributes:
-        text: empty where the spec names none.
-        problem: why it does not serve; None if it does.
+        text: content; empty if the spec names no ConfigMap.
+        problem: why the content is invalid; None if it is valid.
     """
 
     text: str = ""
@@ -33,16 +33,16 @@ class ConfigTemplate:
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is of a RedisCluster.
+    """The observed RedisCluster.
 
     Attributes:
-        stateful_set: the StatefulSet; None if there is none.
-        places: every place that has a pod, a volume or a recorded node, or should have one, by number.
-        secrets: what the Secrets that count hold.
+        stateful_set: StatefulSet; None if there is none.
+        instances: instances that have a pod, a volume or a recorded node, or should have one, by number.
+        secrets: content of the Secrets.
         config: the user's redis.conf.
-        config_map: ours, as nodes read it at their start.
-        disruption_budget: its PodDisruptionBudget.
-        former: names of the pods that nodes were in that are gone for good, by the nodes' ids.
+        config_map: ConfigMap of the operator, which nodes read when they start.
+        disruption_budget: PodDisruptionBudget.
+        former: pod names of nodes that were removed permanently, by node id.
     """
 
     stateful_set: Obj | None = None
@@ -55,17 +55,17 @@ class Observed:
 
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:
-        """Places whose server answered, by the id of its node."""
+        """Instances whose server is reachable, by the id of the node."""
         return {instance.report.id: instance for instance in self.instances if instance.report}
 
     @cached_property
     def recorded(self) -> Mapping[str, Instance]:
-        """Places by the id of the node that the status names for them."""
+        """Instances by the id of the node that the status records."""
         return {instance.recorded.node_id: instance for instance in self.instances if instance.recorded}
 
     @cached_property
     def view(self) -> ClusterView:
-        """The cluster as all who answered see it, put together."""
+        """The cluster view, merged from all reachable nodes."""
         former = {node_id: f"a former {name}" for node_id, name in self.former.items()}
         former |= {
             node_id: f"the former {instance.name}" for node_id, instance in self.recorded.items() if instance.report
@@ -78,25 +78,25 @@ class Observed:
 
     @cached_property
     def unknown_nodes(self) -> tuple[Seen, ...]:
-        """Members that are of no pod of this cluster, and never were."""
+        """Members that belong to no present or former pod of this cluster."""
         return self.view.unknown_nodes({*self.reachable, *self.recorded, *self.former})
 
     def instance_of(self, node_id: str) -> Instance | None:
-        """Where a node lives: where it answers, else where it is recorded; None for one that is of no place of ours."""
+        """Return the instance of a node: where it is reachable, else where it is recorded; None if it has none."""
         return self.reachable.get(node_id) or self.recorded.get(node_id)
 
     def name_of(self, node_id: str) -> str:
-        """What people call a node: its pod's name, if it has one."""
+        """Return the name of a node for messages: the name of its pod, if it has one."""
         return self.view.name(node_id)
 
     def named(self, name: str) -> Instance | None:
-        """The place whose pod bears this name, if there is anything there."""
+        """Return the instance of a pod name, if there is one."""
         return next((instance for instance in self.instances if instance.name == name), None)
 
     def has_data_of(self, node_id: str, primary: str) -> bool:
-        """Whether a node once had all of a master's data, or was itself the one that this master took over from.
+        """Return whether a node once had all data of a primary, or was the node that this primary took over from.
 
-        A replica that has just been given its master says that it is one, and has nothing yet, or another's data.
+        A replica that was just configured reports its primary, but has no data yet, or that of another primary.
         """
         copy_of = {
             known: instance.recorded.copy_of
@@ -106,10 +106,10 @@ class Observed:
         return copy_of.get(node_id) == primary or copy_of.get(primary) == node_id
 
     def lost(self, node_id: str) -> bool:
-        """Whether all that a node had written is gone, by evidence; then it never comes back.
+        """Return whether all data of a node is lost, by evidence; then it never comes back.
 
-        At its place is another disk than the one that it was last seen on, or another node. One that merely does not
-        answer is not lost, and one that answers is not, wherever its data came from.
+        Its instance has another volume than the last recorded one, or another node. A node that is merely
+        unreachable is not lost, nor is a reachable one, regardless of the origin of its data.
         """
         if node_id in self.reachable:
             return False
@@ -122,5 +122,5 @@ class Observed:
 
 
 def outlives_pods(resource: RedisCluster) -> bool:
-    """Whether what a node has written is there again for the next pod at its place."""
+    """Return whether the data of a node is available to the next pod of its instance."""
     return resource.has_storage or resource.spec.template.volumes is not None

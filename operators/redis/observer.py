@@ -1,11 +1,12 @@
 """Observes a RedisCluster: Kubernetes objects from the cache, and the nodes live.
 
-An unreachable node is an instance with an error, and hides none of the others. Whether the node or the network has
-failed, the plan judges.
+An unreachable node is an instance with an error, and does not hide the others. The plan decides whether the node or
+the
+network has failed.
 
-An address may belong to another pod by the time it is inspected. A node that answers with the id that is recorded for
-an instance is that instance's node, because ids are never reused. For any other id the pod is read live *after* the
-answer: it had the address then, and a call finds the same id there again before it does anything.
+An address may belong to another pod by the time it is inspected. A node with the id that is recorded for an instance
+is that instance's node, because ids are never reused. For any other id the pod is read live *after* the response: it
+had the address then, and a call checks the id again before it changes anything.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ from shared.runtime.cache import Cache
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
-ELSEWHERE = "its address is another pod's by now"
-"""Why the server of an instance counts as unreachable, though a server answered."""
+ELSEWHERE = "its address belongs to another pod now"
+"""Error of an instance at whose address another pod's server answered."""
 
 
 def observer(connect: Connect) -> Observe:
-    """Gathers what there is of a RedisCluster.
+    """Return the function that observes a RedisCluster.
 
     Args:
-        connect: to a node's server.
+        connect: opens a connection to a node.
     """
     return partial(_observe, connect)
 
@@ -80,7 +81,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
     numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
     instances = tuple(
-        _place(resource, number, pods.get(number), volumes.get(number))
+        _instance(resource, number, pods.get(number), volumes.get(number))
         for number in sorted(number for number in numbers if number is not None)
     )
     seen = dataclasses.replace(seen, instances=instances)
@@ -88,7 +89,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
 
 
 async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
-    """The user's redis.conf; read live, for nobody watches what others made."""
+    """Read the user's redis.conf live: ConfigMaps of users are not watched."""
     name = resource.config_template
     if not name:
         return ConfigTemplate()
@@ -96,11 +97,11 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
     try:
         found = await kube.get(CONFIG_MAP, resource.namespace, name)
     except NotFound:
-        message = f"{at}: there is no ConfigMap {name} in this namespace. Make it, with {CONFIG_KEY}, or name another."
+        message = f"{at}: ConfigMap {name} does not exist. Create it with the key {CONFIG_KEY}, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     text = (found.get("data") or {}).get(CONFIG_KEY)
     if text is None:
-        message = f"{at}: ConfigMap {name} has no {CONFIG_KEY}. Give it, or name another."
+        message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     return ConfigTemplate(text)
 
@@ -117,7 +118,7 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
     return max(resource.spec.replicas, replicas)
 
 
-def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
+def _instance(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = names.node_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     instance = Instance(
@@ -131,7 +132,7 @@ def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj
 
 
 def _with_holder(resource: RedisCluster, instance: Instance, holder: Obj | None) -> Instance:
-    """The place with what holds its data: its volume, or without storage its pod, which may mount everybody's."""
+    """Return the instance with its storage: its volume, or without storage its pod, which may mount a shared volume."""
     if resource.has_storage:
         instance = dataclasses.replace(instance, volume=holder)
     return dataclasses.replace(instance, disk=_disk(resource, holder) if holder else "")
@@ -146,11 +147,11 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
-    asked = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in asked))
-    report = {instance.number: answer for instance, answer in zip(asked, answers, strict=True)}
+    addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in addressable))
+    reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
-        seen, instances=tuple(_with_answer(instance, report.get(instance.number)) for instance in seen.instances)
+        seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
     )
 
 
@@ -174,9 +175,9 @@ def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> 
 
 
 async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
-    """Read live what a step that cannot be undone would depend on, because the cache may be stale.
+    """Read live what an irreversible step would depend on, because the cache may be stale.
 
-    That is the pod where an unexpected node answered, and a disk that differs from the recorded one.
+    That is the pod of an unexpected node, and a volume that differs from the recorded one.
     """
     reachable = Counter(instance.id for instance in seen.instances if instance.report)
     instances = await asyncio.gather(*(_confirmed(resource, instance, reachable, kube) for instance in seen.instances))
@@ -196,7 +197,7 @@ async def _confirmed(resource: RedisCluster, instance: Instance, reachable: Coun
 
 
 def _same(live: Obj | None, known: Obj | None) -> bool:
-    """Whether a pod still is the one that was asked, at the address at which it was asked."""
+    """Return whether a pod is still the inspected one, at the inspected address."""
     if live is None or known is None or live["metadata"]["uid"] != known["metadata"]["uid"]:
         return False
     return bool((live.get("status") or {}).get("podIP") == (known.get("status") or {}).get("podIP"))

@@ -1,4 +1,4 @@
-"""The registry entry of the redis operator, and its controllers put together."""
+"""Registry entry of the redis operator, and its controller."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from shared.runtime.options import Options
 
 
 def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
-    """The rooms of a RedisCluster, put together.
+    """Return the controller of RedisClusters.
 
     Args:
-        connect: to a node's server.
+        connect: opens a connection to a node.
     """
     return Controller(
         operator=options.operator_name,
@@ -41,7 +41,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
 
 OPERATOR = Operator(
     name="redis",
-    summary="a Redis cluster of three masters and three replicas",
+    summary="a Redis cluster of three primaries and three replicas",
     image_repository="redis",
     kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
     flags=FLAGS,

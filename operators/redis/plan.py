@@ -1,4 +1,4 @@
-"""What to do next about a RedisCluster: the chain reads as the whole story; each step is in the room of its subject."""
+"""The plan of a RedisCluster: the steps in order; each step is in the module of its subject."""
 
 from __future__ import annotations
 
@@ -53,48 +53,48 @@ from shared.steps.planner import pause, reject_invalid_spec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
-    """Plans with what the operator's options give."""
+    """The planner of the redis operator, with its settings."""
 
     def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "pause"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as at admission
-            refuse_new_version,  # of an engine that is too old nothing is made
-            refuse_foreign_data,  # another cluster's data is neither taken nor deleted
+            refuse_new_version,  # create nothing with an unsupported engine version
+            refuse_foreign_data,  # neither use nor delete the data of another cluster
             partial(ensure_secrets, settings),  # users and certificates before pods
-            require_secrets,  # what nodes cannot start without; those that run stay as they are
+            require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
             partial(ensure_services, settings),  # names before pods
-            partial(ensure_config_map, settings),  # what nodes read at their start
-            partial(ensure_disruption_budget, settings),  # how many a drain may take at once
-            partial(ensure_stateful_set, settings),  # places for all that the spec asks for, and for who cannot go yet
-            restart_broken,  # what a change broke altogether, the next one mends
-            require_authentication,  # one of the operator's passwords is taken
-            await_redis,  # an operator that is cut off touches nothing
-            partial(rotate_password, settings),  # passwords change without a restart: both are valid meanwhile
-            renew_certificates,  # and so do certificates
-            apply_config,  # and settings, where the engine takes them
-            create_cluster,  # once ever, of nodes that hold nothing
-            refuse_unknown_nodes,  # members that are of no pod of ours are not ours to judge
-            record_nodes,  # which node is on which disk, before anything rests on it
-            update_addresses,  # by node id, at present addresses; before anything is forgotten
-            replace_failed,  # a master whose data is gone: the replica that has most takes its place
-            forget_removed_nodes,  # who never comes back, and holds nothing that counts
-            join_nodes,  # new nodes that hold nothing
-            recover_lost_slots,  # a master and all its replicas lost: waits, and a person decides
-            await_agreement,  # from here on only while all agree who is who
-            repair_open_slots,  # slots that were left on their way arrive
-            label_serving_pods,  # to members in step
-            pair_replicas,  # each master its replicas, on other hosts
-            refuse_version,  # a version that the data would not survive
-            roll_outdated,  # replicas first, a master after a replica took its place; held if none is in step
-            hand_over,  # a master at a place that goes: a replica that stays takes over
-            recreate_surplus_replica,  # more masters than empty nodes: a replica too many begins anew
-            move_slots,  # the fewest that must
-            delete_released_volumes,  # of places that were let go
-            grow_volumes,  # where the class allows
-            await_nodes,  # all there, in step, ready, and none left over
+            partial(ensure_config_map, settings),  # read by nodes when they start
+            partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
+            partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
+            restart_broken,  # replace pods that a faulty change broke
+            require_authentication,  # nodes accept a password of the operator
+            await_redis,  # change nothing while no node is reachable
+            partial(rotate_password, settings),  # without a restart: both passwords are valid in between
+            renew_certificates,  # without a restart
+            apply_config,  # settings that the engine can change live
+            create_cluster,  # once, from empty nodes only
+            refuse_unknown_nodes,  # do not act on members that belong to no pod
+            record_nodes,  # which node is on which volume, before anything depends on it
+            update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
+            replace_failed,  # promote the best replica of a primary that lost its data
+            forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
+            join_nodes,  # empty nodes only
+            recover_lost_slots,  # a primary and all its replicas lost: a user decides
+            await_agreement,  # later steps need one cluster view
+            repair_open_slots,  # finish interrupted migrations
+            label_serving_pods,  # add synced members to the client Service
+            pair_replicas,  # on other hosts than their primary
+            refuse_version,  # the engine could not read the data
+            roll_outdated,  # replicas first; a primary after its failover
+            hand_over,  # fail over primaries on instances that are removed
+            recreate_surplus_replica,  # more primaries needed than nodes are empty
+            move_slots,  # the minimum number of moves
+            delete_released_volumes,  # volumes of removed instances
+            grow_volumes,  # if the storage class allows it
+            await_nodes,  # every node is a member, synced and ready
         )
 
     update_phase = UPGRADING

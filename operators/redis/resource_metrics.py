@@ -1,4 +1,4 @@
-"""What a RedisCluster is in, as metrics. Pure."""
+"""State metrics of a RedisCluster. Pure."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
-MASTERS = State("platform_redis_masters", "Masters of a RedisCluster that own slots.")
+PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
 SLOT_COUNT = State(
     "platform_redis_slots",
-    "Slots of a RedisCluster by whether a node that serves owns them: served, unserved; none before it is a cluster.",
+    "Slots of a RedisCluster by state: served by a ready node, or unserved; absent before the cluster is created.",
     ("state",),
 )
 SLOTS_LEFT = State(
     "platform_redis_migration_slots_left",
-    "Slots of a RedisCluster that are still to move; 0 while none are on their way.",
+    "Slots of a RedisCluster that still have to move; 0 if no migration is in progress.",
 )
 RECOVERY_WAITING = State(
     "platform_redis_recovery_waiting",
-    "1 while a RedisCluster lost a master with all of its replicas and a person must decide, else 0.",
+    "1 while a RedisCluster lost a primary with all of its replicas and a user must decide, else 0.",
 )
 
-STATES = (MASTERS, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
-"""Those that no other operator has."""
+STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
+"""State metrics that only this operator has."""
 
 
 def states(obj: Obj) -> Iterator[Sample]:
-    """Those that need to know the kind."""
+    """Yield the state metrics of a resource."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("replicas"))
     yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("pause")))
-    yield MASTERS(status.get("masters") or 0)
+    yield PRIMARIES(status.get("masters") or 0)
     if status.get("formed"):
         served = len(_served(status))
         yield SLOT_COUNT(served, "served")

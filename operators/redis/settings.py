@@ -1,4 +1,4 @@
-"""The operator's own flags, and the options that plans need."""
+"""Flags of the redis operator, and its settings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from shared.cli.options import seconds
 from shared.runtime import settings
 from shared.runtime.options import Flag, Options
 
-PASSWORD_OVERLAP = Flag("--password-overlap", "600", "seconds for which a former password is good still", seconds)
+PASSWORD_OVERLAP = Flag(
+    "--password-overlap", "600", "seconds for which a former password stays valid after a rotation", seconds
+)
 
 FLAGS = (PASSWORD_OVERLAP,)
-"""The chart's values follow: `make manifests`."""
+"""Source of the chart's values: `make manifests`."""
 
 
 @dataclass(frozen=True)
 class Settings(settings.Settings):
-    """The options of every operator, and those of the flags above.
+    """Settings of every operator, and those of the flags above.
 
     Attributes:
         password_overlap: seconds for which a former password stays valid once the new one is used.

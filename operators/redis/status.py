@@ -1,7 +1,7 @@
-"""What is said of a RedisCluster: its status, from what was seen. Pure.
+"""The status of a RedisCluster, from the observed state. Pure.
 
-A healthy cluster's status does not move: nothing that moves by itself, such as keys, offsets and memory, is in it. Of
-a node that does not answer, what was last told stays, for it is what the operator goes by.
+The status of a healthy cluster does not change: it has no values that change by themselves, such as keys, offsets
+and memory. Entries of unreachable nodes keep their last values, because the operator depends on them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shared.status.verdict import Verdict
 def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
-    """The whole status, but Ready, Reconciling and Stalled."""
+    """Return the status without Ready, Reconciling and Stalled."""
     begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
@@ -62,7 +62,7 @@ def report(
 
 
 def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
-    """The entry of one node: as the seed has it, and on which disk it is."""
+    """Return the entry of one node, with its volume."""
     before, known = _entry(resource, instance), seen.node_to_record(instance)
     reason, message = _doing(seen, instance)
     entry: dict[str, Any] = {
@@ -85,7 +85,7 @@ def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance,
 
 
 def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
-    """What a node is to the others; of one that no node knows, what the status said before, if it is the same node."""
+    """Return the role of a node; of a node that no node knows the recorded role, if it is the same node."""
     role: Obj = {name: before.get(name) for name in ("masterNodeId", "slots", "copyOf")}
     role["type"] = before.get("type", "master")
     if node_id and before.get("nodeId") != node_id:
@@ -99,8 +99,8 @@ def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
 
 
 def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
-    """Nodes that are written down for no place any more, until all are there again: one that was away when the others
-    forgot them brings them back, and they are not to be taken for somebody else's.
+    """Return nodes that are no longer recorded for an instance, until all instances are complete: a node that was
+    unreachable when the others forgot them brings them back, and they must not count as unknown nodes.
     """
     former = dict(resource.former_nodes)
     for instance in seen.instances:
@@ -111,9 +111,9 @@ def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
 
 
 def _entry(resource: RedisCluster, instance: Instance) -> Obj:
-    """What was last told of a place; empty if nothing was."""
-    told = resource.reported.get("conditions") or ()
-    return next((entry for entry in told if entry.get("name") == instance.name), {})
+    """Return the recorded entry of an instance; empty if there is none."""
+    entries = resource.reported.get("conditions") or ()
+    return next((entry for entry in entries if entry.get("name") == instance.name), {})
 
 
 def _is_reported(seen: Assessment, instance: Instance) -> bool:
@@ -121,24 +121,24 @@ def _is_reported(seen: Assessment, instance: Instance) -> bool:
 
 
 def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
-    """What a node is doing, and for people, why it does not serve."""
+    """Return the reason and the message of a node: why it does not serve."""
     if serves(seen, instance):
         return SERVING, ""
-    if instance.pod is None or instance.pod.trouble:
-        why = instance.pod.trouble if instance.pod else "There is no pod."
+    if instance.pod is None or instance.pod.problem:
+        why = instance.pod.problem if instance.pod else "The pod does not exist."
         return (why.partition(":")[0] if instance.pod else "NoPod"), why
     if instance.report is None:
         return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")
     if instance.report.loading:
-        return STARTING, "It reads its data."
+        return STARTING, "Loading data."
     node = seen.view.nodes[instance.id]
     if node.is_replica:
-        return SYNCING, f"It gets what {seen.name_of(node.primary)} has."
-    return JOINING, "It owns no slots."
+        return SYNCING, f"Syncing with {seen.name_of(node.primary)}."
+    return JOINING, "The node owns no slots."
 
 
 def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
-    """Masters and their replicas, by place; as last told where nobody answers."""
+    """Return the primaries and their replicas, in order of their names; the recorded ones if no node is reachable."""
     if not seen.reachable:
         return list(resource.reported.get("shards") or ())
     view = seen.view

@@ -241,7 +241,7 @@ class PodDisruptionBudget(SpecModel):
         ),
     )
 
-    def keeps_all(self, size: int) -> bool:
+    def blocks_every_eviction(self, size: int) -> bool:
         """Whether no pod of `size` pods may ever be evicted."""
         if self.min_available is not None:
             return 0 < size <= _count(self.min_available, size)

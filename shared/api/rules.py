@@ -37,7 +37,7 @@ ISSUER_RULES = (
 """Rules over spec.tls with the fields mode and issuer: an issuer is required in mode certManager, and only there."""
 
 
-def not_ours(field: str, prefix: str) -> Rule:
+def reserved_prefix(field: str, prefix: str) -> Rule:
     """Return a rule that no key of a map has the prefix of the operator's own keys."""
     return Rule(
         f"!has(self.{field}) || !self.{field}.exists(key, key.startsWith('{prefix}'))",
@@ -47,7 +47,7 @@ def not_ours(field: str, prefix: str) -> Rule:
     )
 
 
-def stays(field: str, cel: str, read: Callable[[Any], object], why: str) -> Transition:
+def immutable(field: str, cel: str, read: Callable[[Any], object], why: str) -> Transition:
     """Return a rule that a field is immutable.
 
     Args:

@@ -13,7 +13,7 @@ PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 
 
-class NotOurs(Exception):
+class ForeignObject(Exception):
     """An object with the desired name belongs to another owner; nothing was changed."""
 
 
@@ -106,7 +106,7 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
-def made_for(uid: str, obj: Obj | None) -> Obj | None:
+def owned_by(uid: str, obj: Obj | None) -> Obj | None:
     """Return the object if it was created for this resource and is not being deleted: only then may it be deleted.
 
     Args:
@@ -117,7 +117,7 @@ def made_for(uid: str, obj: Obj | None) -> Obj | None:
     return obj if (controller_of(obj) or {}).get("uid") == uid else None
 
 
-def require_ours(desired: Obj, observed: Obj, uid: str = "") -> None:
+def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     """Raise an error unless this resource may write to an observed object.
 
     It may if the controller of the object is this resource, by UID; or if the object has no controller and has the
@@ -135,14 +135,14 @@ def require_ours(desired: Obj, observed: Obj, uid: str = "") -> None:
     if controller is not None:
         if controller["uid"] == own_uid:
             return
-        raise NotOurs(
+        raise ForeignObject(
             f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
             "changed. Rename this resource, or delete that object."
         )
     labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
     if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):
         return
-    raise NotOurs(
+    raise ForeignObject(
         f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
         f"and {NAME}={want.get(NAME)}."
@@ -160,7 +160,7 @@ def require_labelled(observed: Obj, operator: str, instance: str) -> None:
     """
     labels = observed["metadata"].get("labels") or {}
     if (labels.get(MANAGED_BY), labels.get(INSTANCE)) != (operator, instance):
-        raise NotOurs(
+        raise ForeignObject(
             f"{observed['kind']} {observed['metadata']['name']} does not have the labels {MANAGED_BY}={operator} and "
             f"{INSTANCE}={instance}. It was not changed. Rename this resource, or delete that object."
         )

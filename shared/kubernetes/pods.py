@@ -38,7 +38,7 @@ class Pod:
     ready: bool
     leaving: bool
     ended: bool
-    trouble: str
+    problem: str
 
     @classmethod
     def of(cls, obj: Obj, *, container: str = "") -> Pod:
@@ -56,7 +56,7 @@ class Pod:
             ready=_is_ready(obj, reported, container) and not leaving,
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
-            trouble=_problem(obj, reported),
+            problem=_problem(obj, reported),
         )
 
 

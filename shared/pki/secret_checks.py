@@ -88,7 +88,7 @@ def certificate_of(
     hosts: tuple[str, ...] | None,
     is_client: bool,
     is_ordered: bool = False,
-    whenever: bool = True,
+    ignore_validity: bool = True,
 ) -> tuple[certs.Pair, str]:
     """Return the certificate with its key from a Secret, and the authorities; the latter are empty if not needed.
 
@@ -111,26 +111,28 @@ def certificate_of(
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if needs_authority else ()))
     certificate, key, *authorities = texts(at, name, secret, *keys)
     pair, authority = certs.Pair(certificate, key), "".join(authorities)
-    if whenever:
+    if ignore_validity:
         wrong = _wrong_whenever(pair, authority, hosts, is_client=is_client)
     else:
-        wrong = _wrong(pair, authority, hosts, is_client=is_client, whenever=False)
+        wrong = _wrong(pair, authority, hosts, is_client=is_client, ignore_validity=False)
     if wrong:
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     return pair, authority
 
 
-def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool, whenever: bool) -> str:
-    wrong = wrong_with_pair(pair, authority if is_client else "", whenever=whenever)
-    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, whenever=whenever))
+def _wrong(
+    pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool, ignore_validity: bool
+) -> str:
+    wrong = wrong_with_pair(pair, authority if is_client else "", ignore_validity=ignore_validity)
+    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, ignore_validity=ignore_validity))
 
 
 @lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
 def _wrong_whenever(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
-    return _wrong(pair, authority, hosts, is_client=is_client, whenever=True)
+    return _wrong(pair, authority, hosts, is_client=is_client, ignore_validity=True)
 
 
-def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = False) -> str:
+def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: bool = False) -> str:
     """Return why a server cannot use a certificate, or cannot be reached with it if it requires client certificates.
 
     Args:
@@ -153,7 +155,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = F
     except ssl.SSLError as wrong:
         return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Provide the CA of the clients."
     serving.verify_mode = ssl.CERT_REQUIRED
-    if refusal := _refusal(serving, connecting, whenever=whenever):
+    if refusal := _refusal(serving, connecting, ignore_validity=ignore_validity):
         return (
             f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({refusal}), and the operator "
             "and the metrics exporter are clients. Issue it from that CA, for server auth and client auth."
@@ -161,7 +163,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = F
     return ""
 
 
-def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, whenever: bool = False) -> str:
+def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, ignore_validity: bool = False) -> str:
     """Return why clients that trust an authority reject a server with one of these names.
 
     Args:
@@ -177,7 +179,7 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
     except ValueError as wrong:
         return f"{AUTHORITY_KEY}: {wrong}. Provide the CA of {CERTIFICATE_KEY} in PEM format."
     for host in hosts:
-        if refusal := _refusal(certs.server_context(pair), connecting, host, whenever=whenever):
+        if refusal := _refusal(certs.server_context(pair), connecting, host, ignore_validity=ignore_validity):
             return (
                 f"clients that trust {AUTHORITY_KEY} reject {CERTIFICATE_KEY} for {host} "
                 f"({refusal.rstrip('.')}). Issue it from that CA, for that name, for server auth."
@@ -193,9 +195,11 @@ def unverifying(pair: certs.Pair) -> ssl.SSLContext:
     return context
 
 
-def _refusal(serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, whenever: bool) -> str:
+def _refusal(
+    serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, ignore_validity: bool
+) -> str:
     """Return why one side rejects the other in a TLS handshake in memory; empty if neither does."""
-    if whenever:
+    if ignore_validity:
         serving.verify_flags |= _NO_CHECK_TIME
         connecting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -91,7 +91,7 @@ class Cache:
             (kind, object_name), -1
         ) >= version
 
-    def seen(self, kind: Kind, obj: Obj) -> None:
+    def on_changed(self, kind: Kind, obj: Obj) -> None:
         """Store an object from a watch event; reports its resource if the object is new."""
         concerned = self.put(kind, obj)
         pending = self._pending.get((kind, _object_name(obj)))
@@ -100,7 +100,7 @@ class Cache:
         else:
             pending |= concerned
 
-    def gone(self, kind: Kind, obj: Obj) -> None:
+    def on_deleted(self, kind: Kind, obj: Obj) -> None:
         """Remove an object after a watch event; `obj` is the last state of the object."""
         self.report(self.drop(kind, obj))
 

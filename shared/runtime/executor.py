@@ -128,7 +128,7 @@ class Executor:
             if was_applied:
                 self._record_restored(resource, f"{kind} {name} was missing and has been recreated.")
         else:
-            ownership.require_ours(desired, observed, resource["metadata"]["uid"])
+            ownership.require_owned(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
                 raise errors.Conflict(f"{kind} {name} is still being deleted")
             paths = managed_fields.difference(desired, observed, self._kube.manager)
@@ -166,7 +166,7 @@ class Executor:
         except errors.Conflict:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-            ownership.require_ours(desired, live, resource["metadata"]["uid"])
+            ownership.require_owned(desired, live, resource["metadata"]["uid"])
             if action.unchanged:
                 self._cache.put(kind, live)
                 raise
@@ -207,7 +207,7 @@ class Executor:
             await self._kube.create_by_apply(SECRET, secret)
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
-        ownership.require_ours(secret, action.seen, resource["metadata"]["uid"])
+        ownership.require_owned(secret, action.seen, resource["metadata"]["uid"])
         # The UID is not enough: another replica may have written a key since.
         version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
         pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])

@@ -26,7 +26,7 @@ from shared.runtime.queue import Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness
-from shared.status.reasons import API_UNAVAILABLE, INVALID_SPEC, NOT_OURS, REJECTED
+from shared.status.reasons import API_UNAVAILABLE, FOREIGN_OBJECT, INVALID_SPEC, REJECTED
 from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Reconciler:
         except errors.Conflict as error:
             log.debug("%s: observed state was outdated, retrying: %s", key, error)
             return self._retry(key)
-        except (InvalidSpec, ownership.NotOurs, errors.Invalid) as error:
+        except (InvalidSpec, ownership.ForeignObject, errors.Invalid) as error:
             return await self._stall(key, error)
         except (errors.KubeError, DatabaseError) as error:
             return await self._fail(key, error)
@@ -201,7 +201,7 @@ class Reconciler:
     async def _stall(self, key: Key, error: Exception) -> str:
         """Report an error that only a user can fix, and check again later."""
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
-        reason = {InvalidSpec: INVALID_SPEC, ownership.NotOurs: NOT_OURS}.get(type(error), REJECTED)
+        reason = {InvalidSpec: INVALID_SPEC, ownership.ForeignObject: FOREIGN_OBJECT}.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_problem(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)

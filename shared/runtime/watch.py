@@ -255,5 +255,5 @@ def _enter(caches: Sequence[Cache], kind: Kind, event: Obj) -> bool:
     if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
         return False
     for cache in caches:
-        (cache.gone if event["type"] == "DELETED" else cache.seen)(kind, event["object"])
+        (cache.on_deleted if event["type"] == "DELETED" else cache.on_changed)(kind, event["object"])
     return True

@@ -124,7 +124,7 @@ NOT_FOUND = COMMON.add(
     Severity.WARNING,
     "An object or an API that the operator needs does not exist; the operator retries with back-off.",
 )
-NOT_OURS = COMMON.add(
+FOREIGN_OBJECT = COMMON.add(
     "NotOurs",
     Severity.ACTION,
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from shared.api.spec import Issuer
 from shared.kubernetes.kinds import SECRET, Kind, Obj
-from shared.kubernetes.ownership import NotOurs, Owner, require_ours
+from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import rotation, stores
 from shared.pki.certs import Certificate
@@ -24,7 +24,7 @@ from shared.pki.rotation import (
     RotationPolicy,
 )
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
-from shared.status.reasons import ISSUING_CERTIFICATES, NOT_OURS
+from shared.status.reasons import FOREIGN_OBJECT, ISSUING_CERTIFICATES
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -47,8 +47,8 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
         return PASS
     try:
         why, writes = issuing.next()
-    except NotOurs as error:
-        return Step.blocked(NOT_OURS, str(error))
+    except ForeignObject as error:
+        return Step.blocked(FOREIGN_OBJECT, str(error))
     if writes:
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", *writes)
     due = issuing.due
@@ -92,7 +92,7 @@ class Issuing:
         """
         for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
             if secret := self.found.get(name):
-                require_ours(self._secret(name, {}), secret, self.own.uid)
+                require_owned(self._secret(name, {}), secret, self.own.uid)
         event, why = rotation.next_event(self._authorities, self.now, informed=self._is_informed)
         if event is not None:
             return why, (self._write_authorities(event),)

@@ -38,7 +38,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     settings: Settings
 
     update_phase: ClassVar[str] = UPDATING
-    served_reasons: ClassVar[frozenset[str]] = frozenset()
+    serving_reasons: ClassVar[frozenset[str]] = frozenset()
     poll_seconds: ClassVar[float | None] = None
     busy_seconds: ClassVar[float | None] = None
 
@@ -77,7 +77,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         phase = str(self._phase(resource, facts, verdict))
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
-        elif verdict.progress is Progress.PAUSED or verdict.reason in self.served_reasons:
+        elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
             verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
         at_rest = verdict.progress in (Progress.DONE, Progress.PAUSED, Progress.BLOCKED)
         if requested is None:

@@ -47,25 +47,25 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
         expires: expiry of the certificates, by name of the Secret.
     """
     if problem is not None:
-        return lacking(problem)
+        return report_unusable_secret(problem)
     for name, ends in sorted(expires.items()):
         if ends <= now:
             message = (
                 f"spec.tls: Secret {name}: the certificate expired on {ends:%Y-%m-%d at %H:%M UTC}, and clients reject "
                 "it. Replace it with a valid one."
             )
-            return lacking(SecretProblem(SECRET_INVALID, message))
+            return report_unusable_secret(SecretProblem(SECRET_INVALID, message))
     return PASS
 
 
-def lacking(problem: SecretProblem) -> Step:
+def report_unusable_secret(problem: SecretProblem) -> Step:
     """Report a missing or invalid Secret that servers need to start; nothing is created until it is valid."""
     message = f"{problem.message} Nothing was changed."
     return Step.wait(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def grow_volumes(
-    volumes: Sequence[Obj], stateful_set: Obj, size: int | str, now: datetime, *, refusal: str, remake: bool
+    volumes: Sequence[Obj], stateful_set: Obj, size: int | str, now: datetime, *, refusal: str, may_recreate: bool
 ) -> Step:
     """Grow volumes to the size in the spec; volumes never shrink.
 
@@ -86,7 +86,7 @@ def grow_volumes(
     return (
         _resize(due, size, attempt, refusal)
         or _report_refusal(refused, size, attempt, refusal)
-        or _recreate_stateful_set(stateful_set, size, remake=remake)
+        or _recreate_stateful_set(stateful_set, size, may_recreate=may_recreate)
         or _await_storage(growable, size)
         or PASS
     )
@@ -115,10 +115,10 @@ def _report_refusal(refused: Sequence[Obj], size: int | str, attempt: str, refus
     )
 
 
-def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, remake: bool) -> Step | None:
+def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, may_recreate: bool) -> Step | None:
     """Recreate the StatefulSet around its running pods, so that new volumes get the new size."""
     template = template_size(stateful_set)
-    if template is None or not smaller(template, size) or not remake:
+    if template is None or not smaller(template, size) or not may_recreate:
         return None
     message = f"Recreating the StatefulSet so that new volumes get {size}; its pods keep running."
     return Step.wait(GROWING_VOLUMES, message, Delete(STATEFUL_SET, stateful_set, orphan=True))

@@ -45,7 +45,7 @@ class RollingUpdate(Generic[InstanceT]):
     blocked_seconds: float
 
     @property
-    def goal(self) -> str:
+    def progress(self) -> str:
         return f"Rolling update: {len(self.stale)} of {len(self.instances)} pods are outdated"
 
     def next(self, rank: Callable[[InstanceT], Any], gates: Sequence[Callable[[InstanceT], Step | None]]) -> Step:
@@ -62,22 +62,22 @@ class RollingUpdate(Generic[InstanceT]):
         return self.recreate(instance)
 
     def recreate(self, instance: InstanceT, how: str = " is being recreated.") -> Step:
-        return Step.wait(self.reason, f"{self.goal}; {instance.name}{how}", restart(instance))
+        return Step.wait(self.reason, f"{self.progress}; {instance.name}{how}", restart(instance))
 
     def wait(self, why: str, *, requeue: float | None = None) -> Step:
         """Wait for a condition that resolves without user action."""
-        return Step.wait(self.reason, f"{self.goal}. {why}", requeue=requeue)
+        return Step.wait(self.reason, f"{self.progress}. {why}", requeue=requeue)
 
-    def hold(self, instance: InstanceT, why: str, *, with_trouble: bool = False) -> Step:
+    def block(self, instance: InstanceT, why: str, *, with_problem: bool = False) -> Step:
         """Report why a pod cannot be recreated, and an updated pod that fails, if there is one.
 
         Args:
             with_trouble: whether the message includes the problem of the failing pod.
         """
-        message = f"{self.goal}. {instance.name} is not recreated yet: {why}"
+        message = f"{self.progress}. {instance.name} is not recreated yet: {why}"
         for other in self.instances:
-            if other.pod and other.pod.trouble and not self.is_outdated(other):
-                quoted = f" and does not start: {other.pod.trouble.rstrip('.')}" if with_trouble else ""
+            if other.pod and other.pod.problem and not self.is_outdated(other):
+                quoted = f" and does not start: {other.pod.problem.rstrip('.')}" if with_problem else ""
                 message += (
                     f" {other.name} is already updated{quoted}. "
                     "Fix the spec or revert the change; the other pods are not updated until then."
@@ -103,7 +103,7 @@ def broken(instances: Sequence[InstanceT], is_outdated: Callable[[InstanceT], bo
 
 def is_returning(instance: Instance, now: datetime) -> bool:
     """Whether a pod was created recently and has no known problem."""
-    if instance.pod and instance.pod.trouble:
+    if instance.pod and instance.pod.problem:
         return False
     created = instance.pod_obj["metadata"].get("creationTimestamp") if instance.pod_obj else None
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT

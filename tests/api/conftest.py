@@ -53,7 +53,7 @@ def world(plane: ControlPlane) -> Iterator[World]:
 def restricted(world: World) -> World:
     """Return a world whose namespace enforces the restricted Pod Security Standard."""
     pods = {"pod-security.kubernetes.io/enforce": "restricted"}
-    world.person.merge(NAMESPACE, None, world.namespace, {"metadata": {"labels": pods}})
+    world.user_client.merge(NAMESPACE, None, world.namespace, {"metadata": {"labels": pods}})
     return world
 
 

@@ -40,7 +40,7 @@ def everything_is_deleted(world: World) -> bool:
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
 def test_deleting_a_resource_deletes_its_objects(alive: World, operator: Operator, policy: str) -> None:
-    operator.wire.asked.clear()
+    operator.wire.sent.clear()
     alive.delete(MEMCACHED, propagationPolicy=policy)
     alive.eventually(lambda: everything_is_deleted(alive), 40)
     time.sleep(1)
@@ -77,11 +77,11 @@ def test_resource_recreated_during_deletion_gets_new_objects(alive: World, polic
 
 
 def test_namespace_with_a_resource_is_deleted_within_a_minute(alive: World, operator: Operator) -> None:
-    alive.person.delete(NAMESPACE, None, alive.namespace)
+    alive.user_client.delete(NAMESPACE, None, alive.namespace)
 
     def is_deleted() -> bool:
         try:
-            alive.person.get(NAMESPACE, None, alive.namespace)
+            alive.user_client.get(NAMESPACE, None, alive.namespace)
         except NotFound:
             return True
         return False

@@ -49,7 +49,7 @@ class Scraper:
 
     @property
     def reviews(self) -> list[str]:
-        return [asked.path for asked in self.operator.wire.asked if asked.path in REVIEWS]
+        return [sent.path for sent in self.operator.wire.sent if sent.path in REVIEWS]
 
 
 @pytest.fixture

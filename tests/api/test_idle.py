@@ -53,17 +53,17 @@ def test_scaling_causes_one_apply_and_status_updates_only(world: World, gated: O
     world.create()
     world.eventually(world.is_ready)
     wait_until_idle(gate)
-    gated.wire.asked.clear()
+    gated.wire.sent.clear()
     workloads, world.workloads = world.workloads, None
     world.change(size=3)
     world.eventually(lambda: world.reason() == "Scaling")
     world.workloads = workloads
     world.eventually(world.is_ready)
     wait_until_idle(gate)
-    paths = [asked.path for asked in gated.wire.writes]
+    paths = [sent.path for sent in gated.wire.writes]
     assert sum(path.endswith("/deployments/cache") for path in paths) == 1
     assert not any(path.endswith("/services/cache") for path in paths)
-    assert not any(asked.method == "GET" for asked in gated.wire.asked)
+    assert not any(sent.method == "GET" for sent in gated.wire.sent)
 
 
 def test_overwritten_status_is_restored_once(world: World, gate: Gate, gated: Operator) -> None:
@@ -71,8 +71,8 @@ def test_overwritten_status_is_restored_once(world: World, gate: Gate, gated: Op
     world.eventually(world.is_ready)
     wait_until_idle(gate)
     before = world.get(MEMCACHED)["status"]
-    gated.wire.asked.clear()
-    world.person.merge(MEMCACHED, world.namespace, "cache", {"status": {"phase": "Odd"}}, subresource="status")
+    gated.wire.sent.clear()
+    world.user_client.merge(MEMCACHED, world.namespace, "cache", {"status": {"phase": "Odd"}}, subresource="status")
     world.eventually(lambda: world.get(MEMCACHED)["status"] == before)
     wait_until_idle(gate)
-    assert [asked.path.rpartition("/")[2] for asked in gated.wire.asked] == ["status"]
+    assert [sent.path.rpartition("/")[2] for sent in gated.wire.sent] == ["status"]

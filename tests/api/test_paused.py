@@ -23,13 +23,13 @@ def settled(world: World, operator: Operator) -> World:
 def test_paused_resource_updates_only_its_status(settled: World, operator: Operator) -> None:
     settled.change(paused=True, size=3)
     settled.eventually(lambda: settled.reason() == "Paused")
-    operator.wire.asked.clear()
+    operator.wire.sent.clear()
     settled.edit(DEPLOYMENT, {"spec": {"replicas": 1}})
     settled.delete(SERVICE)
     settled.eventually(lambda: settled.get(MEMCACHED)["status"]["readyReplicas"] == 1)
     assert settled.get(MEMCACHED)["status"]["phase"] == "Paused"
     assert settled.find(SERVICE) is None
-    assert {asked.path.rpartition("/")[2] for asked in operator.wire.writes} == {"status"}
+    assert {sent.path.rpartition("/")[2] for sent in operator.wire.writes} == {"status"}
     settled.change(paused=False)
     settled.eventually(lambda: settled.is_ready() and settled.find(SERVICE))
     assert settled.get(DEPLOYMENT)["spec"]["replicas"] == 3
@@ -46,12 +46,12 @@ def test_resource_created_paused_gets_no_objects(world: World, operator: Operato
 def without_cel(settled: World) -> Iterator[World]:
     """Return the same world with the CEL rules removed from the CRD, as with an older CRD."""
     path = MEMCACHED.plural + "." + MEMCACHED.group
-    strict = settled.person.get(CRD, None, path)
+    strict = settled.user_client.get(CRD, None, path)
     relaxed = _without_rules(strict["spec"]["versions"])
-    settled.person.merge(CRD, None, path, {"spec": {"versions": relaxed}})
+    settled.user_client.merge(CRD, None, path, {"spec": {"versions": relaxed}})
     settled.eventually(lambda: _is_accepted(settled, memoryMB=8, maxItemSizeMB=8))
     yield settled
-    settled.person.merge(CRD, None, path, {"spec": {"versions": strict["spec"]["versions"]}})
+    settled.user_client.merge(CRD, None, path, {"spec": {"versions": strict["spec"]["versions"]}})
     settled.eventually(lambda: not _is_accepted(settled, memoryMB=8, maxItemSizeMB=8))
 
 
@@ -90,7 +90,7 @@ def _is_accepted(world: World, **spec: int) -> bool:
     """Whether the API server accepts a spec; the created resource is deleted again."""
     body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": world.metadata("tried")}
     try:
-        world.person.create(MEMCACHED, {**body, "spec": {"size": 0, "paused": True, **spec}})
+        world.user_client.create(MEMCACHED, {**body, "spec": {"size": 0, "paused": True, **spec}})
     except Invalid:
         return False
     world.delete(MEMCACHED, "tried")

@@ -76,7 +76,7 @@ def test_error_without_the_crd_names_the_flag(bare: ControlPlane) -> None:
 def test_process_installs_its_crd_serves_and_ends_cleanly(bare: ControlPlane) -> None:
     world = World(bare)
     with pytest.raises(NotFound):
-        world.person.get(CRD, None, CRD_NAME)
+        world.user_client.get(CRD, None, CRD_NAME)
     probes, metrics, flags = addresses()
     with process("--install-crds", "--no-metrics-secure", *flags, KUBECONFIG=str(bare.kubeconfig)) as running:
         wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
@@ -212,7 +212,7 @@ def test_resource_in_another_namespace_is_not_changed(plane: ControlPlane, count
         for world in worlds[count:]:
             assert "status" not in world.get(MEMCACHED)
             assert world.listed(DEPLOYMENT) + world.listed(SERVICE) == []
-        assert all(any(f"/namespaces/{name}/" in asked.path for name in watched) for asked in operator.wire.asked)
+        assert all(any(f"/namespaces/{name}/" in sent.path for name in watched) for sent in operator.wire.sent)
     finally:
         operator.stop()
         for world in worlds:

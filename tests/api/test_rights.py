@@ -43,7 +43,7 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
     world.eventually(world.is_ready)
     world.change(size=2)
     world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
-    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.user_client.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
     world.change(
         workload="StatefulSet",
         auth={"secretName": "users"},

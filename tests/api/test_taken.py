@@ -42,12 +42,12 @@ SPECS_REQUIRING: dict[Kind, Obj] = {
 
 
 def create_conflicting_object(world: World, kind: Kind, **metadata: object) -> Obj:
-    return world.person.create(kind, {"metadata": world.metadata() | metadata, "spec": SPECS[kind]})
+    return world.user_client.create(kind, {"metadata": world.metadata() | metadata, "spec": SPECS[kind]})
 
 
 def controlled_by_another_object(world: World) -> Obj:
     """Metadata of an object that another object controls."""
-    owner = world.person.create(CONFIG_MAP, {"metadata": world.metadata("other-owner")})
+    owner = world.user_client.create(CONFIG_MAP, {"metadata": world.metadata("other-owner")})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other-owner", "uid": owner["metadata"]["uid"]}
     return {"ownerReferences": [reference | {"controller": True}]}
 

@@ -115,7 +115,7 @@ def installed(plane: ControlPlane) -> Iterator[None]:
     yield
     world = World(plane)
     for of in (PARENT, CHILD):
-        world.person.delete(CRD, None, f"{of.kind.plural}.{of.kind.group}")
+        world.user_client.delete(CRD, None, f"{of.kind.plural}.{of.kind.group}")
     world.close()
 
 
@@ -132,7 +132,7 @@ def both(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Both]:
 
 def apply(world: World, of: Resource, name: str, **spec: Any) -> None:
     body = {"apiVersion": of.kind.api_version, "kind": of.kind.name, "metadata": world.metadata(name), "spec": spec}
-    world.person.apply(of.kind, body, force=True)
+    world.user_client.apply(of.kind, body, force=True)
 
 
 def ready(world: World, of: Resource, name: str) -> bool:
@@ -162,7 +162,7 @@ def test_object_change_reconciles_only_its_owner(world: World, both: Both) -> No
         world.eventually(partial(ready, world, of, "a"))
     time.sleep(0.5)
     both.reconciles.clear()
-    world.person.delete(SERVICE, world.namespace, "a-child")
+    world.user_client.delete(SERVICE, world.namespace, "a-child")
     world.eventually(lambda: any(obj["metadata"]["name"] == "a-child" for obj in world.listed(SERVICE)))
     time.sleep(0.5)
     assert set(both.reconciles) == {"Child a"}
@@ -174,7 +174,7 @@ def test_deleted_child_reconciles_both_kinds(world: World, both: Both) -> None:
     world.eventually(lambda: ready(world, CHILD, "a-1"))
     time.sleep(0.5)
     both.reconciles.clear()
-    world.person.delete(CHILD.kind, world.namespace, "a-1")
+    world.user_client.delete(CHILD.kind, world.namespace, "a-1")
     world.eventually(lambda: both.reconciles["Parent a"] > 0 and both.reconciles["Child a-1"] > 0)
 
 

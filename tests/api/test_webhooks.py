@@ -58,12 +58,12 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def registered_webhooks(world: World, port: int, *, failure_policy: str = "Fail") -> Iterator[None]:
     """Register webhooks at a port while the context is open."""
     for kind, body in zip((MUTATING, VALIDATING), _configurations(world, port, failure_policy), strict=True):
-        world.person.apply(kind, body)
+        world.user_client.apply(kind, body)
     try:
         yield
     finally:
         for kind in (MUTATING, VALIDATING):
-            world.person.delete(kind, None, world.namespace)
+            world.user_client.delete(kind, None, world.namespace)
 
 
 def _configurations(world: World, port: int, failure_policy: str) -> list[Obj]:
@@ -109,9 +109,9 @@ def manifest(**spec: object) -> str:
     return "\n".join([*head, *lines])
 
 
-def trusted(person: Actor, name: str, kind: Kind = VALIDATING) -> str:
+def trusted(user_client: Actor, name: str, kind: Kind = VALIDATING) -> str:
     """Return the CA bundle that the API server trusts; empty without one."""
-    (webhook,) = person.get(kind, None, name)["webhooks"]
+    (webhook,) = user_client.get(kind, None, name)["webhooks"]
     return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
 
 
@@ -217,17 +217,17 @@ def test_terminating_replica_answers_webhooks_for_a_while(plane: ControlPlane, w
 
 
 def test_operator_owns_only_the_ca_bundle_and_restores_it(world: World, webhooks: Operator) -> None:
-    bundle = trusted(world.person, world.namespace)
+    bundle = trusted(world.user_client, world.namespace)
     for kind in (MUTATING, VALIDATING):
-        found = world.person.get(kind, None, world.namespace)
+        found = world.user_client.get(kind, None, world.namespace)
         (own_entry,) = (entry for entry in found["metadata"]["managedFields"] if entry["manager"] == NAME)
         (owned,) = own_entry["fieldsV1"]["f:webhooks"].values()
         assert owned == {".": {}, "f:name": {}, "f:clientConfig": {"f:caBundle": {}}}
         found["webhooks"][0]["clientConfig"].pop("caBundle")
-        world.person.update(kind, found)
-        assert trusted(world.person, world.namespace, kind) == ""
+        world.user_client.update(kind, found)
+        assert trusted(world.user_client, world.namespace, kind) == ""
     webhooks.restart()
-    assert {trusted(world.person, world.namespace, kind) for kind in (MUTATING, VALIDATING)} == {bundle}
+    assert {trusted(world.user_client, world.namespace, kind) for kind in (MUTATING, VALIDATING)} == {bundle}
     world.eventually(lambda: _created(world))
 
 
@@ -249,23 +249,23 @@ def test_certificates_rotate_under_load_without_failed_calls(plane: ControlPlane
 
     def create(number: int) -> None:
         """Create and delete resources continuously."""
-        person = LiveServer(plane, world.namespace).actor(f"person-{number}")
+        user_client = LiveServer(plane, world.namespace).actor(f"person-{number}")
         body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "spec": AUTOSCALED}
         while not over.is_set():
             calls["created"] += 1
             metadata = {"name": f"load-{number}", "namespace": world.namespace}
             try:
-                assert person.create(MEMCACHED, {**body, "metadata": metadata})["spec"]["size"] == 2
-                person.delete(MEMCACHED, world.namespace, f"load-{number}")
+                assert user_client.create(MEMCACHED, {**body, "metadata": metadata})["spec"]["size"] == 2
+                user_client.delete(MEMCACHED, world.namespace, f"load-{number}")
             except KubeError as error:
                 calls[f"failed: {error}"] += 1
             time.sleep(0.02)
 
     def connect(port: int) -> None:
         """Connect repeatedly, each time with the current caBundle."""
-        person = LiveServer(plane, world.namespace).actor("watcher")
+        user_client = LiveServer(plane, world.namespace).actor("watcher")
         while not over.is_set():
-            bundle = trusted(person, world.namespace)
+            bundle = trusted(user_client, world.namespace)
             bundles.add(bundle)
             calls["connected"] += 1
             try:
@@ -287,7 +287,7 @@ def test_certificates_rotate_under_load_without_failed_calls(plane: ControlPlane
             thread.start()
         try:
             wait(lambda: all(len(served) == 2 for served in seen.values()), 60)
-            world.person.delete(SECRET, world.namespace, "certificates")
+            world.user_client.delete(SECRET, world.namespace, "certificates")
             wait(lambda: all(_signers(served) == 2 for served in seen.values()), 60)
         finally:
             over.set()

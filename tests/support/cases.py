@@ -14,16 +14,16 @@ class Case:
     Attributes:
         name: description of the case, and its test ID.
         spec: fields of the spec; `...` removes a field of `base`.
-        says: part of the API server's error message; empty if it accepts the spec.
-        advises: part of the operator's own error message; empty if only the API server rejects the spec.
+        api_error: part of the API server's error message; empty if it accepts the spec.
+        operator_error: part of the operator's own error message; empty if only the API server rejects the spec.
         resource: name of the resource.
         base: fields of the spec that `spec` may override.
     """
 
     name: str
     spec: dict[str, Any] = field(default_factory=dict)
-    says: str = ""
-    advises: str = ""
+    api_error: str = ""
+    operator_error: str = ""
     resource: str = "cache"
     base: dict[str, Any] = field(default_factory=lambda: {"size": 1})
 
@@ -43,16 +43,16 @@ class Change:
         name: description of the case, and its test ID.
         old: case that was accepted before.
         new: case that replaces it.
-        says: part of the API server's error message; empty if it accepts the change.
-        advises: part of the operator's own error message.
+        api_error: part of the API server's error message; empty if it accepts the change.
+        operator_error: part of the operator's own error message.
         status: status of the resource when the change arrives.
     """
 
     name: str
     old: Case
     new: Case
-    says: str = ""
-    advises: str = ""
+    api_error: str = ""
+    operator_error: str = ""
     status: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

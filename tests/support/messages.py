@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.status.reasons import Severity
+
 Assigned = dict[str, list[ast.expr]]
 """The values that each local variable may have at a point of a function."""
 
@@ -23,12 +25,14 @@ class Site:
     Attributes:
         where: path and line.
         reasons: names of the constants that it may take as its reason.
-        templates: forms of the message; `{name}` stands for a value. Empty if the text is made elsewhere.
+        templates: forms of the message; `{name}` is a value. Empty if the text is made elsewhere.
+        severity: the least severity that the call implies: a blocked resource needs an action, a warning is one.
     """
 
     where: str
     reasons: tuple[str, ...]
     templates: tuple[str, ...]
+    severity: Severity
 
 
 def sites(path: Path) -> Iterator[Site]:
@@ -92,7 +96,9 @@ def _site(path: Path, call: ast.Call, local: Assigned) -> Site | None:
     reasons = tuple(each.id for each in _choices(reason, local) if isinstance(each, ast.Name) and each.id.isupper())
     texts = tuple(dict.fromkeys(_templates(message, local)))
     informative = tuple(text for text in texts if re.sub(r"\{\w+\}|\W", "", text))
-    return Site(f"{path}:{call.lineno}", reasons, informative) if reasons else None
+    warning = any(each.arg == "warning" and getattr(each.value, "value", None) is True for each in call.keywords)
+    severity = Severity.ACTION if name == "blocked" else Severity.WARNING if warning else Severity.NORMAL
+    return Site(f"{path}:{call.lineno}", reasons, informative, severity) if reasons else None
 
 
 def _assigned(statement: ast.stmt) -> Assigned:

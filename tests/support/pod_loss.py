@@ -6,7 +6,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from shared.testing.harness.scenario import ScenarioStep, at_once, delete
 
 
-def gone(kind: Kind, name: str) -> ScenarioStep:
+def delete_now(kind: Kind, name: str) -> ScenarioStep:
     """Delete an object as a user; a pod without a grace period."""
     options = {"gracePeriodSeconds": 0} if kind == POD else {}
     return delete(kind, name, **options)
@@ -17,5 +17,5 @@ def pods_and_volumes_lost(cluster: str, *numbers: int) -> tuple[ScenarioStep, ..
     steps = []
     for number in numbers:
         pod = f"{cluster}-{number}"
-        steps += [gone(PERSISTENT_VOLUME_CLAIM, f"data-{pod}"), gone(POD, pod)]
+        steps += [delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{pod}"), delete_now(POD, pod)]
     return at_once(*steps)

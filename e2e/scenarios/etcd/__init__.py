@@ -1,1 +1,1 @@
-"""The etcd operator with real members, and clients whose every acknowledged write is checked."""
+"""Scenarios of the etcd operator with real members; every acknowledged write of their clients is checked."""

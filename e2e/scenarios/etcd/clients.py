@@ -1,4 +1,4 @@
-"""Clients of etcd that never rest: they write and read through whichever member answers, and note what it said."""
+"""Clients of etcd that write and read continuously through any reachable member and record every response."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ TIMEOUT = 3.0
 """Seconds until a client tries another member."""
 
 PATIENCE = 30.0
-"""Seconds within which an operation must succeed, by whatever number of attempts."""
+"""Seconds within which an operation must succeed, retries included."""
 
 PAUSE = 0.02
-"""Seconds between two operations of one client: the machine is small."""
+"""Seconds between two operations of one client; limits the load on a small machine."""
 
 REGISTERS = 5
-"""Keys that clients write again and again; every other write is of a key of its own."""
+"""Number of keys that clients write repeatedly; every other write creates a new key."""
 
-NO_ROOM = "database space exceeded"
-"""What etcd says of a write whose value its quota has no room for."""
+NO_SPACE = "database space exceeded"
+"""Error of etcd for a write that would exceed its quota."""
 
 Find = Callable[[], Sequence[str]]
-"""The addresses of members' pods as they are now."""
+"""Function that returns the current addresses of the members' pods."""
 
 
 class Failed(Exception):
-    """A request that was not answered with success; whether it was carried out, nobody knows."""
+    """Request without a successful response; it may or may not have taken effect."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a client must bring."""
+    """Credentials of a client."""
 
     tls: ssl.SSLContext | None = None
     user: str = ""
@@ -50,7 +50,7 @@ class Access:
 
 
 class Connection:
-    """One member, over HTTP."""
+    """HTTP connection to one member."""
 
     def __init__(self, address: str, access: Access) -> None:
         self._http: http.client.HTTPConnection
@@ -60,11 +60,15 @@ class Connection:
             self._http = http.client.HTTPSConnection(address, PORT, timeout=TIMEOUT, context=access.tls)
         self._headers = {"Content-Type": "application/json"}
         if access.user:
-            token = self.ask("/v3/auth/authenticate", {"name": access.user, "password": access.password})["token"]
+            token = self.post("/v3/auth/authenticate", {"name": access.user, "password": access.password})["token"]
             self._headers["Authorization"] = token
 
-    def ask(self, path: str, body: object) -> dict[str, Any]:
-        """Raises Failed."""
+    def post(self, path: str, body: object) -> dict[str, Any]:
+        """Send a request.
+
+        Raises:
+            Failed: The member did not respond successfully.
+        """
         try:
             self._http.request("POST", path, json.dumps(body), self._headers)
             answer = self._http.getresponse()
@@ -77,12 +81,12 @@ class Connection:
         return found
 
     def put(self, key: str, value: str) -> int:
-        """Write; the revision of it."""
-        return int(self.ask("/v3/kv/put", {"key": _coded(key), "value": _coded(value)})["header"]["revision"])
+        """Write a value and return its revision."""
+        return int(self.post("/v3/kv/put", {"key": _coded(key), "value": _coded(value)})["header"]["revision"])
 
     def get(self, key: str) -> tuple[str | None, int, int]:
-        """Read, linearizable: the value, the store's revision, and the revision at which the value was written."""
-        answer = self.ask("/v3/kv/range", {"key": _coded(key)})
+        """Read linearizably; return the value, the revision of the store, and the revision of the value."""
+        answer = self.post("/v3/kv/range", {"key": _coded(key)})
         revision = int(answer["header"]["revision"])
         if not (found := answer.get("kvs")):
             return None, revision, 0
@@ -94,14 +98,15 @@ class Connection:
 
 @dataclass
 class Load:
-    """What clients did and were told.
+    """Operations of concurrent clients and their results.
 
     Attributes:
-        prefix: what the keys begin with: others may have written before.
-        history: every attempt; those without an answer too.
-        waits: seconds that each operation took, its repetitions counted in; write_waits: those of writes.
+        prefix: prefix of the keys, which keeps them apart from those of an earlier load.
+        history: every attempt, including those without a response.
+        waits: seconds that each operation took, retries included.
+        write_waits: seconds that each write took, retries included.
         failures: operations that did not succeed within PATIENCE.
-        repeated: how many attempts had to be repeated.
+        repeated: number of attempts that failed and were repeated.
     """
 
     find: Find
@@ -117,13 +122,11 @@ class Load:
 
     @classmethod
     @contextmanager
-    def going_on(
-        cls, find: Find, access: Access | None = None, *, clients: int = 4, prefix: str = ""
-    ) -> Iterator[Load]:
-        """So many clients write and read within the block; there is a first answer when it begins."""
+    def running(cls, find: Find, access: Access | None = None, *, clients: int = 4, prefix: str = "") -> Iterator[Load]:
+        """Run clients that write and read within the block, which starts after the first response."""
         load = cls(find, access or Access(), prefix)
         load._addresses = find()
-        threads = [threading.Thread(target=load._look, daemon=True)]
+        threads = [threading.Thread(target=load._refresh_addresses, daemon=True)]
         threads += [threading.Thread(target=load._work, args=(number,), daemon=True) for number in range(clients)]
         for thread in threads:
             thread.start()
@@ -139,14 +142,14 @@ class Load:
 
     @property
     def written(self) -> int:
-        """How many writes were acknowledged."""
+        """Number of acknowledged writes."""
         return sum(each.write and each.returned is not None for each in self.history)
 
     def check(self) -> int:
-        """Read every key that was ever written, and see that nothing acknowledged was lost, and all could have been.
+        """Read every written key; check that the history is linearizable and that no acknowledged write is lost.
 
         Returns:
-            How many acknowledged writes were checked.
+            Number of acknowledged writes that were checked.
         """
         assert not self.failures, self.failures[:3]
         keys = sorted({each.key for each in self.history if each.write})
@@ -155,11 +158,11 @@ class Load:
         connection.close()
         found = violations([*self.history, *finals])
         assert not found, f"{len(found)} violations, the first: " + "\n".join(found[:5])
-        assert self.written > 0, "nothing was ever written"
+        assert self.written > 0, "no write was acknowledged"
         return self.written
 
     def read(self, key: str) -> str | None:
-        """What a key holds now."""
+        """Return the current value of a key."""
         connection = self._connected(itertools.count())
         try:
             return self._read(connection, key).value
@@ -167,7 +170,7 @@ class Load:
             connection.close()
 
     def put(self, key: str, value: str) -> int:
-        """Write a key that no client knows; its revision."""
+        """Write a key that no client uses and return its revision."""
         connection = self._connected(itertools.count())
         try:
             return connection.put(key, value)
@@ -175,25 +178,24 @@ class Load:
             connection.close()
 
     def fill(self, value: str, *, keys: int, at_most: int) -> int:
-        """Write large values to a few keys until etcd has no room for more; returns how many it was given.
+        """Write large values to a few keys until the quota of etcd is exceeded; return the number of accepted values.
 
-        What a busy member does not answer in time it may have taken all the same: so the next key has its turn, and
-        no value is written twice for that.
+        A write that times out may have taken effect. No value is written twice: the next one goes to the next key.
 
         Raises:
-            AssertionError: it took them all.
+            AssertionError: All values were accepted.
         """
         for number in range(at_most):
             try:
                 self.put(f"large-{number % keys}", f"{number} {value}")
             except Failed as failed:
-                if NO_ROOM in str(failed):
+                if NO_SPACE in str(failed):
                     return number
-        raise AssertionError(f"{at_most} values of {len(value)} bytes were not too many")
+        raise AssertionError(f"{at_most} values of {len(value)} bytes did not exceed the quota")
 
     # The clients.
 
-    def _look(self) -> None:
+    def _refresh_addresses(self) -> None:
         while not self._ending.wait(0.5):
             try:
                 self._addresses = self.find() or self._addresses
@@ -201,7 +203,7 @@ class Load:
                 continue
 
     def _work(self, client: int) -> None:
-        turn = itertools.count(client)
+        counter = itertools.count(client)
         connection: Connection | None = None
         for number in itertools.count():
             if self._ending.is_set():
@@ -211,7 +213,7 @@ class Load:
             began, attempt, last = time.monotonic(), 0, ""
             while time.monotonic() - began < PATIENCE:
                 try:
-                    connection = connection or self._connect(turn)
+                    connection = connection or self._connect(counter)
                     if number % 3 == 2:
                         self.history.append(self._read(connection, register))
                     else:
@@ -232,19 +234,19 @@ class Load:
         if connection is not None:
             connection.close()
 
-    def _connect(self, turn: Iterator[int]) -> Connection:
+    def _connect(self, counter: Iterator[int]) -> Connection:
         addresses = self._addresses
         if not addresses:
             raise Failed("no member has an address")
-        return Connection(addresses[next(turn) % len(addresses)], self.access)
+        return Connection(addresses[next(counter) % len(addresses)], self.access)
 
-    def _connected(self, turn: Iterator[int]) -> Connection:
-        """A connection to a member that answers a linearizable read."""
+    def _connected(self, counter: Iterator[int]) -> Connection:
+        """Connect to a member that serves linearizable reads."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 self._addresses = self.find()
-                connection = self._connect(turn)
+                connection = self._connect(counter)
                 connection.get("any")
                 return connection
             except Failed:

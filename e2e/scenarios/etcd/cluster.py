@@ -1,4 +1,4 @@
-"""An EtcdCluster as a scenario sees it: what it says of itself, its members, and what can happen to them."""
+"""An EtcdCluster in a scenario: its status, its members, and the failures to inject."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class EtcdCluster(Resource):
     """One EtcdCluster in a namespace.
 
     Args:
-        access: what its clients must bring.
+        access: credentials of the clients.
     """
 
     API_VERSION = "etcd.ydzs.io/v1alpha1"
@@ -33,39 +33,39 @@ class EtcdCluster(Resource):
         return cls(kubectl, name, access)
 
     def await_ready(self, size: int, *, seconds: float = 180.0) -> dict[str, Any]:
-        """Wait until the current spec is reality, and so many members are voters and healthy."""
+        """Wait until the current spec is applied and `size` members are healthy voters."""
 
-        def look() -> dict[str, Any]:
+        def check() -> dict[str, Any]:
             now = self.ready_now()
             status = now["status"]
             assert len(status["members"]) == status["readyMembers"] == status["size"] == size, status
             assert all(member["healthy"] and member.get("role") != "learner" for member in status["members"]), status
             return now
 
-        return until(f"{self.name} Ready with {size} members", look, seconds=seconds)
+        return until(f"{self.name} Ready with {size} members", check, seconds=seconds)
 
     def await_reason(self, *reasons: str, seconds: float = 90.0) -> str:
-        """Wait until its Ready condition gives one of these reasons; the message that comes with it."""
+        """Wait until the Ready condition has one of these reasons and return its message."""
 
-        def look() -> str:
+        def check() -> str:
             reason = self.reason
             assert reason in reasons, f"{reason}: {self.message}"
             return self.message
 
-        return until(f"{self.name} says {' or '.join(reasons)}", look, seconds=seconds)
+        return until(f"{self.name} reports {' or '.join(reasons)}", check, seconds=seconds)
 
     @property
     def members(self) -> dict[str, dict[str, Any]]:
-        """Its members as its status lists them, by name."""
+        """Members in the status, by name."""
         return {member["name"]: member for member in self.status.get("members", ())}
 
-    def misses(self, name: str) -> bool:
-        """Whether its status says that a member does not answer, or is none any more."""
+    def is_unhealthy(self, name: str) -> bool:
+        """Return whether the status reports a member as unhealthy, or not at all."""
         return not self.members.get(name, {}).get("healthy")
 
     @property
     def leader(self) -> str:
-        """The name of the member that leads."""
+        """Name of the leader."""
         return str(self.status["leader"])
 
     @property
@@ -77,11 +77,11 @@ class EtcdCluster(Resource):
         return str(self.status["selector"])
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        """Its members' pods, by name."""
+        """Return the pods of the members, by name."""
         return {pod["metadata"]["name"]: pod for pod in self.kubectl.items("pods", "-l", self.selector)}
 
     def addresses(self) -> Sequence[str]:
-        """Where clients may try: members that have voted before, by the addresses of their pods."""
+        """Return the addresses of all pods whose members are not learners."""
         learners = {member["name"] for member in self.members.values() if member.get("role") == "learner"}
         return [
             pod["status"]["podIP"]
@@ -90,22 +90,22 @@ class EtcdCluster(Resource):
         ]
 
     def load(self, clients: int = 3, prefix: str = "") -> AbstractContextManager[Load]:
-        """Clients that write and read within the block."""
-        return Load.going_on(self.addresses, self.access, clients=clients, prefix=prefix)
+        """Run clients that write and read within the block."""
+        return Load.running(self.addresses, self.access, clients=clients, prefix=prefix)
 
     def lose(self, *names: str) -> None:
-        """Pods of members and their volumes are gone for good."""
+        """Delete pods of members and their volumes."""
         claims = [f"persistentvolumeclaim/data-{name}" for name in names]
         self.kubectl("delete", *claims, "--wait=false")
         self.kubectl("delete", *(f"pod/{name}" for name in names), "--grace-period=0", "--force", "--wait=false")
 
     @contextmanager
     def down(self, name: str) -> Iterator[None]:
-        """A member's pod is gone within the block, and its namespace's quota keeps it from coming back."""
+        """Keep the pod of a member deleted within the block: a quota of the namespace prevents a new one."""
         with crowded(self.kubectl, len(self.kubectl.items("pods")) - 1):
             self.kubectl("delete", "pod", name, "--grace-period=0", "--force")
             yield
 
     def versions(self) -> set[str]:
-        """The versions that its members run."""
+        """Return the versions that the members run."""
         return {str(member["version"]) for member in self.members.values()}

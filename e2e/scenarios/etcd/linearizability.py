@@ -1,10 +1,12 @@
-"""Whether what clients were told about a key-value store could have happened one after the other. Pure.
+"""Check of the linearizability of a history of a key-value store. Pure.
 
-A history is linearizable if its operations have an order that agrees with real time (what ended before another began
-comes first) and in which each read returns the last write before it (Herlihy and Wing, 1990). To find such an order is
-hard in general; to check one is not. etcd names one: each answer bears a revision, every write has one of its own, and
-a read is of a revision. So the order is claimed to be that of revisions, and this module checks the claim in one pass
-over the history. A store that forgets a write, returns an old value, or counts its revisions anew breaks it.
+A history is linearizable if its operations have an order that satisfies two conditions (Herlihy and Wing, 1990). The
+order agrees with real time: an operation that ended before another began comes first. Each read returns the value of
+the last write before it.
+
+Finding such an order is hard in general, but checking a given one is easy. etcd provides one: each response contains a
+revision, and every write has a revision of its own. This module checks in one pass that the order of the revisions
+satisfies both conditions. A store that loses a write, returns a stale value, or reuses revisions fails the check.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ class Operation:
     """One call of a client.
 
     Attributes:
-        key: what was written or read.
-        value: what was written, or read; None where nothing was there to be read. No two writes have the same value.
+        key: key that was written or read.
+        value: value that was written or read; None if a read found no value. No two writes have the same value.
         write: whether it is a write.
-        called: when it began, in seconds of the clock that all clients share.
-        returned: when it was answered; None if nobody knows whether it happened.
-        revision: the store's when it was carried out: for a write its own. None where it is not known.
-        written: for a read, the revision at which its value was written; 0 where nothing was there.
+        called: start, in seconds of the clock that all clients share.
+        returned: time of the response; None if it is unknown whether the operation took effect.
+        revision: revision of a write, or of the store at a read; None if it is unknown.
+        written: for a read, the revision at which its value was written; 0 if it found no value.
     """
 
     key: str
@@ -38,26 +40,26 @@ class Operation:
     written: int = 0
 
     def __str__(self) -> str:
-        what = "write" if self.write else "read"
+        kind = "write" if self.write else "read"
         at = "unanswered" if self.returned is None else f"{self.called:.3f}-{self.returned:.3f} s"
-        return f"{what} {self.key}={self.value} at revision {self.revision} ({at})"
+        return f"{kind} {self.key}={self.value} at revision {self.revision} ({at})"
 
 
 def violations(history: Iterable[Operation]) -> list[str]:
-    """What contradicts that operations happened in the order of their revisions; nothing if they could have.
+    """Return every contradiction to the order of the revisions; an empty list if the history is linearizable.
 
-    A write without an answer may have happened at any time after it was called, or never: if its value was read, then
-    at the revision that the reader was told.
+    A write without a response may have taken effect at any time after its call, or never. If its value was read, it
+    took effect at the revision that the read returned.
     """
     operations = list(history)
     reads = [each for each in operations if not each.write and each.returned is not None]
-    writes, found = _placed([each for each in operations if each.write], reads)
-    placed = [each for each in writes if each.revision is not None]
-    return [*found, *_twice(placed), *_stale(placed, reads), *_against_time([*placed, *reads])]
+    writes, found = _with_revisions([each for each in operations if each.write], reads)
+    ordered = [each for each in writes if each.revision is not None]
+    return [*found, *_twice(ordered), *_stale(ordered, reads), *_against_time([*ordered, *reads])]
 
 
-def _placed(writes: Sequence[Operation], reads: Sequence[Operation]) -> tuple[list[Operation], list[str]]:
-    """The writes, those that nobody answered at the revision where their value was read."""
+def _with_revisions(writes: Sequence[Operation], reads: Sequence[Operation]) -> tuple[list[Operation], list[str]]:
+    """Return the writes; those without a response get the revision at which their value was read."""
     by_value = {each.value: each for each in writes}
     found = []
     for read in reads:
@@ -65,11 +67,11 @@ def _placed(writes: Sequence[Operation], reads: Sequence[Operation]) -> tuple[li
             continue
         write = by_value.get(read.value)
         if write is None or write.key != read.key:
-            found.append(f"nobody wrote what was read: {read}")
+            found.append(f"the value was never written: {read}")
         elif write.revision is None:
             by_value[read.value] = replace(write, revision=read.written)
         elif write.revision != read.written:
-            found.append(f"a value has two revisions: {write}, and {read} says {read.written}")
+            found.append(f"a value has two revisions: {write}, and {read} has {read.written}")
     return list(by_value.values()), found
 
 
@@ -80,7 +82,7 @@ def _twice(writes: Iterable[Operation]) -> list[str]:
 
 
 def _stale(writes: Iterable[Operation], reads: Iterable[Operation]) -> list[str]:
-    """Reads that miss a write which is in the order between what they returned and themselves."""
+    """Return reads that miss a write between the value that they returned and themselves."""
     by_key: dict[str, list[tuple[int, Operation]]] = defaultdict(list)
     for write in writes:
         by_key[write.key].append((write.revision or 0, write))
@@ -95,12 +97,12 @@ def _stale(writes: Iterable[Operation], reads: Iterable[Operation]) -> list[str]
     return found
 
 
-def _revision(placed: tuple[int, Operation]) -> int:
-    return placed[0]
+def _revision(pair: tuple[int, Operation]) -> int:
+    return pair[0]
 
 
 def _against_time(operations: Iterable[Operation]) -> list[str]:
-    """Operations that come in the order before one that had ended when they began."""
+    """Return operations ordered before one that had ended when they began."""
     by_call = sorted(operations, key=lambda each: each.called)
     by_return = sorted((each for each in by_call if each.returned is not None), key=lambda each: each.returned or 0.0)
     found, newest, ended = [], None, 0

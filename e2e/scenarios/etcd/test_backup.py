@@ -1,4 +1,4 @@
-"""Snapshots of real members, and clusters that begin with them."""
+"""Snapshots of real members, and clusters restored from them."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class EtcdBackup(Resource):
     KIND = "EtcdBackup"
 
     def await_complete(self, *, seconds: float = 120.0) -> dict[str, Any]:
-        def look() -> dict[str, Any]:
+        def check() -> dict[str, Any]:
             status = self.status
             assert status.get("phase") == "Complete", status
             return status
 
-        return until(f"{self.name} is complete", look, seconds=seconds)
+        return until(f"{self.name} is complete", check, seconds=seconds)
 
 
 def with_volume(kubectl: Kubectl) -> dict[str, Any]:
-    """A volume for snapshots, as a destination."""
+    """Create a volume for snapshots and return it as a destination."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}}
     kubectl.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM}, "spec": spec})
     return {"volume": {"claimName": CLAIM}}
 
 
 def backed_up(kubectl: Kubectl, **spec: Any) -> tuple[EtcdCluster, Load, dict[str, Any]]:
-    """A cluster that was written to, what was written, and the status of a snapshot taken afterwards."""
+    """Write to a cluster and take a snapshot; return the cluster, its load and the status of the snapshot."""
     cluster = EtcdCluster.create(kubectl, "source", size=1, **spec)
     cluster.await_ready(1)
     destination = with_volume(kubectl)
@@ -51,12 +51,12 @@ def backed_up(kubectl: Kubectl, **spec: Any) -> tuple[EtcdCluster, Load, dict[st
 
 
 def own_keys(load: Load) -> dict[str, str | None]:
-    """What was acknowledged of keys that were written once."""
+    """Return the acknowledged values of keys that were written once."""
     written = {each.key: each.value for each in load.history if each.write and each.returned is not None}
     return {key: value for key, value in written.items() if key.startswith("own-")}
 
 
-def test_14_a_snapshot_is_verified_and_restored_with_revisions_that_only_grow(kubectl: Kubectl) -> None:
+def test_14_snapshot_is_verified_and_restored_with_higher_revisions(kubectl: Kubectl) -> None:
     _, load, status = backed_up(kubectl)
     assert status["revision"] >= max(each.revision or 0 for each in load.history)
     assert len(status["sha256"]) == 64
@@ -72,36 +72,34 @@ def test_14_a_snapshot_is_verified_and_restored_with_revisions_that_only_grow(ku
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("harm", "reason"), [("truncated", "NotASnapshot"), ("flipped", "SnapshotCorrupt")])
-def test_14_a_snapshot_that_was_harmed_is_refused_until_a_good_one_is_named(
-    kubectl: Kubectl, harm: str, reason: str
-) -> None:
+@pytest.mark.parametrize(("damage", "reason"), [("truncated", "NotASnapshot"), ("flipped", "SnapshotCorrupt")])
+def test_14_damaged_snapshot_is_refused_until_a_valid_one_is_named(kubectl: Kubectl, damage: str, reason: str) -> None:
     backed_up(kubectl)
     directory = runtime.volume(kubectl, CLAIM)
     [snapshot] = directory.rglob("*.db")
     good = snapshot.read_bytes()
-    harms: dict[str, Callable[[bytes], bytes]] = {
+    damages: dict[str, Callable[[bytes], bytes]] = {
         "truncated": lambda whole: whole[: len(whole) // 2],
         "flipped": lambda whole: whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:],
     }
-    (directory / "bad.db").write_bytes(harms[harm](good))
+    (directory / "bad.db").write_bytes(damages[damage](good))
     source = {"volume": {"claimName": CLAIM}, "file": "bad.db"}
     kubectl.apply(EtcdCluster.manifest("restored", size=1, restore={"from": source}))
     restored = EtcdCluster(kubectl, "restored")
     assert "bad.db" in restored.await_reason(reason, seconds=120)
     time.sleep(5)
-    assert "clusterID" not in restored.status, "nothing was begun"
+    assert "clusterID" not in restored.status, "no cluster was started"
     restored.change(restore={"from": {"volume": None, "file": None, "backup": "first"}})
     restored.await_ready(1)
 
 
 @pytest.mark.long
-def test_snapshots_by_the_clock_are_kept_as_many_as_asked(kubectl: Kubectl) -> None:
+def test_scheduled_snapshots_are_kept_up_to_the_retention(kubectl: Kubectl) -> None:
     destination = with_volume(kubectl)
     backup = {"schedule": "* * * * *", "retention": 1, "destination": destination}
     cluster = EtcdCluster.create(kubectl, size=1, backup=backup)
     cluster.await_ready(1)
-    first = until("the first", lambda: cluster.status.get("backup", {}).get("lastName"), seconds=150)
-    until("the next", lambda: cluster.status["backup"]["lastName"] != first, seconds=150)
-    until("one is left", lambda: len(kubectl.items("etcdbackups")) == 1, seconds=60)
+    first = until("there is a first snapshot", lambda: cluster.status.get("backup", {}).get("lastName"), seconds=150)
+    until("there is a second snapshot", lambda: cluster.status["backup"]["lastName"] != first, seconds=150)
+    until("one EtcdBackup is left", lambda: len(kubectl.items("etcdbackups")) == 1, seconds=60)
     until("one file is left", lambda: len(list(runtime.volume(kubectl, CLAIM).rglob("*.db"))) == 1, seconds=60)

@@ -1,4 +1,4 @@
-"""The etcd operator with real members: what a person does, and sees."""
+"""The etcd operator with real members: common tasks of users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from e2e.scenarios.support.resource import uids
 SAMPLES = ROOT / "samples" / "etcd"
 
 
-def test_the_seed_becomes_a_cluster_that_keeps_what_is_written(kubectl: Kubectl) -> None:
+def test_seed_manifest_becomes_a_cluster_that_keeps_its_data(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SAMPLES / "seed.yaml"))
     seed = EtcdCluster(kubectl, "demo")
     now = seed.await_ready(3)
@@ -31,7 +31,7 @@ def test_the_seed_becomes_a_cluster_that_keeps_what_is_written(kubectl: Kubectl)
     assert load.check() > 10
 
 
-def test_it_grows_and_shrinks_under_load_and_get_tells_of_it(kubectl: Kubectl) -> None:
+def test_cluster_scales_under_load_and_kubectl_get_shows_its_members(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
     with cluster.load() as load:
@@ -42,23 +42,23 @@ def test_it_grows_and_shrinks_under_load_and_get_tells_of_it(kubectl: Kubectl) -
         cluster.await_ready(1)
     assert load.check() > 50
     assert dict(zip(heading.split(), row.split(), strict=False))["READY"] == "3"
-    until("former members leave nothing", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
+    until("volumes of former members are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
     assert {"Creating", "Scaling"} <= set(cluster.events()) | {"Scaling"}
 
 
-def test_deleting_it_keeps_the_data_unless_that_was_asked_for(kubectl: Kubectl) -> None:
+def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, "kept", size=1).await_ready(1)
-    gone = EtcdCluster.manifest("gone", size=1, storage={"size": "256Mi", "retain": False})
-    kubectl.apply(gone)
-    EtcdCluster(kubectl, "gone").await_ready(1)
-    kubectl("delete", "etcdcluster", "kept", "gone")
+    discarded = EtcdCluster.manifest("discarded", size=1, storage={"size": "256Mi", "retain": False})
+    kubectl.apply(discarded)
+    EtcdCluster(kubectl, "discarded").await_ready(1)
+    kubectl("delete", "etcdcluster", "kept", "discarded")
     until("nothing runs", lambda: not kubectl.items("pods,statefulsets,services"))
     until("one volume is left", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
     assert kubectl.get("persistentvolumeclaim", "data-kept-0")["status"]["phase"] == "Bound"
 
 
 @pytest.mark.long
-def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
+def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, size=1).await_ready(1)
     started = time.monotonic()
     kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
@@ -66,7 +66,7 @@ def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.long
-def test_members_serve_while_the_operator_is_gone(kubectl: Kubectl, etcd_operator: Operator) -> None:
+def test_members_serve_while_the_operator_is_down(kubectl: Kubectl, etcd_operator: Operator) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
     with etcd_operator.gone(), cluster.load(clients=1) as load:
@@ -75,7 +75,7 @@ def test_members_serve_while_the_operator_is_gone(kubectl: Kubectl, etcd_operato
 
 
 @pytest.mark.long
-def test_a_missing_secret_is_waited_for_and_heals_when_it_appears(kubectl: Kubectl) -> None:
+def test_cluster_waits_for_a_missing_secret_and_recovers(kubectl: Kubectl) -> None:
     kubectl.apply(EtcdCluster.manifest("demo", size=1, auth={"rootSecretName": "root"}))
     cluster = EtcdCluster(kubectl, "demo", Access(user="root", password="secret"))
     assert "root" in cluster.await_reason("SecretMissing")
@@ -85,62 +85,64 @@ def test_a_missing_secret_is_waited_for_and_heals_when_it_appears(kubectl: Kubec
     with cluster.load(clients=1) as load:
         time.sleep(2)
     assert load.check() > 5
-    stranger = EtcdCluster(kubectl, "demo")
-    with pytest.raises(Failed), stranger.load(clients=1) as nobody:
-        nobody.put("any", "thing")
+    unauthenticated = EtcdCluster(kubectl, "demo")
+    with pytest.raises(Failed), unauthenticated.load(clients=1) as load:
+        load.put("any", "thing")
 
 
 def client_tls(kubectl: Kubectl, secret: str, directory: Path) -> ssl.SSLContext:
-    """What a client needs that has a Secret with tls.crt, tls.key and ca.crt."""
-    held = kubectl.get("secret", secret)["data"]
+    """Build a client's TLS context from a Secret with tls.crt, tls.key and ca.crt."""
+    content = kubectl.get("secret", secret)["data"]
     for key in ("tls.crt", "tls.key", "ca.crt"):
-        (directory / key).write_bytes(base64.b64decode(held[key]))
+        (directory / key).write_bytes(base64.b64decode(content[key]))
     context = ssl.create_default_context(cafile=directory / "ca.crt")
-    context.check_hostname = False  # it is reached by the address of its pod, and its certificate bears names
+    context.check_hostname = False  # the clients use addresses of pods, which the certificate lacks
     context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
     return context
 
 
-def test_tls_of_its_own_lets_nobody_in_without_a_certificate(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_members_with_operator_managed_tls_refuse_clients_without_a_certificate(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
     cluster = EtcdCluster.create(kubectl, size=3, tls={"mode": "self"})
     cluster.await_ready(3)
     cluster.access = Access(client_tls(kubectl, "demo-client-tls", tmp_path))
     with cluster.load() as load:
         time.sleep(3)
     assert load.check() > 10
-    anybody = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-    anybody.check_hostname = False
-    cluster.access = Access(anybody)
-    with pytest.raises(Failed), cluster.load(clients=1) as nobody:
-        nobody.put("any", "thing")
+    without_certificate = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    without_certificate.check_hostname = False
+    cluster.access = Access(without_certificate)
+    with pytest.raises(Failed), cluster.load(clients=1) as load:
+        load.put("any", "thing")
 
 
-def test_what_cannot_be_is_refused_at_apply(kubectl: Kubectl) -> None:
+def test_invalid_change_is_refused_at_apply(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
-    said = kubectl.apply(EtcdCluster.manifest("even", size=2, paused=True))
-    assert said
+    output = kubectl.apply(EtcdCluster.manifest("even", size=2, paused=True))
+    assert output
     refusals: tuple[tuple[dict[str, Any], str], ...] = (
         ({"storage": {"size": "64Mi"}}, "storage"),
         ({"tls": {"mode": "self"}}, "tls"),
         ({"size": 0}, "size"),
         ({"version": "3.8.0"}, "version"),
     )
-    for change, named in refusals:
+    for change, field in refusals:
         with pytest.raises(Refused) as refused:
             cluster.change(**change)
-        assert named in refused.value.said
+        assert field in refused.value.said
     cluster.await_ready(1)
 
 
 @pytest.mark.long
-def test_an_image_that_does_not_exist_stops_at_one_member_and_can_be_taken_back(kubectl: Kubectl) -> None:
+def test_missing_image_stops_the_rollout_at_one_member_and_can_be_reverted(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
     before = uids(kubectl)
     with cluster.load() as load:
         cluster.change(image="etcd:no-such-image", version=NEWEST_36)
-        until("it is named", lambda: "no-such-image" in cluster.message, seconds=90)
+        until("the message names the image", lambda: "no-such-image" in cluster.message, seconds=90)
         time.sleep(5)
         assert len(before & uids(kubectl)) == 2
         cluster.change(image=None)

@@ -1,4 +1,4 @@
-"""The versions of etcd that the cluster has images of."""
+"""Versions of etcd whose images the cluster has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from e2e.cluster.binaries import ETCD
 
 
 def _of(minor: str) -> list[str]:
-    """Versions of a minor version, the newest first."""
+    """List the versions of a minor version, newest first."""
     return sorted((version for version in ETCD if version.startswith(f"{minor}.")), key=_numbers, reverse=True)
 
 
@@ -15,7 +15,7 @@ def _numbers(version: str) -> list[int]:
 
 
 SEED = "v" + _of("3.4")[0]
-"""As the seed's manifest has it."""
+"""Image tag in the manifest of the seed."""
 
 NEWEST_35, OLD_35 = _of("3.5")
 """The newest 3.5, and one that must not be upgraded to 3.6."""

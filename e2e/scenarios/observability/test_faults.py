@@ -53,7 +53,7 @@ def test_etcd_database_fires_alerts_near_and_above_its_quota(kubectl: Kubectl, w
     cluster.await_reason("QuotaExceeded", seconds=120)
     first, after = (base64.b64encode(key.encode()).decode() for key in ("large-", "large."))
     with closing(Connection(cluster.addresses()[0], cluster.access)) as connection:
-        connection.ask("/v3/kv/deleterange", {"key": first, "range_end": after})
+        connection.post("/v3/kv/deleterange", {"key": first, "range_end": after})
     for name in ("EtcdOutOfSpace", "EtcdDatabaseNearQuota"):
         watch.await_end(name, labels, seconds=300)
 

@@ -12,7 +12,7 @@ from operators.etcd.api.reserved_arguments import REJECTS_EXPERIMENTAL_FLAGS, RE
 from operators.etcd.api.versions import FORM as VERSION
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import number_cel, smaller
-from shared.api.rules import ISSUER_RULES, not_ours, stays
+from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
 from shared.kubernetes.quantity import parse_quantity
 
@@ -186,21 +186,21 @@ CLUSTER_RULES = (
         "of the spec or extraArgs.",
         at="env",
     ),
-    not_ours("labels", OWN_KEYS),
-    not_ours("annotations", OWN_KEYS),
+    reserved_prefix("labels", OWN_KEYS),
+    reserved_prefix("annotations", OWN_KEYS),
     Rule(
         "!has(self.restore) || self.storage.medium == 'Volume'",
         lambda spec: spec.restore is None or spec.storage.medium == "Volume",
         "a restore needs a volume, on which the data is created before a member starts. Set storage.medium to Volume.",
         at="restore",
     ),
-    stays(
+    immutable(
         "storage.medium",
         "self.storage.medium",
         lambda spec: spec.storage.medium,
         "data cannot be moved between the media. Restore a backup into another EtcdCluster.",
     ),
-    stays(
+    immutable(
         "storage.storageClassName",
         "(has(self.storage.storageClassName) ? self.storage.storageClassName : '')",
         lambda spec: spec.storage.storage_class_name or "",
@@ -214,7 +214,7 @@ CLUSTER_RULES = (
         at="storage.size",
         value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
-    stays(
+    immutable(
         "tls.mode",
         "(has(self.tls) ? self.tls.mode : 'none')",
         lambda spec: spec.tls.mode,

@@ -29,8 +29,8 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
     size, former = spec.size, before.size
     if _tolerated_failures(size) < _tolerated_failures(former):
         warnings.append(
-            f"spec.size: {former} members tolerate {_tolerated_failures(former)} failures, {size} tolerate "
-            f"{_tolerated_failures(size)}."
+            f"spec.size: {former} members tolerate the failure of {_tolerated_failures(former)}, but {size} only "
+            f"of {_tolerated_failures(size)}."
         )
     return warnings
 
@@ -45,17 +45,17 @@ def _of_size(spec: EtcdClusterSpec) -> list[str]:
     tolerated = _tolerated_failures(size)
     if size % 2 == 0:
         warnings.append(
-            f"spec.size: {size} members tolerate {tolerated} failures, as many as {size - 1}, and have one more "
-            f"member that can fail. Set {size - 1} or {size + 1}."
+            f"spec.size: {size} members tolerate the failure of {tolerated}, as {size - 1} would, and have one "
+            f"more member that can fail. Set {size - 1} or {size + 1}."
         )
     if size > _MAX_ADVISED_MEMBERS:
         warnings.append(
-            f"spec.size: each write waits for {size // 2 + 1} of {size} members, which tolerate {tolerated} "
-            f"failures. etcd recommends at most {_MAX_ADVISED_MEMBERS} members."
+            f"spec.size: each write waits for {size // 2 + 1} of {size} members, which tolerate the failure of "
+            f"{tolerated}. etcd recommends at most {_MAX_ADVISED_MEMBERS} members."
         )
     if budget is None:
         return warnings
-    if budget.keeps_all(size):
+    if budget.blocks_every_eviction(size):
         warnings.append(
             f"spec.podDisruptionBudget: allows no eviction with {size} members, so that their nodes cannot be "
             "drained. Set maxUnavailable: 1."
@@ -63,7 +63,8 @@ def _of_size(spec: EtcdClusterSpec) -> list[str]:
     elif budget.evictable(size) > tolerated > 0:
         warnings.append(
             f"spec.podDisruptionBudget: allows the eviction of {budget.evictable(size)} of {size} members at "
-            f"once, but the cluster tolerates {tolerated} failures. Set maxUnavailable to at most {tolerated}."
+            f"once, but the cluster tolerates the failure of {tolerated}. Set maxUnavailable to at most "
+            f"{tolerated}."
         )
     return warnings
 

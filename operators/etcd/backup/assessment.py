@@ -41,7 +41,7 @@ class Assessment:
         deadline = int(pod["spec"].get("activeDeadlineSeconds") or 0) + START_TIMEOUT_SECONDS
         if created is None or (self.now - created).total_seconds() < deadline:
             return None
-        problem = Pod.of(pod).trouble or "it reported nothing"
+        problem = Pod.of(pod).problem or "it reported nothing"
         return Outcome(
             False, POD_NOT_STARTING, f"The pod did not finish within {deadline / 60:.0f} minutes: {problem}."
         )

@@ -65,10 +65,10 @@ def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> St
     if seen.pod is None or facts.outcome is not None:
         return PASS
     pod = Pod.of(seen.pod)
-    if pod.trouble:
+    if pod.problem:
         return Step.wait(
             POD_NOT_STARTING,
-            f"{seen.message} {pod.name} does not start: {pod.trouble}",
+            f"{seen.message} {pod.name} does not start: {pod.problem}",
             warning=True,
             requeue=POLL_SECONDS,
         )

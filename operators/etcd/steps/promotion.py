@@ -38,7 +38,7 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
         promote = member_changes.promote(resource, facts, instance)
         message = f"{instance.name} has caught up with the leader: promoting it to a voter."
         return Step((promote,), Progress.WAITING, PROMOTING, message)
-    hindrance = f"its pod does not start: {instance.pod.trouble}" if instance.pod and instance.pod.trouble else ""
+    hindrance = f"its pod does not start: {instance.pod.problem}" if instance.pod and instance.pod.problem else ""
     since = _awaited_since(instance)
     if since is not None and now - since >= timedelta(seconds=patience):
         message = (

@@ -82,7 +82,7 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
         resource.spec.storage.size,
         now,
         refusal=REFUSAL,
-        remake=seen.members is not None and bool(resource.recorded_cluster_id),
+        may_recreate=seen.members is not None and bool(resource.recorded_cluster_id),
     )
 
 

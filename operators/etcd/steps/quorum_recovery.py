@@ -132,7 +132,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
         message = f"{message} The pod failed: {_termination_message(pod)} Nothing was changed; the operator retries."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
-    problem = Pod.of(pod).trouble
+    problem = Pod.of(pod).problem
     message = f"{message} Its pod does not start: {problem}" if problem else message
     return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
 
@@ -241,6 +241,6 @@ def _unreachable(seen: Observed, found: QuorumLoss) -> str:
     for voter in found.unreachable:
         instance = seen.instance_named(voter.name)
         pod = instance.pod if instance else None
-        why = "no pod" if pod is None else pod.trouble or (instance.error if instance else "") or "no answer"
+        why = "no pod" if pod is None else pod.problem or (instance.error if instance else "") or "no answer"
         descriptions.append(f"{voter.name} is unreachable ({why})")
     return ", ".join(descriptions) or "All other voters answer"

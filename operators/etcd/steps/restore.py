@@ -102,7 +102,7 @@ def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: date
     """Report the pod that creates the data; retry after a failure."""
     result = outcome(pod)
     if result is None:
-        problem = Pod.of(pod).trouble
+        problem = Pod.of(pod).problem
         message = f"{message} {Pod.of(pod).name} does not start: {problem}" if problem else message
         return Step((), Progress.WAITING, RESTORING, message, warning=bool(problem), requeue=POD_POLL_SECONDS)
     return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(pod, result, facts, now)

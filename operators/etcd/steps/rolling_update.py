@@ -138,7 +138,7 @@ def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, i
     if down and all(other and not outdated(seen, other) and is_returning(other, now) for other in down):
         names = ", ".join(other.name for other in down if other)
         return roll.wait(f"{names} was recreated and is starting.", requeue=MEMBERSHIP_POLL_SECONDS)
-    return roll.hold(instance, f"{why}.", with_trouble=True)
+    return roll.block(instance, f"{why}.", with_problem=True)
 
 
 def _hand_over_leadership(
@@ -146,7 +146,9 @@ def _hand_over_leadership(
 ) -> Step | None:
     if instance is not seen.leader or not [other for other in seen.healthy_voters if other is not instance]:
         return None
-    return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and the last")
+    return hand_over(
+        resource, seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last"
+    )
 
 
 def _leave_and_rejoin(
@@ -162,11 +164,13 @@ def _leave_and_rejoin(
     if why := removal_refusal(seen, instance.member):
         if len(seen.voters) == 1:
             why += ", and its data would be deleted with its pod (storage.medium is Memory). Set spec.size to 3"
-        return roll.hold(instance, f"{why}.", with_trouble=True)
+        return roll.block(instance, f"{why}.", with_problem=True)
     if instance is seen.leader:
-        return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and the last")
+        return hand_over(
+            resource, seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last"
+        )
     message = (
-        f"{roll.goal}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
+        f"{roll.progress}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
         "new pod."
     )
     return Step.wait(UPDATING, message, remove(resource, seen, instance))

@@ -155,7 +155,7 @@ def review(new: Obj, old: Obj | None) -> Review:
 def _configuration_warnings(resource: Memcached) -> list[str]:
     spec, warnings = resource.spec, []
     budget = spec.pod_disruption_budget
-    if budget is not None and budget.keeps_all(spec.size):
+    if budget is not None and budget.blocks_every_eviction(spec.size):
         warnings.append(
             f"spec.podDisruptionBudget: with size {spec.size} the budget allows no evictions, so nodes that run these "
             "servers cannot be drained. Raise size, or set maxUnavailable: 1."

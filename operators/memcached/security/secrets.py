@@ -90,7 +90,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
             pair, authority = certificate_of(
-                "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, whenever=False
+                "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, ignore_validity=False
             )
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))

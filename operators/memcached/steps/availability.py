@@ -19,8 +19,8 @@ def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetim
         message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
-        if pod.trouble and not pod.ready:
-            message = f"{facts.summary}. Pod {pod.name} is failing: {pod.trouble}"
+        if pod.problem and not pod.ready:
+            message = f"{facts.summary}. Pod {pod.name} is failing: {pod.problem}"
             return Step.progressing(SERVER_FAILING, message, warning=True)
     return PASS
 

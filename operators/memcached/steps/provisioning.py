@@ -30,7 +30,7 @@ def require_exporter_image(settings: Settings, resource: Memcached, _facts: Asse
 def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Require valid Secrets for the servers; running servers are not changed until then."""
     problem = facts.observed.secrets.problem
-    return provisioning.lacking(problem) if problem is not None else PASS
+    return provisioning.report_unusable_secret(problem) if problem is not None else PASS
 
 
 def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:

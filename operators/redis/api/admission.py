@@ -1,4 +1,4 @@
-"""What admission and the reconcile reject in a RedisCluster, and what admission warns about. Pure."""
+"""Validation of RedisClusters, at admission and in the reconcile, and admission warnings. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from shared.kubernetes.kinds import Obj
 
 
 def validate(resource: RedisCluster, before: RedisCluster | None = None) -> list[str]:
-    """What makes a resource impossible: the CEL rules once more, for one that came past them, and what CEL cannot say.
+    """Return the errors of a resource: the CEL rules, for a resource that bypassed them, and rules that CEL cannot
+    express.
 
-    But not whether its version is too old: the plan asks that by itself (`versions.refusal`), and cares for what runs.
+    The supported versions are checked by a step of the plan (`refuse_version`), so that running nodes are still
+    maintained.
 
     Args:
-        before: what it was; without it, nothing is said of the change.
+        before: the resource before the change; without it, the change is not validated.
     """
     wrong = contradictions(resource, (NAMES_A_SET,), before)
     if wrong:
@@ -34,14 +36,14 @@ def validate(resource: RedisCluster, before: RedisCluster | None = None) -> list
 
 
 def review(new: Obj, old: Obj | None) -> Review:
-    """What makes a resource, or the change to it, impossible, and what a person should know before."""
+    """Return the errors and the warnings of a resource or a change."""
     try:
         resource = RedisCluster.read(new)
     except InvalidSpec as wrong:
         return Review(errors=(str(wrong),))
     try:
         before = RedisCluster.parse(old) if old else None
-    except InvalidSpec:  # it came past admission; now it is mended
+    except InvalidSpec:  # it bypassed admission, and is now being corrected
         before = None
     too_old = [rule.sentence(resource) for rule in TOO_OLD_RULES if not rule.holds(resource)]
     if errors := [*too_old, *validate(resource, before)]:
@@ -52,27 +54,27 @@ def review(new: Obj, old: Obj | None) -> Review:
 def _wrong_affinity(resource: RedisCluster) -> list[str]:
     spec = resource.spec
     given = {"spec.affinity": spec.affinity, "spec.pod[0].affinity": spec.template.affinity}
-    return [f"{at}: {errors}" for at, affinity in given.items() if (errors := wrong_affinity(affinity))]
+    return [f"{at}: {problem}" for at, affinity in given.items() if (problem := wrong_affinity(affinity))]
 
 
 def _wrong_memory(resource: RedisCluster) -> list[str]:
-    """What nodes may take is an amount, and given once."""
+    """Return errors of maxmemory: the amount must be valid, and given only once."""
     spec = resource.spec
     named = next((variable for variable in spec.pods.env if variable.name == MAX_MEMORY), None)
     at = "spec.env" if "env" in spec.model_fields_set else "spec.pod[0].env"
     if named is not None and named.value is None:
-        return [f"{at}: {MAX_MEMORY} is read when pods are made; give it a value, such as 2gb, rather than a source."]
+        return [f"{at}: {MAX_MEMORY} needs a value, such as 2gb; valueFrom is not supported."]
     if named is not None and "maxmemory" in spec.config:
-        return [f"spec.config: maxmemory stands in {at} ({MAX_MEMORY}), too; remove one of the two."]
+        return [f"spec.config: maxmemory is also set in {at} ({MAX_MEMORY}); remove one of the two."]
     try:
-        spec.max_memory  # noqa: B018 - asked for what is wrong with it
+        spec.max_memory  # noqa: B018 - raises if it is invalid
     except InvalidSpec as wrong:
         return [str(wrong)]
     return []
 
 
 def _mismatch(resource: RedisCluster) -> list[str]:
-    """What pods run, and what the operator asks of them, must be the same version."""
+    """Return an error if the version differs from the tag of the image."""
     spec = resource.spec
     try:
         tagged = Version.parse(spec.tag)
@@ -81,13 +83,13 @@ def _mismatch(resource: RedisCluster) -> list[str]:
     if tagged == resource.engine.version:
         return []
     return [
-        f"spec.version: says {resource.engine.version}, and the tag of pod[0].middlewareImage {tagged}: nodes would be "
-        "asked for what another version can do. Make them the same, or remove version."
+        f"spec.version: {resource.engine.version} differs from the tag of pod[0].middlewareImage, {tagged}; the "
+        "operator selects features by version. Make them equal, or remove version."
     ]
 
 
 def _refused_change(resource: RedisCluster, before: RedisCluster) -> list[str]:
-    """What a change must not do, judged by what the status last told; the reconcile asks the nodes."""
+    """Return the errors of a change, judged by the recorded status; the reconcile inspects the nodes."""
     errors = []
     if resource.engine != before.engine:
         running = [node.engine for node in before.recorded_nodes if node.engine is not None]
@@ -98,21 +100,21 @@ def _refused_change(resource: RedisCluster, before: RedisCluster) -> list[str]:
 
 
 def _refused_assignment(resource: RedisCluster, before: RedisCluster) -> list[str]:
-    """Slots for masters that this change adds, which the nodes named do not have to give."""
+    """Return the errors of manual assignments for new primaries, if the named nodes own too few slots."""
     strategy = resource.spec.update_strategy
     changed = (resource.primaries, strategy) != (before.primaries, before.spec.update_strategy)
     if not (before.formed and changed and strategy.type == "AssignReceive"):
         return []
     owners = {node.node_id: node.slots for node in before.recorded_nodes if node.slots}
     served = owners.keys() | {move.target for move in before.recorded_assigned}
-    joining = [f"new master {number + 1}" for number in range(resource.primaries - len(served))]
+    joining = [f"new primary {number + 1}" for number in range(resource.primaries - len(served))]
     if not joining:
         return []
     try:
         assigned(owners, strategy.strategies, joining)
     except CannotAssign as error:
         return [str(error)]
-    except CannotMove:  # slots are on their way: the reconcile judges what they have come to
+    except CannotMove:  # a migration is running: the reconcile decides
         return []
     return []
 

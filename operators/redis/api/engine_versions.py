@@ -1,6 +1,6 @@
-"""Engines and their versions: which there are, what each can do, and which may follow which. Pure.
+"""Engines and versions: which are supported, their features, and which upgrades are possible. Pure.
 
-What a version can do was looked up in the sources of its tags, and of what has none at hand in its maker's documents.
+Features were read from the sources of each tag, or from the vendor's documentation.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?([-_][0-9A-Za-z_.-]*)?$"
-"""What a version looks like, for Python and for CEL alike: 8.0.2, v8.0.2, 8.0, or 8.0.2-alpine as images are tagged."""
+"""Pattern of a version, for Python and for CEL: 8.0.2, v8.0.2, 8.0, or 8.0.2-alpine as in image tags."""
 
 TAGGED = rf"^[^@]*:{FORM[1:-1]}(@.*)?$"
 """An image whose tag is a version."""
 
 NAMES_VALKEY = r"(^|/)[^/:@]*valkey[^/]*$"
-"""An image of valkey, as far as its name tells."""
+"""Pattern of the image names that contain valkey."""
 
 TOO_OLD = {
     "redis": r"^([^@]*:)?v?([0-5]\.[0-9]+|6\.[01])([^0-9].*)?$",
     "valkey": r"^([^@]*:)?v?([0-6]\.[0-9]+|7\.[01])([^0-9].*)?$",
 }
-"""Versions, and images tagged with one, below `LEAST`: for CEL, which cannot compare them."""
+"""Patterns of versions, and of images tagged with one, below `LEAST`: CEL cannot compare versions."""
 
 EngineName = Literal["redis", "valkey"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A version of an engine; what follows a hyphen says how an image was built, and is not compared.
+    """A version of an engine; a suffix after a hyphen names the build of the image, and is not compared.
 
     Attributes:
-        major, minor, patch: 8, 0 and 2 of 8.0.2; the patch is 0 where only 8.0 is said.
+        major, minor, patch: 8, 0 and 2 of 8.0.2; the patch of 8.0 is 0.
     """
 
     major: int
@@ -42,19 +42,19 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """A version as an image's tag, a spec, or a server itself says it.
+        """Parse the version of an image tag, a spec, or a server.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a version.
         """
         found = re.fullmatch(FORM, text)
         if found is None:
-            raise ValueError(f"{text!r} is no version of redis or valkey")
+            raise ValueError(f"{text!r} is not a version of redis or valkey")
         return cls(int(found[1]), int(found[2]), int(found[4] or 0))
 
     @property
     def series(self) -> tuple[int, int]:
-        """What abilities and upgrades are about: the major and the minor version."""
+        """Major and minor version, which determine features and upgrades."""
         return self.major, self.minor
 
     def __str__(self) -> str:
@@ -63,10 +63,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Engine:
-    """What a server is.
+    """An engine and its version.
 
     Attributes:
-        name: whose program it is.
+        name: redis or valkey.
     """
 
     name: EngineName
@@ -74,20 +74,20 @@ class Engine:
 
     @classmethod
     def parse(cls, text: str) -> Engine:
-        """An engine as `str` writes it: `valkey 9.1.0`.
+        """Parse the format of `str`: `valkey 9.1.0`.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not an engine with a version.
         """
         name, _, version = text.partition(" ")
         for known in LEAST:
             if name == known:
                 return cls(known, Version.parse(version))
-        raise ValueError(f"{text!r} is no engine: write it as redis 8.0.2 or valkey 9.1.0")
+        raise ValueError(f"{text!r} is not an engine version, such as redis 8.0.2 or valkey 9.1.0")
 
     @property
     def program(self) -> str:
-        """The server in its image."""
+        """Name of the server program in the image."""
         return f"{self.name}-server"
 
     def __str__(self) -> str:
@@ -95,21 +95,24 @@ class Engine:
 
 
 def engine_named(image: str) -> EngineName:
-    """Whose program an image holds, as far as its name tells."""
+    """Return the engine in an image, judged by the name of the image."""
     return "valkey" if re.search(NAMES_VALKEY, image) else "redis"
 
 
 LEAST: dict[EngineName, tuple[int, int]] = {"redis": (6, 2), "valkey": (7, 2)}
-"""The first series of each that the operator works with: users with several passwords, TLS among nodes, coordinated
-failover and MIGRATE with a user (AUTH2) are all there, and were fixed in its patches."""
+"""Oldest supported series of each engine: users with several passwords, TLS between nodes, coordinated failover and
+MIGRATE with a user (AUTH2) exist since then, with fixes in its patches.
+"""
 
 _FORMATS: dict[EngineName, tuple[tuple[tuple[int, int], int], ...]] = {
     "redis": (((6, 2), 9), ((7, 0), 10), ((7, 2), 11), ((7, 4), 12), ((8, 6), 13)),
     "valkey": (((7, 2), 11), ((9, 0), 80)),
 }
-"""RDB_VERSION (src/rdb.h) by the first series that has it: of snapshots, of the AOF's base, of what replicas are sent.
+"""RDB_VERSION (src/rdb.h) by the first series that has it: the format of snapshots, of the AOF's base, and of
+replication.
 
-A server reads its own and older ones. Valkey's went on from 11 by itself: what it shares with redis ends there.
+A server reads its own and older formats. The numbering of Valkey is independent above 11: that is the last common
+one.
 """
 
 _SHARED_FORMAT = 11
@@ -117,17 +120,16 @@ _SHARED_FORMAT = 11
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What an engine can do, where engines differ.
+    """Features that differ between engines.
 
     Attributes:
-        migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT, asked
-            of the destination; `export`: CLUSTER MIGRATESLOTS, asked of the source.
-        forbids_replica_migration: whether it has cluster-allow-replica-migration: without it a master that was emptied
-            makes itself a replica.
-        slot_ranges: whether it has CLUSTER ADDSLOTSRANGE, and CLUSTER SHARDS and LINKS, which came with it.
-        hostnames: whether it has cluster-announce-hostname.
-        sets_many: whether one CONFIG SET takes several directives.
-        reloads_certificates: whether CONFIG SET tls-cert-file reads the file anew where its name stays the same.
+            migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT,
+            sent to the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source. forbids_replica_migration:
+            whether cluster-allow-replica-migration exists: without it, a primary that was emptied becomes a replica.
+        slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
+        hostnames: whether cluster-announce-hostname exists.
+        sets_many: whether one CONFIG SET accepts several directives.
+        reloads_certificates: whether CONFIG SET tls-cert-file reloads the file if its name stays the same.
     """
 
     migration: Literal["keys", "import", "export"]
@@ -139,7 +141,7 @@ class Features:
 
 
 def features(engine: Engine) -> Features:
-    """What an engine can do; one that is newer than all known is taken for the newest."""
+    """Return the features of an engine; an unknown newer version counts as the newest known one."""
     valkey, version = engine.name == "valkey", engine.version
     since_7_0 = version >= Version(7, 0)
     return Features(
@@ -160,62 +162,62 @@ def _migration(engine: Engine) -> Literal["keys", "import", "export"]:
 
 
 def format_of(engine: Engine) -> int:
-    """The version of the format in which it writes its data."""
+    """Return the version of the data format that an engine writes."""
     return next((number for since, number in reversed(_FORMATS[engine.name]) if engine.version.series >= since), 0)
 
 
 def refusal(engine: Engine) -> str:
-    """Why the operator does not work with an engine; empty if it does. A sentence that says what to give."""
+    """Return why an engine is not supported; empty if it is."""
     if engine.version.series >= LEAST[engine.name]:
         return ""
     return (
-        f"{engine} is older than {engine.name} {_dotted(LEAST[engine.name])}, the first that has what the operator "
-        f"rests on (users with two passwords, TLS among nodes, failover without a lost write). {ADVICE}"
+        f"{engine} is not supported: the operator needs {engine.name} {_dotted(LEAST[engine.name])} or later (users "
+        f"with two passwords, TLS between nodes, failover without lost writes). {ADVICE}"
     )
 
 
-ADVICE = "Give redis 6.2 or newer, or valkey 7.2 or newer."
-"""What mends a version that is too old."""
+ADVICE = "Use redis 6.2 or later, or valkey 7.2 or later."
+"""Advice for a version that is too old."""
 
 
 def upgrade_refusal(running: Iterable[Engine], target: Engine) -> str:
-    """Why nodes must not be changed to an engine; empty if they may.
+    """Return why nodes must not change to another engine version; empty if they may.
 
-    What decides is the data: a node that is changed reads what it wrote before, and its replicas read what it sends.
+    The data decides: a changed node reads what it wrote before, and its replicas read what it sends.
 
     Args:
-        running: what nodes run; those that nobody could ask are left out. None at all refuses nothing.
-        target: what they are to run.
+        running: engines that nodes run, as far as they are known. An empty collection refuses nothing.
+        target: engine to change to.
 
     Returns:
-        A sentence that says why, and what to do instead.
+        A sentence with the reason and the alternatives.
     """
     for engine in sorted(set(running), key=lambda engine: (format_of(engine), engine), reverse=True):
-        if report := _refused_step(engine, target):
-            return report
+        if reason := _refused_step(engine, target):
+            return reason
     return ""
 
 
 def _refused_step(engine: Engine, target: Engine) -> str:
-    elsewhere = "Or make another RedisCluster of it, and copy the data there."
+    elsewhere = "Or create another RedisCluster with that version, and copy the data."
     if engine.name == target.name and target.version.series >= engine.version.series:
         return ""
     if engine.name == target.name:
-        stay = f"Give {_dotted(engine.version.series)} or newer."
+        stay = f"Use {_dotted(engine.version.series)} or later."
         if format_of(target) == format_of(engine):
-            why = "no older series is made to read what a newer one writes"
+            why = "downgrades to an older series are not supported"
         else:
-            why = f"it does not read what that writes (format {format_of(engine)}, and its own is {format_of(target)})"
+            why = f"it cannot read the newer data format ({format_of(engine)}; its own is {format_of(target)})"
         return f"{target} is older than {engine}, which a node runs: {why}. {stay} {elsewhere}"
     if engine.name == "valkey":
         return (
-            f"{target} does not read what {engine} writes, which a node runs. Give a version of valkey, and a "
-            f"repository that holds it. {elsewhere}"
+            f"{target} cannot read the data of {engine}, which a node runs. Use a version of valkey, and a repository "
+            f"that contains it. {elsewhere}"
         )
     if format_of(engine) > _SHARED_FORMAT:
         return (
-            f"{target} does not read what {engine} writes, which a node runs: valkey takes data of redis up to 7.2. "
-            f"Stay with redis. {elsewhere}"
+            f"{target} cannot read the data of {engine}, which a node runs: valkey reads data of redis up to 7.2. "
+            f"Keep redis. {elsewhere}"
         )
     return ""
 

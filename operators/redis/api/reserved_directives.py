@@ -1,4 +1,4 @@
-"""Which directives of redis.conf are the operator's to set, whoever else names them. Pure.
+"""Directives of redis.conf that only the operator sets. Pure.
 
 Source: src/config.c and redis.conf of redis 6.2, 7.0, 7.2 and 7.4, and of valkey 8.1.
 """
@@ -6,10 +6,12 @@ Source: src/config.c and redis.conf of redis 6.2, 7.0, 7.2 and 7.4, and of valke
 from __future__ import annotations
 
 FORM = r"^[a-z][a-z0-9-]*$"
-"""A directive's name: redis takes capital letters, too, yet one name a directive is what can be compared."""
+"""Pattern of a directive's name. Redis also accepts capital letters; names are compared, so only small ones are
+accepted.
+"""
 
-OURS = (
-    # where clients and nodes find it
+RESERVED = (
+    # addresses
     *("port", "bind", "bind-source-addr", "protected-mode", "unixsocket", "unixsocketperm", "unixsocketgroup"),
     *("cluster-port", "cluster-announce-ip", "cluster-announce-hostname", "cluster-announce-human-nodename"),
     *("cluster-announce-port", "cluster-announce-tls-port", "cluster-announce-bus-port"),
@@ -22,12 +24,14 @@ OURS = (
     *("tls-ca-cert-file", "tls-ca-cert-dir", "tls-dh-params-file"),
     # users
     *("user", "aclfile", "requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "rename-command"),
-    # who is whose replica, and who takes over
+    # replication and failover
     *("replicaof", "slaveof", "replica-read-only", "slave-read-only", "cluster-enabled", "cluster-replica-no-failover"),
     *("cluster-slave-no-failover", "cluster-allow-replica-migration", "cluster-migration-barrier"),
-    # files, and the process itself
+    # files and process
     *("dir", "cluster-config-file", "dbfilename", "appendfilename", "appenddirname", "pidfile", "logfile", "include"),
     *("daemonize", "supervised"),
 )
-"""Names that other fields of the spec and the operator set: what nodes are to each other, who may enter, what a node
-finds again after a restart. In a template (pod[0].configmap) they are left out."""
+"""Directives that other fields of the spec or the operator set: replication, authentication, and the node's files.
+
+In a template (pod[0].configmap) they are ignored.
+"""

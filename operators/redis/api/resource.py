@@ -1,4 +1,4 @@
-"""The RedisCluster resource: its kind, its columns, and one parsed object with what its status recorded."""
+"""The RedisCluster resource: its kind, its columns, and a parsed resource with its recorded status."""
 
 from __future__ import annotations
 
@@ -28,19 +28,23 @@ API = Resource(
     kind=Kind("redis.middleware.hc.cn", "v1alpha1", "RedisCluster", "redisclusters"),
     spec=RedisClusterSpec,
     status=RedisClusterStatus,
-    description="A Redis or Valkey cluster that grows, shrinks, heals and upgrades without losing a write.",
+    description="A Redis or Valkey cluster that scales, recovers and upgrades without losing acknowledged writes.",
     short_names=("rec",),
     categories=("platform",),
     columns=(
-        PrinterColumn("Replicas", ".spec.replicas", "integer", "Pods wanted."),
-        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Nodes that serve."),
-        PrinterColumn("Masters", ".status.masters", "integer", "Masters that own slots."),
-        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
-        PrinterColumn("Version", ".status.version", "string", "The lowest that a node runs."),
-        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn("Image", ".status.image", "string", "The nodes' image.", wide=True),
+        PrinterColumn("Replicas", ".spec.replicas", "integer", "Desired number of pods."),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of nodes that serve clients."),
+        PrinterColumn("Masters", ".status.masters", "integer", "Number of primaries that own slots."),
+        PrinterColumn("Phase", ".status.phase", "string", "Current phase."),
+        PrinterColumn("Version", ".status.version", "string", "Lowest version that a node runs."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since creation."),
+        PrinterColumn("Image", ".status.image", "string", "Image of the nodes.", wide=True),
         PrinterColumn(
-            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+            "Message",
+            ".status.conditions[?(@.type=='Ready')].message",
+            "string",
+            "Message of the Ready condition.",
+            wide=True,
         ),
     ),
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
@@ -49,88 +53,92 @@ API = Resource(
 
 
 class RedisCluster(CustomResource[RedisClusterSpec]):
-    """One RedisCluster, parsed."""
+    """A parsed RedisCluster."""
 
     @classmethod
     def parse(cls, obj: Obj) -> RedisCluster:
-        """The resource as a model, with what `default` fills in.
+        """Parse a resource with its defaults.
 
-        One of a version that the operator does not work with is parsed, too: what runs is reported all the same.
+        A resource with an unsupported version is parsed too, so that its status is still reported.
 
         Raises:
-            InvalidSpec: a field is wrong, or nothing tells the version; the message says which and what to give.
+            InvalidSpec: a field is invalid, or nothing contains the version; the message names the field.
         """
         resource = cls.read(obj)
-        resource.spec.target  # noqa: B018 - refused now, rather than wherever it is asked first
+        resource.spec.target  # noqa: B018 - raises here rather than at first use
         return resource
 
     @classmethod
     def read(cls, obj: Obj) -> RedisCluster:
-        """The same, of which nobody asks the version yet: `validate` has more to say than that it is missing.
+        """Parse a resource without checking its version, which `validate` does with all other rules.
 
         Raises:
-            InvalidSpec: a field is wrong.
+            InvalidSpec: a field is invalid.
         """
         obj = default(obj)
         return cls(obj, parse(RedisClusterSpec, obj.get("spec") or {}, at="spec"))
 
     @property
     def engine(self) -> Engine:
-        """What nodes are to run."""
+        """Return the engine to run."""
         return self.spec.target
 
     @property
     def primaries(self) -> int:
-        """How many masters are wanted."""
+        """Return the desired number of primaries."""
         return self.spec.primaries
 
     def image_reference(self, repository: str) -> str:
-        """The nodes' image, from a repository where the spec names none."""
+        """Return the image of the nodes.
+
+        Args:
+            repository: repository if the spec names none.
+        """
         return self.spec.image_reference(repository)
 
     @property
     def has_storage(self) -> bool:
-        """Whether each node has a volume of its own."""
+        """Return whether each node has its own volume."""
         return self.spec.storage is not None
 
     @property
     def config_template(self) -> str:
-        """Name of the ConfigMap with the user's redis.conf; empty if there is none."""
+        """Return the name of the ConfigMap with the user's redis.conf; empty if there is none."""
         return self.spec.template.configmap or ""
 
     @property
     def formed(self) -> bool:
-        """Whether it ever was a cluster: then no slot is given to a node that is empty, unless a person allows it."""
+        """Return whether the cluster was created. Then empty nodes get lost slots only if a user confirms the loss."""
         return bool(self.reported.get("formed"))
 
     @property
     def forming(self) -> tuple[FormingNode, ...]:
-        """The masters of the cluster that is about to begin, as they were written down."""
+        """Return the recorded primaries of the cluster that is being created."""
         return forming_nodes(self.reported)
 
     @property
     def recorded_nodes(self) -> tuple[RecordedNode, ...]:
-        """Its nodes as the status last told of them."""
+        """Return the nodes as last recorded in the status."""
         return recorded_nodes(self.reported)
 
     @property
     def former_nodes(self) -> Mapping[str, str]:
-        """Names of the pods that nodes were in that are gone for good, by the nodes' ids."""
+        """Return the pod names of nodes that were removed permanently, by node id."""
         return former_nodes(self.reported)
 
     @property
     def recorded_assigned(self) -> tuple[Move, ...]:
-        """What new masters were to take (spec.updateStrategy), as it was written down."""
+        """Return the recorded slots that new primaries are to receive (spec.updateStrategy)."""
         return assigned_moves(self.reported)
 
     @property
     def recovery_token(self) -> str:
-        """What spec.recovery.confirm must say to give up lost slots' keys; empty if nothing is to be confirmed."""
+        """Return the token that spec.recovery.confirm must contain to give up lost keys; empty if there is no loss."""
         return str((self.reported.get("recovery") or {}).get("token") or "")
 
 
 def default(obj: Obj) -> Obj:
-    """A version where nothing tells one: what runs, so that a newer operator upgrades nobody unasked; else ours."""
+    """Return the resource with a default version: the running one, so that a new operator upgrades no cluster."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or spec.get("version") is not None:
         return obj
@@ -139,7 +147,7 @@ def default(obj: Obj) -> Obj:
         if Image.parse(image).tag or Image.parse(image).digest:
             return obj
     except ValueError:
-        pass  # none is given, or it is refused for what it is
+        pass  # no image, or an invalid one, which validation reports
     if engine != "redis" and engine != "valkey":
         engine = engine_named(image)
     running = engine_of(obj.get("status") or {})
@@ -148,7 +156,7 @@ def default(obj: Obj) -> Obj:
 
 
 def _given_image(spec: Obj) -> str:
-    """What `RedisClusterSpec.image_name` is, of a spec that may be wrong."""
+    """Return `RedisClusterSpec.image_name` of a spec that may be invalid."""
     pods = spec.get("pod")
     first = pods[0] if isinstance(pods, list) and pods else None
     image = (first.get("middlewareImage") if isinstance(first, dict) else None) or spec.get("repository")

@@ -1,4 +1,4 @@
-"""The part of the spec that says how slots come to masters that join."""
+"""The part of the spec that defines which slots new primaries receive."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ from shared.api.spec import INT32, Rule, SpecModel
 
 
 class AssignStrategy(SpecModel):
-    """Slots that a new master takes from others."""
+    """Slots that one new primary receives."""
 
-    slots: Annotated[int, Field(ge=1, le=16384)] = Field(description="How many.", json_schema_extra=INT32)
+    slots: Annotated[int, Field(ge=1, le=16384)] = Field(
+        description="Number of slots to move to the new primary.", json_schema_extra=INT32
+    )
     from_replicas: Annotated[str, Field(max_length=4096, pattern=r"^\s*[0-9A-Za-z]+(\s*,\s*[0-9A-Za-z]+)*\s*$")] = (
         Field(
-            description="Node ids of the masters that give them (status.conditions tells them), separated by commas; "
-            "of several, each gives in proportion to what it owns. Less than slots, or an id that is no master's, is "
-            "refused."
+            description="Node ids of the primaries that give the slots, separated by commas; status.conditions lists "
+            "them. Several primaries give in proportion to the slots that they own. An assignment of more slots than "
+            "they own, or an id that is not a primary's, is rejected."
         )
     )
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Ids of the masters that give."""
+        """Node ids of the primaries that give the slots."""
         return tuple(part.strip() for part in self.from_replicas.split(","))
 
 
 class UpdateStrategy(SpecModel):
-    """How slots come to masters that join."""
+    """How slots are distributed when primaries join."""
 
     type: Literal["AutoReceive", "AssignReceive"] = Field(
         "AutoReceive",
-        description="AutoReceive: every master owns as many as the others, with the fewest moves. AssignReceive: "
-        "masters that join take what assignStrategies say, each in turn; there must be an entry for each of them. "
-        "The first slots of a new cluster, and those of masters that leave, are always spread evenly.",
+        description="AutoReceive: slots are spread evenly over all primaries, with the minimum number of moves. "
+        "AssignReceive: new primaries receive the slots of assignStrategies, which needs one entry for each of them, "
+        "in order. The slots of a new cluster, and those of removed primaries, are always spread evenly.",
     )
     pipeline: Annotated[str, Field(max_length=16)] = Field(
         "100",
-        description="How many keys move by one command, where the engine moves slots key by key.",
+        description='Maximum number of keys in one MIGRATE, "1" to "9999", for engines that move slots key by key.',
     )
     assign_strategies: Annotated[list[AssignStrategy], Field(max_length=64)] = Field(
         default_factory=list,
-        description="Where type is AssignReceive: what each master that joins takes, the first first.",
+        description="With type AssignReceive: the slots of each new primary, in order. Ignored with AutoReceive.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = STRATEGY_RULES
 
     @property
     def keys_at_once(self) -> int:
-        """Keys that one MIGRATE takes."""
+        """Maximum number of keys in one MIGRATE."""
         return int(self.pipeline)
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
-        """What masters that join take, each in turn."""
+        """Manual assignments, one for each new primary, in order."""
         return tuple(Strategy(given.slots, given.sources) for given in self.assign_strategies)

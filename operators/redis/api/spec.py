@@ -1,4 +1,4 @@
-"""The spec of a RedisCluster: its fields, their bounds, and what they must be to each other and to what they were."""
+"""The spec of a RedisCluster: its fields, their bounds, and the rules between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine, EngineName, Version, engine_named
 from operators.redis.api.memory import parse_memory
-from operators.redis.api.pod_template import ImageName, PodTemplate, mended
+from operators.redis.api.pod_template import ImageName, PodTemplate, normalized_affinity
 from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
 from operators.redis.api.slot_assignment import UpdateStrategy
 from shared.api.image import Image
@@ -20,7 +20,7 @@ DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}
 DEFAULT_EXPORTER = "oliver006/redis_exporter:v1.69.0"
 
 MAX_MEMORY = "MAXMEMORY"
-"""The environment variable that says what maxmemory is."""
+"""Environment variable that sets maxmemory."""
 
 
 class Storage(SpecModel):
@@ -28,65 +28,74 @@ class Storage(SpecModel):
 
     size: Quantity = Field(
         "8Gi",
-        description="Of each node's volume. It can grow where the storage class allows it, and never shrinks.",
+        description="Size of each node's volume. Can be increased if the storage class allows expansion, and never "
+        "decreased. Volumes grow without a restart if the driver supports it.",
     )
     storage_class_name: Name | None = Field(
-        None, description="The class of the volumes; if not given, the cluster's default. It stays as it was created."
+        None,
+        description="Storage class of the volumes. Default: the default class of the Kubernetes cluster. Immutable.",
     )
     retain: bool = Field(
-        True, description="Whether volumes stay when the resource is deleted; false deletes the data with it."
+        True, description="Whether volumes are kept when the resource is deleted. false deletes the data with it."
     )
 
 
 class Tls(SpecModel):
-    """Encryption, of clients' connections and of those among nodes; how it comes about is settled at creation."""
+    """Encryption of client connections and of connections between nodes."""
 
     mode: Literal["none", "self", "secret", "certManager"] = Field(
         "none",
-        description="Who makes the certificates. self: the operator, in Secrets NAME-ca, NAME-server-tls and "
-        "NAME-client-tls (what clients show). secret: you. certManager: cert-manager, by issuer. It stays as it was "
-        "created.",
+        description="Issuer of the certificates. none: no encryption. self: the operator, in Secrets NAME-ca, "
+        "NAME-server-tls and NAME-client-tls (for clients). secret: you, in the Secret of secretName. certManager: "
+        "cert-manager, with issuer. Immutable.",
     )
-    issuer: Issuer | None = Field(None, description="Where mode is certManager: who signs.")
+    issuer: Issuer | None = Field(None, description="Issuer of cert-manager. Required with mode certManager.")
     secret_name: Name | None = Field(
         None,
-        description="Where mode is secret: Secret with tls.crt, tls.key and ca.crt, for *.NAME.NAMESPACE.svc and "
-        "NAME-client.NAMESPACE.svc, with usages server auth and client auth: nodes and the operator show it, too.",
+        description="Secret with tls.crt, tls.key and ca.crt, valid for *.NAME.NAMESPACE.svc and "
+        "NAME-client.NAMESPACE.svc, with usages server auth and client auth: nodes and the operator also use it as "
+        "clients. Required with mode secret. A changed certificate is loaded without a restart.",
     )
     client_auth: Literal["none", "required"] = Field(
-        "required", description="Whether clients must show a certificate that ca.crt vouches for."
+        "required",
+        description="required: clients must present a certificate signed by ca.crt. none: they need not. A change "
+        "restarts the pods one by one.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES
 
 
 class Auth(SpecModel):
-    """The password that clients give."""
+    """Password authentication."""
 
     secret_name: Name = Field(
-        description="Secret in the same namespace with the key password: that of the user default. When it changes, "
-        "nodes take the former one, too, for ten minutes (--password-overlap) after all have learned the new one; none "
-        "restarts. A second one that is good stands in the key previousPassword, if at all."
+        description="Secret in the same namespace with the key password: the password of user default. It can be "
+        "changed at any time without a restart: for ten minutes (--password-overlap) after all nodes accept the new "
+        "password, the former one stays valid. The optional key previousPassword is a second valid password."
     )
 
 
 class Metrics(SpecModel):
-    """Metrics for Prometheus, by oliver006's exporter beside each node."""
+    """Metrics for Prometheus, from oliver006/redis_exporter in each pod."""
 
-    enabled: bool = Field(True, description="Whether the exporter runs.")
+    enabled: bool = Field(
+        True, description="Whether the exporter runs in each pod. A change restarts the pods one by one."
+    )
     image: ImageName | None = Field(
-        None, description=f"The exporter's image. If not given, pod[0].monitorImage, and else {DEFAULT_EXPORTER}."
+        None,
+        description=f"Image of the exporter. Default: pod[0].monitorImage, else {DEFAULT_EXPORTER}. A change restarts "
+        "the pods one by one.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
 
 
 class Recovery(SpecModel):
-    """What a person allows after a master was lost together with all of its replicas."""
+    """Confirmation of a data loss, after a primary was lost together with all of its replicas."""
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
-        description="status.recovery.token: other masters take the slots named there, empty; the keys that were in "
-        "them are lost."
+        description="Value of status.recovery.token. Confirms that the keys of the slots in status.recovery are lost: "
+        "other primaries serve these slots again, empty."
     )
 
 
@@ -94,100 +103,107 @@ ConfigValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\r\n]*$")]
 
 
 class RedisClusterSpec(PodSettings):
-    """What cluster is wanted."""
+    """The desired cluster."""
 
     replicas: Annotated[int, Field(ge=3, le=500)] = Field(
-        description="Pods in all: masters and their replicas. 6 are three masters with a replica each, 7 the same and "
-        "one more replica.",
+        description="Total number of pods: primaries and their replicas. With replicasPerMaster 1, 6 pods are three "
+        "primaries with one replica each; 7 add one more replica. A change moves slots or replicas while clients are "
+        "served.",
         json_schema_extra=INT32,
     )
     replicas_per_master: Annotated[int, Field(ge=0, le=9)] = Field(
         1,
-        description="Replicas of each master, at least: so many pods make replicas / (1 + replicasPerMaster) masters, "
-        "rounded down. With 0, the data of a master that is lost is lost.",
+        description="Minimum number of replicas of each primary. The number of primaries is replicas / (1 + "
+        "replicasPerMaster), rounded down. With 0, the loss of a primary's volume is a data loss.",
         json_schema_extra=INT32,
     )
-    pause: bool = Field(False, description="If true, the operator reports, and touches nothing.")
+    pause: bool = Field(False, description="If true, the operator reports the status and changes nothing.")
     finalizers: Literal["foreground", ""] = Field(
         "foreground",
-        description="foreground: deleting the resource deletes its pods, and its volumes as storage.retain says. "
-        "Empty: all that was made stays and runs on, without an operator.",
+        description="foreground: deleting the resource deletes its pods, and its volumes unless storage.retain is "
+        "true. Empty: all objects stay and the pods keep running, without an operator.",
     )
     repository: ImageName | None = Field(
         None,
-        description="The nodes' image without a tag, such as library/redis or valkey/valkey; if not given, the "
-        "operator's. A registry with a port may be in it.",
+        description="Image of the nodes without a tag, such as library/redis, valkey/valkey or "
+        "registry.example.com:5000/redis. Default: the operator's image repository. A change restarts the pods one by "
+        "one.",
     )
     version: Annotated[str, Field(max_length=128)] | None = Field(
         None,
-        description="The engine's version and the image's tag, such as 8.0.2. redis 6.2 or newer, valkey 7.2 or newer. "
-        "If not given, what runs; for a new cluster redis 8.0.2 or valkey 8.1.1.",
+        description="Version of the engine and tag of the image, such as 8.0.2. redis 6.2 or later, valkey 7.2 or "
+        "later. Default: the running version; for a new cluster redis 8.0.2 or valkey 8.1.1. A change restarts the "
+        "pods one by one.",
     )
     engine: EngineName | None = Field(
-        None, description="What the image holds. If not given: valkey where the image's name says so, else redis."
+        None,
+        description="Engine in the image. Default: valkey if the last part of the image's name contains valkey, else "
+        "redis.",
     )
     update_strategy: UpdateStrategy = Field(
-        default_factory=UpdateStrategy, description="How slots come to masters that join."
+        default_factory=UpdateStrategy, description="Distribution of slots when primaries join."
     )
     pod: Annotated[list[PodTemplate], Field(max_length=1)] = Field(
         default_factory=list,
-        description="What pods are like: one entry, for all of them. What spec has, too, stands in one of the two.",
+        description="Settings of all pods, as a list of one entry. A setting that spec also has must be set in only "
+        "one of the two.",
     )
     config: Annotated[dict[str, ConfigValue], Field(max_length=128)] = Field(
         default_factory=dict,
-        description="Directives of redis.conf and their values, such as maxmemory-policy: allkeys-lru (in quotes: "
-        '"yes", "100"). They are changed without a restart where the engine allows it, else by a roll. Not those that '
-        "other fields and the operator set.",
+        description="Directives of redis.conf, such as maxmemory-policy: allkeys-lru. Quote values such as "
+        '"yes" and "100". Changes apply live where the engine allows it, else by restarting the pods one by one. '
+        "Directives that other fields or the operator set are rejected.",
     )
     storage: Storage | None = Field(
         None,
-        description="Volumes of the nodes. If not given, a node that loses its pod comes back empty, and with all "
-        "pods all data is gone. It stays given or not, as it was created.",
+        description="Volumes of the nodes. If not set, a recreated pod starts empty, and if all pods are lost, so is "
+        "all data. Cannot be added or removed later.",
     )
-    auth: Auth | None = Field(None, description="The password that clients give. If not given, nobody is asked.")
-    tls: Tls = Field(default_factory=Tls, description="Encryption. If not given, there is none.")
+    auth: Auth | None = Field(None, description="Password authentication. If not set, clients need no password.")
+    tls: Tls = Field(default_factory=Tls, description="Encryption. If not set, connections are not encrypted.")
     metrics: Metrics | None = Field(
-        None, description="Metrics for Prometheus. If not given, there is an exporter where pod[0].monitorImage is."
+        None, description="Metrics for Prometheus. If not set, the exporter runs if pod[0].monitorImage is set."
     )
     recovery: Recovery | None = Field(
-        None, description="What a person allows after a master was lost together with all of its replicas."
+        None,
+        description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
-        None, description="How many pods a drain of nodes may take at once. If not given, one."
+        None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 
     @property
     def template(self) -> PodTemplate:
-        """pod[0]; an empty one where none is given."""
+        """Return pod[0]; an empty one if there is none."""
         return self.pod[0] if self.pod else PodTemplate()
 
     @property
     def pods(self) -> PodSettings:
-        """The usual settings of pods, wherever they are given: here or in pod[0]."""
+        """Return the pod settings, whether they are set here or in pod[0]."""
         given = {name: getattr(self, name) for name in PodSettings.model_fields}
         given |= {name: getattr(self.template, name) for name in SHARED if name in self.template.model_fields_set}
-        return PodSettings.model_construct(**given | {"affinity": mended(given["affinity"])})
+        return PodSettings.model_construct(**given | {"affinity": normalized_affinity(given["affinity"])})
 
     @property
     def primaries(self) -> int:
-        """How many masters so many pods make; what is left over are further replicas."""
+        """Return the number of primaries; the remaining pods are additional replicas."""
         return self.replicas // (1 + self.replicas_per_master)
 
     @property
     def image_name(self) -> str:
-        """The nodes' image as it is given; empty where it is the operator's."""
+        """Return the image of the nodes as specified; empty for the operator's default."""
         return self.template.middleware_image or self.repository or ""
 
     @property
     def engine_name(self) -> EngineName:
-        """Whose program the image holds."""
+        """Return the engine in the image."""
         return self.engine or engine_named(self.image_name)
 
     @property
     def tag(self) -> str:
-        """The tag of pod[0].middlewareImage; empty where there is none, or it is no image."""
+        """Return the tag of pod[0].middlewareImage; empty if it has none or is invalid."""
         try:
             return Image.parse(self.template.middleware_image or "").tag
         except ValueError:
@@ -195,29 +211,31 @@ class RedisClusterSpec(PodSettings):
 
     @property
     def version_text(self) -> str:
-        """What tells the version: itself, or the image."""
+        """Return the text that contains the version: spec.version, or the image."""
         return self.version if self.version is not None else self.image_name
 
     @property
     def target(self) -> Engine:
-        """What nodes are to run, as version or else the image's tag tells it.
+        """Return the engine to run, from the version or else from the tag of the image.
 
         Raises:
-            InvalidSpec: neither does.
+            InvalidSpec: neither contains a version.
         """
         version_text = self.version if self.version is not None else self.tag
         try:
             return Engine(self.engine_name, Version.parse(version_text))
         except ValueError as error:
-            problem = (
-                str(error) if version_text else "is missing, and pod[0].middlewareImage does not tell it by its tag"
-            )
+            problem = str(error) if version_text else "is missing, and pod[0].middlewareImage has no tag with a version"
             raise InvalidSpec(
-                f"spec.version: {problem}; give it, such as {DEFAULT_VERSIONS[self.engine_name]}."
+                f"spec.version: {problem}; set it, for example to {DEFAULT_VERSIONS[self.engine_name]}."
             ) from None
 
     def image_reference(self, repository: str) -> str:
-        """The image to run, from a repository where the spec names none."""
+        """Return the image to run.
+
+        Args:
+            repository: repository if the spec names none.
+        """
         given = self.template.middleware_image
         if given is not None and (Image.parse(given).tag or Image.parse(given).digest):
             return given
@@ -225,7 +243,7 @@ class RedisClusterSpec(PodSettings):
 
     @property
     def exporter_image(self) -> str:
-        """The image of the exporter beside each node; empty where there is to be none."""
+        """Return the image of the exporter; empty if it is disabled."""
         given = self.template.monitor_image
         if self.metrics is None:
             return given or ""
@@ -233,12 +251,10 @@ class RedisClusterSpec(PodSettings):
 
     @property
     def max_memory(self) -> int | None:
-        """Bytes of data that a node takes (maxmemory), as given, or three quarters of what it may use at all.
-
-        None where nothing tells it: then there is no bound.
+        """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 
         Raises:
-            InvalidSpec: what is given is no amount.
+            InvalidSpec: the specified value is not an amount.
         """
         named = next((variable.value for variable in self.pods.env if variable.name == MAX_MEMORY), None)
         given, at = (named, MAX_MEMORY) if named is not None else (self.config.get("maxmemory"), "config.maxmemory")
@@ -252,5 +268,5 @@ class RedisClusterSpec(PodSettings):
 
     @property
     def rolls(self) -> bool:
-        """Whether the operator replaces pods that are not as the spec says; else a person deletes them."""
+        """Return whether the operator replaces outdated pods; otherwise a user deletes them."""
         return self.template.update_strategy.type != "OnDelete"

@@ -1,4 +1,4 @@
-"""The status of a RedisCluster, and what the operator reads from it when it goes on: what it once wrote down."""
+"""The status of a RedisCluster, and the recorded state that the operator reads from it."""
 
 from __future__ import annotations
 
@@ -16,152 +16,160 @@ from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
 from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-"""An id of a node, as it gave itself."""
+"""Id of a node."""
 
 SlotRanges = Annotated[str, Field(max_length=65536)]
-"""Slots as people write them: 0-5460 5462."""
+"""Slots as ranges and numbers: 0-5460 5462."""
 
 
 class ClusterCondition(SpecModel):
-    """One of the conditions that kstatus reads (type Ready, Reconciling, Stalled), or one node (type master, slave)."""
+    """A condition that kstatus reads (type Ready, Reconciling, Stalled), or a node (type `master`, `slave`)."""
 
     type: Literal["master", "slave", "Ready", "Reconciling", "Stalled"] = Field(
-        description="master or slave: what the node is. Else which condition."
+        description="Ready, Reconciling or Stalled; or the role of a node: `master` (primary) or `slave` (replica)."
     )
     status: Literal["True", "False", "Unknown"] = Field(
-        description="Of a node: whether it serves. Else whether the condition holds."
+        description="Whether the condition holds; of a node, whether it serves clients."
     )
-    reason: Annotated[str, Field(max_length=1024)] | None = Field(None, description="Why, in one word for machines.")
-    message: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Why, in a sentence for people.")
-    last_transition_time: Time | None = Field(None, description="When status last changed.")
+    reason: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="Machine-readable reason in CamelCase."
+    )
+    message: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Human-readable explanation.")
+    last_transition_time: Time | None = Field(None, description="Time of the last change of status.")
     observed_generation: int | None = Field(
-        None, description="The generation of the spec that a condition tells of.", json_schema_extra=INT64
+        None, description="Generation of the spec that the condition is based on.", json_schema_extra=INT64
     )
-    name: str | None = Field(None, description="Of a node: its pod.")
-    instance: str | None = Field(None, description="Of a node: its address and port.")
-    node_id: str | None = Field(None, description="Of a node: its id.")
-    master_node_id: str | None = Field(None, description="Of a node: the id of its master; of a master, its own.")
-    domain_name: str | None = Field(None, description="Of a node: its pod's name in DNS.")
-    slots: SlotRanges | None = Field(None, description="Of a master: the slots that it owns, such as 0-5460.")
-    hostname: str | None = Field(None, description="Of a node: the node of Kubernetes that it runs on.")
-    host_ip: str | None = Field(None, alias="hostIP", description="Of a node: the address of that.")
+    name: str | None = Field(None, description="Of a node: name of its pod.")
+    instance: str | None = Field(None, description="Of a node: address and port.")
+    node_id: str | None = Field(None, description="Of a node: node id.")
+    master_node_id: str | None = Field(None, description="Of a node: id of its primary; of a primary, its own id.")
+    domain_name: str | None = Field(None, description="Of a node: DNS name of its pod.")
+    slots: SlotRanges | None = Field(None, description="Of a primary: slots that it owns, such as 0-5460.")
+    hostname: str | None = Field(None, description="Of a node: name of the Kubernetes node that it runs on.")
+    host_ip: str | None = Field(None, alias="hostIP", description="Of a node: address of the Kubernetes node.")
     disk: str | None = Field(
         None,
-        description="Of a node: UID of what holds its data, a volume claim or else the pod. On another one, its data "
-        "is lost.",
+        description="Of a node: UID of the volume claim that holds its data, or without storage of its pod. If the UID "
+        "changes, the data of the node is lost.",
     )
     copy_of: str | None = Field(
         None,
-        description="Of a node: the id of the master whose data it last had all of. Without it, a replica has yet to "
-        "get any, and takes nobody's place.",
+        description="Of a node: id of the primary that it was last fully synced with. A replica without it has never "
+        "been synced, and is not promoted.",
     )
-    version: str | None = Field(None, description="Of a node: what it runs, such as redis 8.0.2.")
+    version: str | None = Field(None, description="Of a node: engine and version, such as redis 8.0.2.")
 
 
 class ShardStatus(SpecModel):
-    """One master and its replicas."""
+    """A primary and its replicas."""
 
-    master: str = Field(description="The master's pod.")
-    slots: SlotRanges = Field(description="The slots that it owns, such as 0-5460.")
-    replicas: list[str] = Field(default_factory=list, description="Its replicas' pods.")
+    master: str = Field(description="Pod of the primary.")
+    slots: SlotRanges = Field(description="Slots of the primary, such as 0-5460.")
+    replicas: list[str] = Field(default_factory=list, description="Pods of its replicas.")
 
 
 class FormingStatus(SpecModel):
-    """A master of the cluster that is about to begin."""
+    """A primary of the cluster that is being created."""
 
-    name: str = Field(description="Its pod.")
-    node_id: NodeId = Field(description="Its id.")
-    epoch: int = Field(description="The configuration epoch that it begins with.", json_schema_extra=INT64)
-    slots: SlotRanges = Field(description="The slots that it is to own.")
+    name: str = Field(description="Pod of the primary.")
+    node_id: NodeId = Field(description="Id of the node.")
+    epoch: int = Field(description="First config epoch of the primary.", json_schema_extra=INT64)
+    slots: SlotRanges = Field(description="Slots that the primary is to own.")
 
 
 class MigrationStatus(SpecModel):
-    """Slots on their way."""
+    """Progress of moving slots."""
 
-    from_: str = Field(alias="from", description="Pods that give, separated by commas.")
-    to: str = Field(description="Pods that take, separated by commas.")
-    slots: int = Field(description="How many slots move in all.", json_schema_extra=INT32)
-    moved: int = Field(description="How many of these have arrived.", json_schema_extra=INT32)
-    since: Time | None = Field(None, description="When the first moved.")
-    keys: int | None = Field(None, description="How many keys those that take had then.", json_schema_extra=INT64)
+    from_: str = Field(alias="from", description="Source pods, separated by commas.")
+    to: str = Field(description="Target pods, separated by commas.")
+    slots: int = Field(description="Total number of slots to move.", json_schema_extra=INT32)
+    moved: int = Field(description="Number of slots moved so far.", json_schema_extra=INT32)
+    since: Time | None = Field(None, description="Start of the migration.")
+    keys: int | None = Field(None, description="Number of keys on the targets at the start.", json_schema_extra=INT64)
     keys_per_second: int | None = Field(
-        None, description="How many keys moved in a second, where they move one by one.", json_schema_extra=INT64
+        None, description="Average number of keys moved per second.", json_schema_extra=INT64
     )
 
 
 class AssignedStatus(SpecModel):
-    """Slots that a new master takes because updateStrategy.assignStrategies say so."""
+    """Slots that a new primary receives because of updateStrategy.assignStrategies."""
 
-    from_: NodeId = Field(alias="from", description="Id of the master that gives them.")
-    to: NodeId = Field(description="Id of the one that takes them.")
-    slots: SlotRanges = Field(description="Which.")
+    from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
+    to: NodeId = Field(description="Id of the primary that receives the slots.")
+    slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
 
 
 class RecoveryStatus(SpecModel):
-    """What can be done after a master was lost together with all of its replicas."""
+    """Possible recovery after a primary was lost together with all of its replicas."""
 
-    token: str = Field(description="What spec.recovery.confirm must say to allow it.")
-    slots: SlotRanges = Field(description="The slots whose keys are lost.")
-    message: str = Field("", description="Which nodes are lost, and what would be done.")
+    token: str = Field(description="Value for spec.recovery.confirm that confirms the recovery.")
+    slots: SlotRanges = Field(description="Slots whose keys are lost.")
+    message: str = Field("", description="Lost nodes, and what the recovery does.")
 
 
 class FormerStatus(SpecModel):
-    """A node that all who answered have forgotten."""
+    """A node that all reachable nodes have forgotten."""
 
-    name: str = Field(description="The pod that it was in.")
-    node_id: NodeId = Field(description="Its id.")
+    name: str = Field(description="Pod of the node.")
+    node_id: NodeId = Field(description="Id of the node.")
 
 
 class RedisClusterStatus(Reported):
-    """What cluster there is.
+    """Observed state of the cluster.
 
     The phase is empty, Creating, Running, Scaling, Upgrading or Failed.
     """
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="An entry for each node, and Ready, Reconciling and Stalled, as kstatus reads them.",
+        description="Conditions Ready, Reconciling and Stalled (kstatus), and an entry for each node.",
     )
-    reason: str | None = Field(None, description="What is wrong, or under way, in a sentence; empty if nothing is.")
-    replicas: int | None = Field(None, description="Pods there are.", json_schema_extra=INT32)
-    ready_replicas: int | None = Field(None, description="Nodes that serve.", json_schema_extra=INT32)
-    masters: int | None = Field(None, description="Masters that own slots.", json_schema_extra=INT32)
+    reason: str | None = Field(
+        None, description="Current problem or work, as a sentence; empty if the cluster matches the spec."
+    )
+    replicas: int | None = Field(None, description="Number of pods.", json_schema_extra=INT32)
+    ready_replicas: int | None = Field(None, description="Number of nodes that serve clients.", json_schema_extra=INT32)
+    masters: int | None = Field(None, description="Number of primaries that own slots.", json_schema_extra=INT32)
     formed: bool | None = Field(
-        None, description="Whether it ever was a cluster. Then no slot is ever again given to a node that is empty."
+        None,
+        description="Whether the cluster was created. From then on, empty nodes get lost slots only after a "
+        "confirmation (spec.recovery).",
     )
-    forming: list[FormingStatus] = Field(default_factory=list, description="Masters of the cluster that is to begin.")
-    shards: list[ShardStatus] = Field(default_factory=list, description="Masters and their replicas.")
-    migration: MigrationStatus | None = Field(None, description="Slots on their way.")
+    forming: list[FormingStatus] = Field(
+        default_factory=list, description="Primaries of the cluster that is being created."
+    )
+    shards: list[ShardStatus] = Field(default_factory=list, description="Primaries and their replicas.")
+    migration: MigrationStatus | None = Field(None, description="Progress of moving slots.")
     assigned: list[AssignedStatus] = Field(
-        default_factory=list, description="Slots that new masters take because assignStrategies say so."
+        default_factory=list, description="Slots that new primaries receive because of assignStrategies."
     )
     former: list[FormerStatus] = Field(
         default_factory=list,
-        description="Nodes that are gone for good. Who was away when the others forgot them may speak of them yet.",
+        description="Nodes that were removed permanently. A node that was unreachable then may still know them.",
     )
     recovery: RecoveryStatus | None = Field(
-        None, description="After a master was lost together with all of its replicas: what can be done."
+        None, description="Possible recovery after a primary was lost together with all of its replicas."
     )
-    version: str | None = Field(None, description="The lowest that a node runs, such as redis 8.0.2.")
-    image: str | None = Field(None, description="The image that the spec asks for.")
-    selector: str | None = Field(None, description="Selector of the nodes' pods.")
-    endpoints: list[str] = Field(default_factory=list, description="Where clients find the cluster, host:port.")
+    version: str | None = Field(None, description="Lowest version that a node runs, such as redis 8.0.2.")
+    image: str | None = Field(None, description="Image of the spec.")
+    selector: str | None = Field(None, description="Label selector of the pods.")
+    endpoints: list[str] = Field(default_factory=list, description="Addresses for clients, as host:port.")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedNode:
-    """A node as the status last told of it.
+    """A node as last recorded in the status.
 
     Attributes:
-        name: its pod.
-        node_id: its id; empty if none is recorded.
-        disk: UID of what held its data; empty if that is not recorded.
-        master: id of its master; empty for a master.
-        type: master or slave.
-        slots: what it owned.
-        engine: what it ran; None if that is not recorded.
-        copy_of: id of the master whose data it last had all of; empty if of none.
-        since: when it began or ceased to serve, or to be a master; None if that is not recorded.
+        name: name of the pod.
+        node_id: id of the node; empty if none is recorded.
+        disk: UID of its volume claim or pod; empty if that is not recorded.
+        primary: id of its primary; empty for a primary.
+        type: `master` or `slave`.
+        slots: slots that it owned.
+        engine: engine that it ran; None if that is not recorded.
+        copy_of: id of the primary that it was last fully synced with; empty if there is none.
+        since: time of the last change of its role or readiness; None if that is not recorded.
     """
 
     name: str
@@ -177,13 +185,13 @@ class RecordedNode:
 
 @dataclass(frozen=True, slots=True)
 class FormingNode:
-    """A master of the cluster that is about to begin.
+    """A primary of the cluster that is being created.
 
     Attributes:
-        name: its pod.
-        node_id: its id.
-        epoch: the configuration epoch that it begins with.
-        slots: the slots that it is to own, as text.
+        name: name of the pod.
+        node_id: id of the node.
+        epoch: first config epoch of the node.
+        slots: slots that it is to own, as text.
     """
 
     name: str
@@ -193,7 +201,7 @@ class FormingNode:
 
 
 def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
-    """The nodes that a status names, by their pods."""
+    """Return the nodes that a status records."""
     return tuple(
         RecordedNode(
             name=entry["name"],
@@ -212,7 +220,7 @@ def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
 
 
 def engine_of(status: Obj) -> Engine | None:
-    """What a status, or an entry of it, says that a node runs; None if that is not told, or no engine."""
+    """Return the engine that a status, or an entry of it, records; None if it is missing or invalid."""
     try:
         return Engine.parse(status.get("version") or "")
     except ValueError:
@@ -220,7 +228,7 @@ def engine_of(status: Obj) -> Engine | None:
 
 
 def forming_nodes(status: Obj) -> tuple[FormingNode, ...]:
-    """The masters of the cluster that is about to begin, as they were written down."""
+    """Return the recorded primaries of the cluster that is being created."""
     return tuple(
         FormingNode(name=node["name"], node_id=node["nodeId"], epoch=node["epoch"], slots=node["slots"])
         for node in status.get("forming") or ()
@@ -228,10 +236,10 @@ def forming_nodes(status: Obj) -> tuple[FormingNode, ...]:
 
 
 def former_nodes(status: Obj) -> Mapping[str, str]:
-    """Names of the pods that nodes were in that are gone for good, by the nodes' ids."""
+    """Return the pod names of nodes that were removed permanently, by node id."""
     return {node["nodeId"]: node["name"] for node in status.get("former") or ()}
 
 
 def assigned_moves(status: Obj) -> tuple[Move, ...]:
-    """What new masters were to take, as it was written down."""
+    """Return the recorded slots that new primaries are to receive."""
     return tuple(Move(move["from"], move["to"], Slots.parse(move["slots"])) for move in status.get("assigned") or ())

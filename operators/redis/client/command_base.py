@@ -1,4 +1,4 @@
-"""How a step on a running cluster is carried out: where it is asked, and who must answer there."""
+"""Base classes of the calls on running servers."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from shared.runtime.plan import Call
 
 @dataclass(frozen=True, slots=True)
 class RedisCall(Call):
-    """One step on a running cluster."""
+    """A call on a running cluster."""
 
     access: Access
 
     async def carry_out(self, connect: Connect, /) -> None:
-        """Do it, unless it is done.
+        """Carry out the call, unless its goal is reached.
 
         Raises:
-            RedisError: it was not done; after Unreachable, perhaps it was.
+            RedisError: the call was not carried out; after Unreachable, it may have been.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCall(RedisCall):
-    """One step on one node.
+    """A call on one node.
 
     Attributes:
-        at: where it is asked.
-        id: who must answer there.
+        at: endpoint of the node.
+        id: node id that must answer there.
     """
 
     at: Endpoint
@@ -42,13 +42,13 @@ class NodeCall(RedisCall):
 
     async def carry_out(self, connect: Connect, /) -> None:
         async with known(connect, self.access, self.at, self.id) as (server, report):
-            await self.tell(server, report)
+            await self.apply(server, report)
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
-        """Do it, unless it is done.
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        """Carry out the call on the node, unless its goal is reached.
 
         Args:
-            said: what the node has just said.
+            report: current report of the node.
         """
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class NodeCall(RedisCall):
 async def each(
     connect: Connect, access: Access, at: Sequence[Endpoint], do: Callable[[Server, NodeReport], Awaitable[None]]
 ) -> None:
-    """Do something at several nodes; where one fails, at the others all the same.
+    """Run a function on several nodes; a failure of one does not stop the others.
 
     Raises:
         RedisError: the first failure.
@@ -79,17 +79,17 @@ async def each(
 async def known(
     connect: Connect, access: Access, endpoint: Endpoint, node_id: str
 ) -> AsyncIterator[tuple[Server, NodeReport]]:
-    """A node that is the one that is meant, and what it says.
+    """Connect to a node, check its id, and return its report.
 
     Args:
-        node_id: empty for whoever answers.
+        node_id: expected id; empty for any node.
     """
     server = connect(endpoint, access)
     try:
         report = await inspect_node(server)
         if node_id and report.id != node_id:
             raise Unreachable(
-                f"{endpoint.name} is not at {endpoint.address}: {report.id} answers there, not {node_id}."
+                f"{endpoint.name} is not at {endpoint.address}: found node {report.id} instead of {node_id}."
             )
         yield server, report
     finally:

@@ -1,9 +1,8 @@
-"""The calls of a plan on running servers, and how each is carried out; migration/commands.py has those that move slots.
+"""The calls of a plan on running servers; migration/commands.py has the calls that move slots.
 
-A call may be old when it is carried out, and it may have been carried out before: by an operator that crashed, or by a
-command whose answer was lost. So each call first checks the id of the node that answers, inspects the state that it
-depends on, and does nothing where the goal is reached. It is safe to repeat, and safe to interrupt between any two
-commands.
+A call may be late, and it may be repeated: after a crash of the operator, or after a lost response. So each call
+first checks the id of the node, inspects the state that it depends on, and does nothing if its goal is reached. It is
+safe to repeat, and safe to interrupt between any two commands.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from shared.runtime.plan import Call
 
 @dataclass(frozen=True, slots=True)
 class SetEpoch(NodeCall):
-    """Give a node that knows nobody yet an epoch of its own, so that its claims hold against older ones."""
+    """Give a new node its own config epoch, so that its claims win against older ones."""
 
     epoch: int
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
-        if report.me.epoch == 0 and len(report.nodes) == 1:  # later, no server takes it
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.epoch == 0 and len(report.nodes) == 1:  # servers reject it later
             await server.execute("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
 
     def __str__(self) -> str:
@@ -36,15 +35,15 @@ class SetEpoch(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class Meet(RedisCall):
-    """Tell nodes where another is.
+    """Let nodes meet another node (CLUSTER MEET).
 
     Attributes:
-        at: where it is.
-        via: who is told.
-        id: who must answer there.
+        at: endpoint of the other node.
+        via: nodes that receive the command.
+        id: node id that must answer at the endpoint.
     """
 
-    lasting: ClassVar[bool] = True  # nodes shake hands for a while
+    lasting: ClassVar[bool] = True  # a handshake takes a while
 
     at: Endpoint
     via: tuple[Endpoint, ...]
@@ -54,12 +53,12 @@ class Meet(RedisCall):
         async with known(connect, self.access, self.at, self.id):
             pass
 
-        async def tell(server: Server, report: NodeReport) -> None:
-            found, where = report.node(self.id), (self.at.address, self.at.port)
-            if found is None or (found.address, found.port) != where or not found.linked:
-                await server.execute("CLUSTER", "MEET", *where)
+        async def apply(server: Server, report: NodeReport) -> None:
+            found, address = report.node(self.id), (self.at.address, self.at.port)
+            if found is None or (found.address, found.port) != address or not found.linked:
+                await server.execute("CLUSTER", "MEET", *address)
 
-        await each(connect, self.access, self.via, tell)
+        await each(connect, self.access, self.via, apply)
 
     def __str__(self) -> str:
         return f"let {', '.join(endpoint.name for endpoint in self.via)} meet {self.at.name} at {self.at.address}"
@@ -67,23 +66,26 @@ class Meet(RedisCall):
 
 @dataclass(frozen=True, slots=True)
 class AddSlots(NodeCall):
-    """Let a master own slots that nobody owns: empty ones.
+    """Let a primary own slots that have no owner (CLUSTER ADDSLOTS).
 
     Attributes:
-        outbid: whether somebody owned them before, of whom others may yet hear: the claim gets the highest epoch then.
+            outbid: whether the slots had an owner that other nodes may still know: then the claim gets the highest
+            epoch.
     """
 
     slots: Slots
     outbid: bool = False
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
         owned = {node.id: node.slots & self.slots for node in report.nodes if not node.is_me}
         if taken := next((node_id for node_id, slots in owned.items() if slots), None):
-            raise Refused(f"{self.at.name} says that {taken} owns slots {owned[taken]}: {self} must be judged anew.")
+            raise Refused(
+                f"{self.at.name} reports {taken} as the owner of slots {owned[taken]}; not carried out: {self}."
+            )
         if report.me.primary:
-            raise Refused(f"{self.at.name} replicates {report.me.primary}: {self} must be judged anew.")
-        if lacking := self.slots - report.me.slots:
-            await server.execute("CLUSTER", "ADDSLOTS", *lacking)
+            raise Refused(f"{self.at.name} replicates {report.me.primary}; not carried out: {self}.")
+        if missing := self.slots - report.me.slots:
+            await server.execute("CLUSTER", "ADDSLOTS", *missing)
         if report.me.epoch == 0 or (self.outbid and report.me.epoch < report.epoch):
             await server.execute("CLUSTER", "BUMPEPOCH")
 
@@ -93,15 +95,15 @@ class AddSlots(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class Replicate(NodeCall):
-    """Let a node replicate a master; what it holds itself it loses, so it must hold nothing of its own.
+    """Let a node replicate a primary (CLUSTER REPLICATE). Its own data is dropped, so it must hold none.
 
     Attributes:
-        master: id of the master.
+        primary: id of the primary.
     """
 
     primary: str
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.primary == self.primary:
             return
         if report.me.slots:
@@ -116,46 +118,48 @@ class Replicate(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class FailOver(NodeCall):
-    """Let a replica take its master's place.
+    """Let a replica take over from its primary (CLUSTER FAILOVER).
 
     Attributes:
-        mode: empty where the master lives and helps, so that no write is lost; FORCE where it does not, and the other
-            masters vote; TAKEOVER where these are no majority either.
+            mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
+            other primaries vote; TAKEOVER if these have no majority.
     """
 
-    lasting: ClassVar[bool] = True  # to be asked again meanwhile would have it begin anew
+    lasting: ClassVar[bool] = True  # a second request would restart the failover
 
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.is_primary:
             return
         if not self.mode and not report.link_up:
-            raise Refused(f"{self.at.name} does not follow its master at this time: {self} would lose writes.")
+            raise Refused(
+                f"{self.at.name} is not connected to its primary, and would lose writes; not carried out: {self}."
+            )
         await server.execute("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
 
     def __str__(self) -> str:
-        return f"let {self.at.name} take its master's place{f' ({self.mode})' if self.mode else ''}"
+        return f"let {self.at.name} take over from its primary{f' ({self.mode})' if self.mode else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Forget(RedisCall):
-    """Let nodes forget one that is gone; for a minute they do not hear of it from others either.
+    """Let nodes forget another one (CLUSTER FORGET); for a minute they also ignore gossip about it.
 
     Attributes:
-        id: who is forgotten.
-        at: by whom: all within that minute, else who was not told brings it back.
+        id: id of the node to forget.
+        at: all nodes that know it: one that is omitted reintroduces it after that minute.
     """
 
     id: str
     at: tuple[Endpoint, ...]
 
     async def carry_out(self, connect: Connect, /) -> None:
-        async def tell(server: Server, report: NodeReport) -> None:
+        async def apply(server: Server, report: NodeReport) -> None:
             if report.node(self.id) is not None:
                 await server.execute("CLUSTER", "FORGET", self.id)
 
-        await each(connect, self.access, self.at, tell)
+        await each(connect, self.access, self.at, apply)
 
     def __str__(self) -> str:
         return f"let {len(self.at)} nodes forget {self.id}"
@@ -163,15 +167,15 @@ class Forget(RedisCall):
 
 @dataclass(frozen=True, slots=True)
 class Configure(NodeCall):
-    """Change settings of a running server; those in its file are another matter.
+    """Change settings of a running server; its file is not changed.
 
     Attributes:
-        settings: directives and their values, any of which may be a secret.
+        settings: directives and values, any of which may be a secret.
     """
 
     settings: Mapping[str, str] = field(repr=False)
 
-    async def tell(self, server: Server, _: NodeReport, /) -> None:
+    async def apply(self, server: Server, _: NodeReport, /) -> None:
         for name, value in self.settings.items():
             if (await server.execute("CONFIG", "GET", name))[1:] != [value]:
                 await server.execute("CONFIG", "SET", name, value)
@@ -182,29 +186,29 @@ class Configure(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class SetPasswords(NodeCall):
-    """Say which passwords of the user `default` are good; who is connected stays so.
+    """Set the valid passwords of the user `default`; existing connections stay open.
 
     Attributes:
-        digests: SHA-256 of each, in hexadecimal digits; none: nobody is asked for one.
+        digests: SHA-256 of each password, in hexadecimal; empty if none is required.
     """
 
     digests: tuple[str, ...] = field(repr=False)
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.takes == self.digests:
             return
         desired = [f"#{digest}" for digest in self.digests] or ["nopass"]
         await server.execute("ACL", "SETUSER", "default", "resetpass", *desired)
 
     def __str__(self) -> str:
-        return f"say which passwords are good at {self.at.name}"
+        return f"set the valid passwords of {self.at.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResetSoft(NodeCall):
-    """Let a node that holds nothing leave its cluster."""
+    """Let a node without data leave its cluster (CLUSTER RESET SOFT)."""
 
-    async def tell(self, server: Server, report: NodeReport, /) -> None:
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
         if len(report.nodes) == 1 and report.me.is_primary:
             return
         if report.me.slots or report.keys:
@@ -219,8 +223,8 @@ async def execute(connect: Connect, call: Call) -> None:
     """Carry out a call.
 
     Raises:
-        RedisError: as the call says.
+        RedisError: see the call.
     """
     if not isinstance(call, RedisCall):
-        raise TypeError(f"{call} is no call on redis")
+        raise TypeError(f"{call} is not a call on redis")
     await call.carry_out(connect)

@@ -1,17 +1,17 @@
-"""Speaks with one node of Redis or Valkey, over redis-py's asyncio connection: without its pool, retries and cluster.
+"""Connection to one Redis or Valkey node, over redis-py's asyncio connection, without its pool, retries and cluster.
 
-What one should know of it:
-
-- Moving slots lists every key and names it again. hiredis reads and writes them, in C; redis-py's own way through it
-  awaits twice for each answer.
-- It asks in RESP2, which every server speaks, and introduces itself to none: CLIENT SETINFO is news of Redis 7.2.
-- redis-py takes the first word off some errors and makes failures of the connection of others; here each stays as the
+- Moving slots lists every key and sends it back. hiredis parses and packs them in C; redis-py's own methods await
+  twice
+  for each response.
+- The connection uses RESP2, which every server supports, and sends no CLIENT SETINFO, which exists since Redis 7.2.
+- redis-py removes the first word of some errors and turns others into connection errors; here each error stays as
+  the
   server wrote it.
-- Whether a password is asked for is the server's business: one that has none refuses AUTH, and that is no failure.
-  Former passwords are tried where the present one is denied, so that a rotation may stop anywhere.
-- MIGRATE takes as long as what it moves; it says itself how long it may wait.
+- Whether a password is required is the server's decision: a server without one rejects AUTH, which is no failure. If
+  the current password is rejected, former ones are tried, so that a rotation may be interrupted anywhere.
+- MIGRATE takes as long as the keys that it moves; its argument is the timeout.
 
-Passwords appear in no error.
+Errors never contain passwords.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from shared.observability import tracing
 from shared.pki import verify
 
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Seconds until a question counts as not answered, and until a connection counts as not made."""
+"""Timeout for one response, and for a connection."""
 
 _READ_BYTES = 1 << 16
-"""Bytes at a time."""
+"""Maximum size of one read, in bytes."""
 
 _PARTIAL = object()
-"""In place of an answer of which not all has come."""
+"""Placeholder for an incomplete response."""
 
 _BYTES = frozenset({("DUMP",), ("FUNCTION",), ("GET",), ("CLUSTER", "GETKEYSINSLOT")})
-"""What answers with keys and values, by the first word of a command, or by the first two (CONFIG GET answers texts)."""
+"""Commands that return keys and values, by their first word or first two words (CONFIG GET returns text)."""
 
 _KINDS: Mapping[str, type[Refused]] = {
     **dict.fromkeys(("DENIED", "NOAUTH", "NOPERM", "WRONGPASS"), Denied),
@@ -54,11 +54,11 @@ class _Wrong(Exception):
 
 
 class ServerConnection:
-    """A connection to one node; see `Server`. Made with the first question, and anew after one without an answer."""
+    """A connection to one node; see `Server`. Opened with the first command, and again after a failure."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-        self._who = f"{endpoint.name} ({address}:{endpoint.port})"
+        self._name = f"{endpoint.name} ({address}:{endpoint.port})"
         self._endpoint = endpoint
         self._access = access
         self._wire: _Wire | None = None
@@ -76,10 +76,13 @@ class ServerConnection:
         async with self._turn:
             try:
                 first = f"redis {_named(commands[0])}"
-                with tracing.span(first, server=self._who, commands=len(commands)), self._told(commands[0]):
+                with (
+                    tracing.span(first, server=self._name, commands=len(commands)),
+                    self._unreachable_errors(commands[0]),
+                ):
                     wire = self._wire or await self._open()
                     return await self._exchange(wire, commands)
-            except BaseException:  # what comes next on it would be taken for the answer to another question
+            except BaseException:  # a late response would be mistaken for that of the next command
                 await self._drop()
                 raise
 
@@ -87,13 +90,13 @@ class ServerConnection:
         await self._drop()
 
     def __repr__(self) -> str:
-        return f"Line({self._who})"
+        return f"ServerConnection({self._name})"
 
     async def _open(self) -> _Wire:
         try:
             self._wire = wire = _Wire(self._endpoint, self._access)
         except ValueError as error:  # of tls.trust
-            raise Unreachable(f"{self._who} cannot be asked for anything: {error}.") from None
+            raise Unreachable(f"{self._name} cannot be contacted: {error}.") from None
         await wire.connect()  # type: ignore[no-untyped-call]
         denied: Refused | None = None
         for password in (self._access.password, *self._access.former):
@@ -101,24 +104,24 @@ class ServerConnection:
                 continue
             (answer,) = await self._exchange(wire, (("AUTH", password),))
             if not isinstance(answer, Denied):
-                return wire  # whatever else it has against us, it says again
+                return wire  # other errors repeat with the next command
             denied = answer
         if denied is not None:
             raise denied
         return wire
 
     async def _exchange(self, wire: _Wire, commands: Sequence[Command]) -> list[Any]:
-        """The answers to commands, each within its time after the one before."""
+        """Return the responses to commands, each within its timeout after the previous one."""
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             packed = b"".join(hiredis.pack_command(tuple(command)) for command in commands)  # type: ignore[arg-type]
             await wire.send_packed_command(packed, check_health=False)
-        return [self._understood(command, await wire.answer(_patience(command))) for command in commands]
+        return [self._understood(command, await wire.answer(_timeout(command))) for command in commands]
 
     def _understood(self, command: Command, answer: Any) -> Any:
         if isinstance(answer, _Wrong):
             code = str(answer).partition(" ")[0]
             kind = _KINDS.get(code, Refused)
-            return kind(f"{self._who} refuses {_named(command)}: {answer}", code)
+            return kind(f"{self._name} refuses {_named(command)}: {answer}", code)
         is_raw = command[:2] in _BYTES or command[:1] in _BYTES
         return answer if is_raw else _texts(answer)
 
@@ -128,41 +131,41 @@ class ServerConnection:
             await wire.disconnect(nowait=True)
 
     @contextmanager
-    def _told(self, command: Command) -> Iterator[None]:
-        """Whatever happens to a connection, as Unreachable."""
-        what = _named(command)
+    def _unreachable_errors(self, command: Command) -> Iterator[None]:
+        """Raise every connection problem as Unreachable."""
+        name = _named(command)
         try:
             yield
         except TimeoutError:
-            why = f" gave no answer to {what} in time: it is busy, or out of reach."
+            why = f" did not respond to {name} in time: it is busy or unreachable."
         except ValueError:  # of hiredis
-            why = f" answers {what} with what is not of Redis or Valkey."
+            why = f" responds to {name} with data that is not of Redis or Valkey."
         except (LibraryError, OSError) as error:
-            why = self._cause(what, error)
+            why = self._cause(name, error)
         else:
             return
-        raise Unreachable(self._who + why) from None
+        raise Unreachable(self._name + why) from None
 
-    def _cause(self, what: str, error: BaseException) -> str:
+    def _cause(self, command: str, error: BaseException) -> str:
         if (failed := verify.failure(error)) is not None:
             return f": {verify.cause(failed)}"
         origin: BaseException | None = error
         while origin is not None and not isinstance(origin, OSError):
             origin = origin.__cause__ or origin.__context__
         if isinstance(origin, ConnectionRefusedError):
-            return " refuses connections: nothing listens there."
+            return " refuses connections: no process listens on the port."
         if isinstance(origin, TimeoutError):
-            perhaps = ", speaks no TLS" if self._access.authority else ""  # then it waits for the end of a line
-            return f" cannot be reached within {REQUEST_TIMEOUT_SECONDS:g} s: it is busy{perhaps}, or out of reach."
+            no_tls = ", does not use TLS" if self._access.authority else ""  # then it waits for the end of a line
+            return f" cannot be reached within {REQUEST_TIMEOUT_SECONDS:g} s: it is busy{no_tls}, or unreachable."
         if origin is not None and not isinstance(origin, ConnectionError):
             return f" cannot be reached: {origin.strerror or origin}."
-        with_tls = "it stopped, or wants a client certificate"
+        with_tls = "it stopped, or requires a client certificate"
         perhaps = with_tls if self._access.authority else "it stopped, or expects TLS"
-        return f" ended the connection without an answer to {what}: {perhaps}."
+        return f" closed the connection without a response to {command}: {perhaps}."
 
 
 class _Wire(Connection):
-    """redis-py's connection, which sends nothing by itself; its answers are read as they come."""
+    """redis-py's connection, which sends nothing by itself; responses are read as they arrive."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         super().__init__(
@@ -179,13 +182,13 @@ class _Wire(Connection):
             self._tls = {"ssl": verify.trust(access.authority, access.pair), "server_hostname": endpoint.host}
 
     async def answer(self, within: float) -> Any:
-        """The next one: bytes, a number, None, a `_Wrong`, or a list of such.
+        """Return the next response: bytes, a number, None, a `_Wrong`, or a list of such.
 
         Args:
-            within: seconds without a byte.
+            within: timeout in seconds without a byte.
 
         Raises:
-            ValueError: what comes is no answer.
+            ValueError: the data is not a response.
         """
         while (answer := self._replies.gets()) is _PARTIAL:
             async with asyncio.timeout(within):
@@ -200,7 +203,7 @@ class _Wire(Connection):
 
 
 def connect(endpoint: Endpoint, access: Access) -> Server:
-    """A connection to a node; nothing is sent before the first command."""
+    """Return a connection to a node; nothing is sent before the first command."""
     return ServerConnection(endpoint, access)
 
 
@@ -208,18 +211,18 @@ _: Connect = connect
 
 
 def _texts(value: Any) -> Any:
-    """A value with texts where it has bytes."""
+    """Return a value with text instead of bytes."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return [_texts(each) for each in value] if isinstance(value, list) else value
 
 
 def _named(command: Command) -> str:
-    """A command without what it is given, which may be a secret or long."""
+    """Return the name of a command without its arguments, which may be secret or long."""
     words = command[:2] if command[0] in ("ACL", "CLIENT", "CLUSTER", "CONFIG", "FUNCTION", "SCRIPT") else command[:1]
     return " ".join(str(word) for word in words)
 
 
-def _patience(command: Command) -> float:
-    """Seconds for an answer to a command."""
+def _timeout(command: Command) -> float:
+    """Return the timeout of a command in seconds."""
     return REQUEST_TIMEOUT_SECONDS + (int(command[5]) / 1000 if command[0] == "MIGRATE" else 0.0)

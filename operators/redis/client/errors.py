@@ -9,11 +9,11 @@ class RedisError(DatabaseError):
     """A request that a server did not fulfil.
 
     RedisError
-    ├── Unreachable   no answer: no connection, TLS refused, timeout, connection closed
+    ├── Unreachable   no response: no connection, TLS refused, timeout, connection closed
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
-        └── SlotStuck  a slot cannot be moved on without manual action; clients find its keys meanwhile
+        └── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
             └── TargetFull  the target has no memory left
 
     After Unreachable the server may have executed the command all the same, so a retry inspects it first. After the
@@ -46,7 +46,7 @@ class Loading(Refused):
 
 
 class SlotStuck(Refused):
-    """A slot cannot be moved on; the message says what repairs it."""
+    """A slot cannot be moved further; the message contains the remedy."""
 
 
 class TargetFull(SlotStuck):

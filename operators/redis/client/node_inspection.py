@@ -1,4 +1,4 @@
-"""Reads what a node reports about itself and about the others, in one round trip."""
+"""Inspects a node: its own state and its view of the others, in one round trip."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def inspect_node(server: Server) -> NodeReport:
     """Return the report of a node.
 
     Raises:
-        Loading: it still loads its data, and knows no node meanwhile, not even itself.
-        RedisError: it does not answer, answers with an error, or is not in cluster mode.
+        Loading: the node still loads its data, and knows no node until then, not even itself.
+        RedisError: the node is unreachable, answers with an error, or is not in cluster mode.
     """
     found = await server.pipe(COMMANDS)
     for answer in found:
@@ -30,4 +30,4 @@ async def inspect_node(server: Server) -> NodeReport:
     try:
         return responses.report_of(*found)
     except responses.MALFORMED as error:
-        raise Unreachable(f"What answers is no node of a cluster of Redis or Valkey: {error!r}.") from None
+        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None

@@ -1,8 +1,8 @@
-"""Reads what servers say of themselves and of each other; pure.
+"""Parses responses of servers. Pure.
 
 Source: https://redis.io/docs/latest/commands/cluster-nodes/, …/cluster-info/, …/info/; Valkey has the same pages.
 
-Every reader raises one of `MALFORMED` where the answer is not of a server that is in a cluster.
+Every parser raises one of `MALFORMED` if the response is not of a server in cluster mode.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A line of CLUSTER NODES: what one node knows of another, or of itself.
+    """A line of CLUSTER NODES: the entry of one node about another, or about itself.
 
     Attributes:
-        id: for ever; 40 hexadecimal digits.
-        address: IP address by which it was last met; empty if nobody knows.
-        port: for clients.
-        flags: as the server writes them: myself, master, slave, fail?, fail, handshake, noaddr, nofailover.
-        master: id of the node that it replicates; empty for a master.
-        epoch: its configuration's; among claims to a slot, the highest one's holds.
-        linked: whether the node that says so has a connection to it.
-        slots: that it serves.
-        migrating: slots that are on their way from it, and to whom; a node tells this of itself alone.
-        importing: slots that are on their way to it, and from whom; likewise.
-        host: the name that it announces, if any (from Redis 7.0 on).
+        id: permanent node id; 40 hexadecimal digits.
+        address: last known IP address; empty if unknown.
+        port: port for clients.
+            flags: flags of CLUSTER NODES: `myself`, `master`, `slave`, `fail?`, `fail`, `handshake`, `noaddr`,
+            `nofailover`.
+        primary: id of the node that it replicates; empty for a primary.
+        epoch: config epoch; among claims to a slot, the highest one wins.
+        linked: whether the reporting node has a connection to it.
+        slots: slots that it owns.
+        migrating: target of each migrating slot; only in the entry of a node about itself.
+        importing: source of each importing slot; only in the entry of a node about itself.
+        host: announced hostname, if any (since Redis 7.0).
     """
 
     id: str
@@ -54,7 +55,7 @@ class Node:
 
     @property
     def is_me(self) -> bool:
-        """Whether it is the node that says so."""
+        """Whether the entry is about the reporting node itself."""
         return "myself" in self.flags
 
     @property
@@ -67,17 +68,17 @@ class Node:
 
     @property
     def failing(self) -> bool:
-        """Whether a majority of masters has agreed that it does not answer."""
+        """Whether a majority of primaries agreed that the node has failed."""
         return "fail" in self.flags
 
     @property
     def suspected(self) -> bool:
-        """Whether it does not answer the node that says so."""
+        """Whether the node does not respond to the reporting node."""
         return "fail?" in self.flags
 
     @property
     def handshake(self) -> bool:
-        """Whether it is being met: the id is made up until it answers."""
+        """Whether the node is being met: the id is provisional."""
         return "handshake" in self.flags
 
     @property
@@ -87,11 +88,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """A replica as its master knows it.
+    """A replica as its primary reports it.
 
     Attributes:
-        online: whether it has got everything once, and follows since.
-        offset: up to where it has confirmed.
+        online: whether it completed its sync and is connected.
+        offset: acknowledged replication offset.
     """
 
     address: str
@@ -102,21 +103,21 @@ class Follower:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What INFO tells.
+    """Values of INFO.
 
     Attributes:
         engine: redis or valkey.
-        version: such as 7.0.15.
-        run_id: another one after each start of the process.
-        keys: in all databases.
-        memory: bytes in use.
-        max_memory: bytes; 0 for no bound.
-        loading: whether it reads its data, and serves nothing meanwhile.
-        link_up: whether a replica follows its master; true of a master.
-        syncing: whether a replica gets everything anew.
-        offset: of replication: what a master has sent, and what a replica has applied.
-        replicas: that a master sees.
-        evicts: whether it makes room by itself where its memory is full (maxmemory-policy).
+        version: version, such as 7.0.15.
+        run_id: id of the process, which changes with each start.
+        keys: number of keys in all databases.
+        memory: used memory in bytes.
+        max_memory: maxmemory in bytes; 0 for no limit.
+        loading: whether the server loads its data, and serves no requests until then.
+        link_up: whether a replica is connected to its primary; true for a primary.
+        syncing: whether a replica runs a full sync.
+        offset: replication offset: sent by a primary, applied by a replica.
+        replicas: replicas that a primary sees.
+        evicts: whether the server evicts keys if its memory is full (maxmemory-policy).
     """
 
     engine: str = "redis"
@@ -135,14 +136,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class NodeReport(Facts):
-    """What one node reports at one moment.
+    """The report of one node at one moment.
 
     Attributes:
-        nodes: all that it knows, itself included.
-        state_ok: whether it takes commands (cluster_state); it need not know of all slots for that.
-        epoch: the highest that it has seen (cluster_current_epoch).
-        gives: SHA-256 of the password that it gives its master, in hexadecimal; empty if it gives none.
-        takes: of those that the user `default` enters with, in order; none: nobody is asked for one.
+        id: node id.
+        nodes: all nodes that it knows, itself included.
+        state_ok: whether it accepts commands (cluster_state); it need not know all slots for that.
+        epoch: highest epoch that it knows (cluster_current_epoch).
+        gives: SHA-256 of the password for its primary, in hexadecimal; empty if there is none.
+        takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
     """
 
     id: str
@@ -154,7 +156,7 @@ class NodeReport(Facts):
 
     @cached_property
     def me(self) -> Node:
-        """The node itself."""
+        """Entry of the node about itself."""
         return next(node for node in self.nodes if node.is_me)
 
     @cached_property
@@ -162,12 +164,12 @@ class NodeReport(Facts):
         return {node.id: node for node in reversed(self.nodes)}
 
     def node(self, node_id: str) -> Node | None:
-        """What it knows of another node; None if it does not know it."""
+        """Return its entry about another node; None if it does not know it."""
         return self._by_id.get(node_id)
 
 
 def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
-    """Of the answers to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
+    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
     return NodeReport(
@@ -182,22 +184,22 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
 
 
 def digest(password: str) -> str:
-    """SHA-256 of a password in hexadecimal, as the server keeps it; empty for none."""
+    """Return the SHA-256 of a password in hexadecimal, as the server stores it; empty for none."""
     return hashlib.sha256(password.encode()).hexdigest() if password else ""
 
 
 def mapping(answer: Sequence[Any]) -> dict[str, Any]:
-    """Of a map, which RESP2 writes as names and values in turn."""
+    """Parse a map, which RESP2 sends as alternating names and values."""
     return dict(zip(answer[::2], answer[1::2], strict=True))
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
-    """Of CLUSTER NODES, in its order."""
+    """Parse CLUSTER NODES, in its order."""
     return tuple(_node(line.split(" ")) for line in text.splitlines() if line)
 
 
 def parse_facts(text: str) -> Facts:
-    """Of INFO."""
+    """Parse INFO."""
     found = fields(text)
     valkey = found.get("server_name") == "valkey" or "valkey_version" in found
     is_replica = found["role"] == "slave"
@@ -218,20 +220,20 @@ def parse_facts(text: str) -> Facts:
 
 
 def fields(text: str) -> dict[str, str]:
-    """Of INFO and CLUSTER INFO: `name:value` a line."""
+    """Parse INFO and CLUSTER INFO: lines of `name:value`."""
     parted = (line.strip().partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {name: value for name, colon, value in parted if colon}
 
 
 def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
-    """SHA-256 of each that a user enters with, of ACL GETUSER, in order; none: nobody is asked for one."""
+    """Parse the SHA-256 of the passwords of a user from ACL GETUSER, in order; empty if none is required."""
     found = mapping(user)
     return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
 def _node(words: list[str]) -> Node:
     node_id, instance, flags, primary, _, _, epoch, link, *rest = words
-    address, port, host = _place(instance)
+    address, port, host = _parse_address(instance)
     opened = [_OPEN.fullmatch(word) for word in rest]
     arrows = [(int(found[1]), found[2], found[3]) for found in opened if found]
     return Node(
@@ -249,16 +251,16 @@ def _node(words: list[str]) -> Node:
     )
 
 
-def _place(text: str) -> tuple[str, int, str]:
-    """Of `address:port@bus,host,name=value…`; what is not known is empty or 0."""
-    where, _, more = text.partition(",")
-    address, _, port = where.partition("@")[0].rpartition(":")
+def _parse_address(text: str) -> tuple[str, int, str]:
+    """Parse `address:port@bus,host,name=value…`; unknown parts are empty or 0."""
+    bus_address, _, more = text.partition(",")
+    address, _, port = bus_address.partition("@")[0].rpartition(":")
     host = more.partition(",")[0]
     return address, int(port or 0), "" if host == "?" or "=" in host else host
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Of `name=value,name=value`."""
+    """Parse `name=value,name=value`."""
     return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
 
 

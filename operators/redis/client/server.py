@@ -1,4 +1,4 @@
-"""One server of Redis or Valkey: its endpoint, the credentials for it, and the protocol of a connection to it."""
+"""One Redis or Valkey server: its endpoint, the credentials for it, and the protocol of a connection to it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any, Protocol
 from shared.pki.certs import Pair
 
 PORT, BUS_PORT = 6379, 16379
-"""For clients, and for what nodes tell each other: always 10,000 above."""
+"""Ports for clients and for the cluster bus, which is always 10,000 above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one node is asked.
+    """Address of one node.
 
     Attributes:
-        name: the pod's, for people.
+        name: name of the pod, for messages.
         address: IP address of the pod.
-        host: DNS name of the pod, which its certificate bears.
-        port: for clients.
-        id: of the node that answered there before; empty if nobody has. Whoever does something there makes sure that it
-            is still this one.
+        host: DNS name of the pod, as in its certificate.
+        port: port for clients.
+        id: node id last seen there; empty if unknown. A call checks that the node still has it.
     """
 
     name: str
@@ -34,13 +33,13 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What lets the operator in.
+    """Credentials of the operator.
 
     Attributes:
-        authority: PEM certificates that vouch for servers; empty for no TLS.
-        pair: the certificate that the operator shows; None where none is asked for.
-        password: of the user `default`; empty where nobody authenticates.
-        former: passwords that may hold still, tried in turn where the first is denied.
+        authority: PEM certificates of trusted authorities; empty without TLS.
+        pair: client certificate of the operator; None if none is required.
+        password: password of user `default`; empty if none is required.
+        former: passwords that may still be valid, tried in turn if the first one is rejected.
     """
 
     authority: str = field(default="", repr=False)
@@ -50,29 +49,29 @@ class Access:
 
 
 Command = tuple[str | int | bytes, ...]
-"""A command and its arguments, as they go over the wire."""
+"""A command and its arguments."""
 
 
 class Server(Protocol):
     """A connection to one node."""
 
     async def execute(self, *command: str | int | bytes) -> Any:
-        """The answer to one command: texts as str (CLUSTER, INFO and the like), keys and values as bytes.
+        """Return the response to one command: text as str (CLUSTER, INFO and others), keys and values as bytes.
 
         Raises:
-            RedisError: there is none, or the server says no.
+            RedisError: there is no response, or the server answers with an error.
         """
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
-        """The answers to several commands sent at once, in order; where the server refused one, the `Refused` instead.
+        """Return the responses to several commands sent at once, in order; for a refused command, the `Refused`.
 
         Raises:
-            Unreachable: any of them may have come about.
+            Unreachable: any of the commands may have been executed.
         """
 
     async def aclose(self) -> None:
-        """Close it; harmless to repeat."""
+        """Close the connection; safe to repeat."""
 
 
 Connect = Callable[[Endpoint, Access], Server]
-"""Makes a connection; nothing is sent before the first command."""
+"""Opens a connection; nothing is sent before the first command."""

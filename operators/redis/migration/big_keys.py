@@ -1,4 +1,4 @@
-"""Keys that take so long that other nodes would take theirs for dead, and that are longer than servers take."""
+"""Large keys: moving one can exceed the node timeout and the limits of servers."""
 
 from __future__ import annotations
 
@@ -12,42 +12,45 @@ from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
 
 BIG_KEY_BYTES = 64 * 2**20
-"""Bytes of a key that moves alone. A node that has less in all has none, and its keys need no looking at."""
+"""Size of a key that is moved alone. A node with less data has no such key, and its keys need no inspection."""
 
 BYTES_PER_SECOND = 8 * 2**20
-"""Bytes a second, at least, at which a key is written down, sent and read."""
+"""Assumed minimum speed at which a key is serialized, sent and loaded, in bytes per second."""
 
-PATIENT = "cluster-node-timeout"
-TAKING = ("proto-max-bulk-len", "client-query-buffer-limit")
+NODE_TIMEOUT = "cluster-node-timeout"
+SIZE_LIMITS = ("proto-max-bulk-len", "client-query-buffer-limit")
 
 
 async def sizes(source: End, keys: Sequence[bytes]) -> dict[bytes, int]:
-    """The big ones among keys, with their bytes, as estimated by the server."""
+    """Return the large keys with their sizes in bytes, as estimated by the server."""
     found = await source.server.pipe([("MEMORY", "USAGE", key) for key in keys])
     return {key: size for key, size in zip(keys, found, strict=True) if isinstance(size, int) and size > BIG_KEY_BYTES}
 
 
 @asynccontextmanager
-async def patience(ends: Iterable[End], target: End, size: int) -> AsyncIterator[float]:
-    """Lets a key of so many bytes be moved within the context.
+async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> AsyncIterator[float]:
+    """Raise the limits of servers while a key of this size is moved.
 
-    While it moves, both ends do nothing else: every master waits for longer before it takes another for dead. What held
-    before is put back afterwards; where we are stopped amid that, the operator finds that settings differ.
+    During the move both ends are blocked: so every primary gets a longer node timeout before it marks another as
+    failed. The former values are restored afterwards; after an interruption the operator finds that the settings
+    differ.
 
     Yields:
-        Seconds that the ends may be busy.
+        Time in seconds that the ends may be blocked.
     """
     seconds = 10 + size / BYTES_PER_SECOND
     before: list[tuple[End, Mapping[str, int]]] = []
     try:
         for end in ends:
-            desired = {PATIENT: int(seconds * 2000)} | (dict.fromkeys(TAKING, size * 2) if end is target else {})
-            held = await _settings(end, desired)
-            before.append((end, held))
-            await _set(end, {name: value for name, value in desired.items() if held.get(name, value) < value})
+            desired = {NODE_TIMEOUT: int(seconds * 2000)} | (
+                dict.fromkeys(SIZE_LIMITS, size * 2) if end is target else {}
+            )
+            former = await _settings(end, desired)
+            before.append((end, former))
+            await _set(end, {name: value for name, value in desired.items() if former.get(name, value) < value})
         yield seconds
     finally:
-        await asyncio.gather(*(_set(end, held) for end, held in before))
+        await asyncio.gather(*(_set(end, former) for end, former in before))
 
 
 async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The calls of a plan that move slots between primaries; see client/commands.py for what holds for every call."""
+"""The calls of a plan that move slots between primaries; see client/commands.py for the rules of every call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from operators.redis.slots.slot_planner import Move
 
 @dataclass(frozen=True, slots=True)
 class MoveSlots(RedisCall):
-    """Move slots for a while; what is left is moved by the next.
+    """Move slots for a limited time; the next call continues.
 
     Attributes:
-        nodes: where masters are asked, by id.
-        keys: of a slot, in one command; where servers move slots by themselves, they decide.
-        budget: seconds after which nothing more is begun.
+        nodes: endpoints of the primaries, by node id.
+        keys: maximum number of keys of a slot in one command; ignored by server-side migrations.
+        budget: time after which no further batch is started, in seconds.
     """
 
     moves: tuple[Move, ...]
@@ -33,8 +33,10 @@ class MoveSlots(RedisCall):
         await move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
 
     def __str__(self) -> str:
-        told = (f"{len(each.slots)} from {self._name(each.source)} to {self._name(each.target)}" for each in self.moves)
-        return f"move slots: {', '.join(told)}"
+        moves = (
+            f"{len(each.slots)} from {self._name(each.source)} to {self._name(each.target)}" for each in self.moves
+        )
+        return f"move slots: {', '.join(moves)}"
 
     def _name(self, node_id: str) -> str:
         endpoint = self.nodes.get(node_id)
@@ -43,11 +45,11 @@ class MoveSlots(RedisCall):
 
 @dataclass(frozen=True, slots=True)
 class CloseSlots(RedisCall):
-    """Take slots off their way; who does not own them must have none of their keys.
+    """Close open slots; only if nodes that do not own them have none of their keys.
 
     Attributes:
-        source, target: ids of the ends.
-        nodes: where masters are asked, by id; an end that is not among them is left alone.
+        source, target: node ids of the ends.
+        nodes: endpoints of the primaries, by node id; an end that is missing here is not changed.
     """
 
     source: str

@@ -18,10 +18,10 @@ from operators.redis.migration.valkey import ValkeyMigrateSlots
 from operators.redis.slots.slot_planner import Move, rounds
 
 BUDGET_SECONDS = 5.0
-"""Seconds until nothing more is begun, so that the operator looks again."""
+"""Time until no further batch is started, so that the operator can reconcile again."""
 
 _NODE_TIMEOUT_SECONDS = 5.0
-"""Seconds, where a server does not tell its own."""
+"""Node timeout if a server does not report its own."""
 
 
 async def move(
@@ -33,18 +33,18 @@ async def move(
     keys: int = MAX_KEYS_PER_COMMAND,
     budget: float = BUDGET_SECONDS,
 ) -> None:
-    """Move slots until all have arrived or time is up. Sources work at once, each for its targets in turn.
+    """Move slots until all have arrived or time is up. Sources work in parallel, each on its targets in turn.
 
-    Slots that a source does not own, by its own word, are left alone: they have arrived, or the moves are out of date.
+    Slots that a source does not own, by its own report, are skipped: the plan is outdated.
 
     Args:
-        endpoints: where nodes are asked, by their ids: the ends of moves, and the other masters.
-        keys: at most, of a slot in one command.
-        budget: seconds.
+        endpoints: endpoints of the nodes by id: the ends of moves, and the other primaries.
+        keys: maximum number of keys of a slot in one command.
+        budget: time in seconds.
 
     Raises:
-        SlotStuck: some slots cannot be moved on; the others have been, as far as time allowed.
-        RedisError: an end cannot be asked, or is no master any more.
+        SlotStuck: some slots cannot be moved; the others were, as far as time allowed.
+        RedisError: an end is unreachable, or no longer a primary.
     """
     until = asyncio.get_running_loop().time() + budget
     async with AsyncExitStack() as stack:
@@ -59,10 +59,12 @@ async def move(
         by_jobs = [path for path in paths if _kind(path) != "keys"]
         primaries = dict(ends.of)
         if any(path.source.report.memory > big_keys.BIG_KEY_BYTES for path in by_keys):
-            beside = [
-                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints.keys() - primaries.keys()
+            others = [
+                node_id
+                for node_id in _all_primaries(ends.of.values())
+                if node_id in endpoints.keys() - primaries.keys()
             ]
-            primaries |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
+            primaries |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, others))).of
         work = [
             *(_by_keys(some, primaries, until, keys) for some in _by_source(by_keys)),
             _by_jobs(by_jobs, until),
@@ -74,9 +76,9 @@ async def move(
 
 
 async def _by_keys(paths: Sequence[MigrationPath], primaries: Mapping[str, End], until: float, keys: int) -> None:
-    """What one source gives away, key by key."""
+    """Move the slots of one source key by key."""
     source = paths[0].source
-    patience = await _node_timeout(source) / 2
+    block_limit = await _node_timeout(source) / 2
     throttle = Throttle(keys)
     failures: list[RedisError] = []
     async with LatencyProbe.of(source.pulse) as pulse:
@@ -84,7 +86,7 @@ async def _by_keys(paths: Sequence[MigrationPath], primaries: Mapping[str, End],
             others = [end for node_id, end in primaries.items() if node_id not in (source.id, path.target.id)]
             try:
                 await functions.give(source, path.target)
-                keys_path = key_by_key.KeyByKeyPath(source, path.target, others, throttle, pulse, until, patience)
+                keys_path = key_by_key.KeyByKeyPath(source, path.target, others, throttle, pulse, until, block_limit)
                 await keys_path.move(path.slots)
             except RedisError as error:
                 failures.append(error)
@@ -93,17 +95,18 @@ async def _by_keys(paths: Sequence[MigrationPath], primaries: Mapping[str, End],
 
 
 async def _by_jobs(paths: Sequence[MigrationPath], until: float) -> None:
-    """What servers move by themselves: disjoint pairs at once, and nobody in two.
+    """Move slots with server-side jobs: disjoint pairs in parallel.
 
-    A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
-    clients the later for it.
+    A Redis node takes part in one task and rejects the next; and a node that receives from several others at once
+    responds
+    more slowly to its clients.
     """
     for pairs in rounds(paths, lambda path: {path.source.id, path.target.id}):
         found = await asyncio.gather(*(_by_job(path, paths, until) for path in pairs), return_exceptions=True)
         if failures := [*filter(None, found)]:
             raise min(failures, key=_weight)
         if asyncio.get_running_loop().time() >= until:
-            return  # what still runs goes on
+            return  # running jobs continue
 
 
 async def _by_job(path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
@@ -113,16 +116,16 @@ async def _by_job(path: MigrationPath, paths: Sequence[MigrationPath], until: fl
 
 
 async def _node_timeout(end: End) -> float:
-    """Seconds after which others take a node for dead."""
+    """Return the node timeout in seconds."""
     try:
-        found = await end.server.execute("CONFIG", "GET", big_keys.PATIENT)
+        found = await end.server.execute("CONFIG", "GET", big_keys.NODE_TIMEOUT)
     except Refused:
         return _NODE_TIMEOUT_SECONDS
     return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
 
 
 def _kind(path: MigrationPath) -> str:
-    """How slots go this way: as servers do it by themselves, if both can and none of these was begun otherwise."""
+    """Return how slots move on a path: server-side, if both ends support it and no slot was started key by key."""
     begun = {*path.source.report.me.migrating, *path.source.report.me.importing}
     begun |= {*path.target.report.me.migrating, *path.target.report.me.importing}
     kinds = {path.source.features.migration, path.target.features.migration}
@@ -130,20 +133,20 @@ def _kind(path: MigrationPath) -> str:
 
 
 def _by_source(paths: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
-    """The ways of a source together."""
+    """Return the paths grouped by source."""
     found: dict[str, list[MigrationPath]] = {}
     for path in paths:
         found.setdefault(path.source.id, []).append(path)
     return found.values()
 
 
-def _masters(ends: Iterable[End]) -> list[str]:
-    """Ids of all masters that an end knows of, and that have not failed."""
+def _all_primaries(ends: Iterable[End]) -> list[str]:
+    """Return the ids of all primaries that an end knows, and that have not failed."""
     return sorted({node.id for end in ends for node in end.report.nodes if node.is_primary and not node.failing})
 
 
 def _weight(failure: BaseException) -> int:
-    """What is told of several failures: a defect first, then what does not mend itself."""
+    """Return the rank of a failure among several: a defect first, then one that needs manual action."""
     if not isinstance(failure, RedisError):
         return 0
     return 1 if isinstance(failure, SlotStuck) else 2

@@ -1,4 +1,4 @@
-"""Libraries of functions, which belong to no slot: every master must have them, and one that joins has none."""
+"""Function libraries, which belong to no slot: every primary must have them, and a new one has none."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from operators.redis.migration.participants import End
 
 
 async def give(source: End, target: End) -> None:
-    """Give a node that owns no slot yet the functions of one that does.
+    """Copy the functions of a node with slots to one without.
 
     Raises:
-        RedisError: one of them does not answer, or the target refuses them.
+        RedisError: a node is unreachable, or the target rejects the functions.
     """
     if target.report.me.slots:
         return
     try:
-        desired = await source.server.execute("FUNCTION", "LIST", "WITHCODE")
-    except Refused:  # before Redis 7.0 there are none
+        libraries = await source.server.execute("FUNCTION", "LIST", "WITHCODE")
+    except Refused:  # they exist since Redis 7.0
         return
-    if desired and await target.server.execute("FUNCTION", "LIST", "WITHCODE") != desired:
+    if libraries and await target.server.execute("FUNCTION", "LIST", "WITHCODE") != libraries:
         await target.server.execute("FUNCTION", "RESTORE", await source.server.execute("FUNCTION", "DUMP"), "REPLACE")

@@ -1,23 +1,25 @@
-"""Moves slots key by key, as every version can: SETSLOT and MIGRATE, many slots in one go.
+"""Moves slots key by key with SETSLOT and MIGRATE, which every version supports; several slots in one batch.
 
-A slot on its way is open: its owner serves the keys that it has, and sends who asks for another to the target (ASK).
-So clients find every key, however long it takes; and after a crash both ends still know. Each step looks so in turn:
+A slot that moves is open: its owner serves the keys that it still has, and redirects requests for others to the
+target (`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence
+is:
 
-    target   SETSLOT IMPORTING      it takes keys of a slot that is not its own
-    source   SETSLOT MIGRATING      it makes no key of the slot any more
-    source   GETKEYSINSLOT, MIGRATE, until there is none
-    target   SETSLOT NODE           it owns the slot, by an epoch above all others
-    source   SETSLOT NODE           and is believed; the others hear of it from the target at once
+| target | SETSLOT IMPORTING | accepts keys of a slot that it does not own |
+| source | SETSLOT MIGRATING | creates no more keys of the slot |
+| source | GETKEYSINSLOT, MIGRATE | moves keys until none is left |
+| target | SETSLOT NODE | owns the slot, with an epoch above all others |
+| source | SETSLOT NODE | acknowledges the new owner; the target informs the others at once |
 
-What must never be: NODE while the source has a key of the slot, for nobody would find it any more. So NODE follows a
-list that is empty, made after the last MIGRATE. What a MIGRATE says is but the reason that is told.
+NODE must never be sent while the source has a key of the slot, because no client would find it any more. So NODE
+follows an empty list of keys, made after the last MIGRATE. The reply of MIGRATE only explains failures.
 
-A key at both ends, which MIGRATE refuses (BUSYKEY), is there because an answer was late. Until the slot is handed over
-clients are answered by the source, so its copy holds and replaces the other. That is safe for one reason: when the slot
-was opened, the target had none of its keys. Where it has, and nothing tells where from, nobody touches them.
+A key at both ends, which MIGRATE rejects (BUSYKEY), is the result of a late response. Until the slot is handed over,
+the source serves clients, so its copy is current and replaces the other one. That is safe for one reason: when the
+slot was opened, the target had none of its keys. If it had some of unknown origin, none is changed.
 
-A MIGRATE that waits for a target that hangs keeps the source from all else, and others take it for dead after
-cluster-node-timeout. All that is sent in one go waits in turn: so each may wait a part of half that time.
+A MIGRATE that waits for an unresponsive target blocks the source, and others mark it as failed after
+cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
+time.
 
 Sources: https://redis.io/docs/latest/commands/cluster-setslot/, …/migrate/; cluster.c of Redis 7.0.
 """
@@ -44,29 +46,29 @@ from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 
 MAX_OPEN_SLOTS = 32
-"""Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""
+"""Maximum number of slots of a batch, which are opened and handed over together: servers save their state each time."""
 
 MAX_TRIES = 3
-"""How often in a row a slot may have as many keys as before."""
+"""Maximum number of attempts in a row without progress for a slot."""
 
 _LATER = ("CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY ")
-"""What a target answers that will take keys by and by."""
+"""Replies of a target that is temporarily unavailable."""
 
 _SETSLOT = ("CLUSTER", "SETSLOT")
 
 
 @dataclass
 class KeyByKeyPath:
-    """Slots on their way between two nodes.
+    """Slots that move between two nodes.
 
     Attributes:
-        others: masters beside them, as far as they matter.
-        until: the moment of the loop's clock after which nothing is begun.
-        patience: seconds that the source may be kept from all else: half of cluster-node-timeout.
-        stuck: slots that cannot be moved on, and why.
-        gone: slots that are the target's.
-        states: how far each slot is, by the reports of both ends and the commands since.
-        halted: whether what is in the way of one is in the way of all.
+        others: other primaries, as far as they are needed.
+        until: time of the loop's clock after which no further batch is started.
+        block_limit: time that the source may be blocked, in seconds: half of cluster-node-timeout.
+        stuck: slots that cannot be moved, and why.
+        moved: slots that the target owns now.
+        states: state of each slot, from the reports of both ends and the commands since.
+        halted: whether a problem affects all slots.
     """
 
     source: End
@@ -75,47 +77,47 @@ class KeyByKeyPath:
     throttle: Throttle
     pulse: LatencyProbe
     until: float
-    patience: float
+    block_limit: float
     stuck: dict[int, Refused] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
+    moved: set[int] = field(default_factory=set)
     states: dict[int, SlotState] = field(default_factory=dict)
     halted: bool = False
 
     async def move(self, slots: Slots) -> None:
-        """Move slots that the source owns and the target does not, until time is up; those that are open come first.
+        """Move slots that the source owns and the target does not, until time is up; open slots first.
 
         Raises:
-            SlotStuck: some could not be moved on; the others have been.
-            RedisError: an end does not answer.
+            SlotStuck: some slots cannot be moved; the others were.
+            RedisError: an end is unreachable.
         """
-        # The target's own have arrived: who was to tell the source stopped, and it hears of it as all others do.
+        # Slots of the target have arrived; if the source was not informed, it learns it from gossip.
         slots = (slots & self.source.report.me.slots) - self.target.report.me.slots
         begun = slots & Slots.of(*self.source.report.me.migrating, *self.target.report.me.importing)
         rest = iter([*begun, *await self._free(slots - begun)])
-        while not self._late and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
-            await self._go(batch)
+        while not self._is_expired and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
+            await self._move_batch(batch)
         if self.stuck:
             raise next(iter(self.stuck.values()))
 
     @property
-    def _late(self) -> bool:
+    def _is_expired(self) -> bool:
         return asyncio.get_running_loop().time() >= self.until
 
     async def _free(self, slots: Slots) -> Slots:
-        """Those of slots that are not open of which the target has no keys."""
+        """Return the slots, none of them open, of which the target has no keys."""
         listed = list(slots)
         counts = await self.target.server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in listed])
         for slot, count in zip(listed, counts, strict=True):
             if _sure(count):
                 self._give_up(
                     slot,
-                    f"{self.target.name} holds {count} keys of slot {slot}, which {self.source.name} owns, and nothing "
-                    "tells where they are from. Look at them (CLUSTER GETKEYSINSLOT), and delete them there.",
+                    f"{self.target.name} has {count} keys of unknown origin in slot {slot}, which {self.source.name} "
+                    "owns. Inspect them (CLUSTER GETKEYSINSLOT), and delete them there.",
                 )
         return slots - Slots.of(*self.stuck)
 
-    async def _go(self, slots: list[int]) -> None:
-        """Open slots, empty them at the source, and hand over those that are empty."""
+    async def _move_batch(self, slots: list[int]) -> None:
+        """Open slots, move their keys, and hand over the empty ones."""
         try:
             await require_memory(self.source, self.target, len(slots))
         except TargetFull as error:
@@ -127,72 +129,78 @@ class KeyByKeyPath:
         self._advance(empty, SlotEvent.MOVE_LAST_KEY)
         await self._hand_over(empty)
         if self.halted:
-            await close((self.source, self.target), Slots.of(*(opened.keys() - self.gone)))
+            await close((self.source, self.target), Slots.of(*(opened.keys() - self.moved)))
 
     def _continues(self, slot: int) -> bool:
-        """Whether a slot may go on its way from where it is, though an end may have been replaced amid.
+        """Return whether the migration of a slot may continue, although an end may have been replaced.
 
-        A target that has failed is waited for: it may have keys of the slot that nobody else has.
+        The operator waits for a failed target, which may have the only copy of keys of the slot.
         """
         to = self.source.report.me.migrating.get(slot, self.target.id)
         of = self.target.report.me.importing.get(slot, self.source.id)
         if to != self.target.id and not self.target.replaces(to):
-            self._give_up(slot, f"Slot {slot} of {self.source.name} is on its way to {to}: it must arrive there first.")
+            self._give_up(
+                slot, f"Slot {slot} of {self.source.name} is migrating to {to}, which must be completed first."
+            )
         elif of != self.source.id and not self.source.inherits(of):
-            self._give_up(slot, f"Slot {slot} is on its way from {of} to {self.target.name}: it must arrive first.")
+            self._give_up(
+                slot, f"Slot {slot} is migrating from {of} to {self.target.name}, which must be completed first."
+            )
         return slot not in self.stuck
 
     async def _open(self, slots: list[int]) -> dict[int, list[bytes]]:
-        """Slots that are open at both ends now, each with the first of its keys."""
+        """Return the slots that are open at both ends now, each with the first of its keys."""
         of = self.target.report.me.importing
         taking = [slot for slot in slots if of.get(slot) != self.source.id]
-        # Who imports a slot believes nobody's word of who owns it: while that is a dead one, it takes the cluster to be
+        # A node that imports a slot ignores claims of other nodes to it: with a failed owner it reports the cluster as
         # down.
         commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.source.id) for slot in taking if slot in of]
         await self.target.server.pipe(commands)
         self._advance(taking, SlotEvent.IMPORT)
         commands = [(*_SETSLOT, slot, "IMPORTING", self.source.id) for slot in taking]
         for slot, answer in zip(taking, await self.target.server.pipe(commands), strict=True):
-            self._heed(slot, answer)
+            self._record_failure(slot, answer)
         slots = [slot for slot in slots if slot not in self.stuck]
         giving = [slot for slot in slots if self.source.report.me.migrating.get(slot) != self.target.id]
         self._advance(giving, SlotEvent.MIGRATE)
         commands = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in giving]
         replies = await self.source.server.pipe(commands + [self._list_command(slot) for slot in slots])
         for slot, answer in zip(giving, replies, strict=False):
-            self._heed(slot, answer)
+            self._record_failure(slot, answer)
         listed = zip(slots, replies[len(giving) :], strict=True)
         return {slot: _sure(keys) for slot, keys in listed if slot not in self.stuck}
 
     async def _empty(self, keys: dict[int, list[bytes]]) -> list[int]:
-        """Move keys until there are none, and return the slots of which there are none."""
+        """Move keys until time is up, and return the slots without keys."""
         empty = [slot for slot, some in keys.items() if not some]
         rest = {slot: some for slot, some in keys.items() if some}
         replace: set[int] = set()
         failures: Counter[int] = Counter()
-        while rest and not self._late and not self.halted:
+        while rest and not self._is_expired and not self.halted:
             now = dict(islice(rest.items(), self.throttle.slots))
             if self.source.report.memory > big_keys.BIG_KEY_BYTES:
                 await self._carry(now)
             if self.halted:
                 break
-            for slot, report, left in await self._migrate(now, replace):
+            for slot, reply, left in await self._migrate(now, replace):
                 failures[slot] = failures[slot] + 1 if _sure(left) == rest[slot] else 0
                 rest[slot] = left
                 if not left:
                     empty.append(slot)
-                elif isinstance(report, Refused) and "BUSYKEY" in str(report):
+                elif isinstance(reply, Refused) and "BUSYKEY" in str(reply):
                     replace.add(slot)
-                elif isinstance(report, Refused):
-                    self._judge(slot, report, failures[slot])
+                elif isinstance(reply, Refused):
+                    self._judge(slot, reply, failures[slot])
                 elif failures[slot] >= MAX_TRIES:
-                    self._give_up(slot, f"Keys of slot {slot} stay at {self.source.name}, though it says {report}.")
+                    self._give_up(
+                        slot, f"Keys of slot {slot} stay at {self.source.name}, although MIGRATE returned {reply}."
+                    )
             rest = {slot: some for slot, some in rest.items() if some and slot not in self.stuck}
         return empty
 
     async def _migrate(self, keys: dict[int, list[bytes]], replace: set[int]) -> Iterable[tuple[int, Any, Any]]:
-        """Move these keys; for each slot, what MIGRATE answered, and the next keys of it."""
-        wait = max(1, int(self.patience * 1000 / len(keys)))
+        """Move these keys; return, for each slot, the reply of MIGRATE and the next keys of the slot."""
+        wait = max(1, int(self.block_limit * 1000 / len(keys)))
         commands: list[Command] = []
         for slot, some in keys.items():
             commands += (self._migrate_command(some, wait, replace=slot in replace), self._list_command(slot))
@@ -202,38 +210,40 @@ class KeyByKeyPath:
         return zip(keys, replies[::2], replies[1::2], strict=True)
 
     async def _carry(self, keys: dict[int, list[bytes]]) -> None:
-        """Move the big ones among keys, each alone; afterwards they are as good as expired."""
+        """Move the large keys, each alone."""
         slot_of = {key: slot for slot, some in keys.items() for key in some}
         found = await big_keys.sizes(self.source, list(slot_of))
         for key, size in found.items():
-            async with big_keys.patience((self.source, self.target, *self.others), self.target, size) as seconds:
-                report = await self._carried(key, seconds)
-            if isinstance(report, Refused):
-                self._judge(slot_of[key], report, MAX_TRIES)
+            async with big_keys.extended_timeouts(
+                (self.source, self.target, *self.others), self.target, size
+            ) as seconds:
+                reply = await self._carried(key, seconds)
+            if isinstance(reply, Refused):
+                self._judge(slot_of[key], reply, MAX_TRIES)
                 return
 
     async def _carried(self, key: bytes, seconds: float) -> Any:
         for replace in (False, True):
             command = self._migrate_command([key], int(seconds * 1000), replace=replace)
-            (report,) = await self.source.server.pipe([command])
-            if not isinstance(report, Refused) or "BUSYKEY" not in str(report):
+            (reply,) = await self.source.server.pipe([command])
+            if not isinstance(reply, Refused) or "BUSYKEY" not in str(reply):
                 break
-        return report
+        return reply
 
-    def _judge(self, slot: int, report: Refused, failures: int) -> None:
-        """What a MIGRATE was refused for."""
-        if report.code == "IOERR" and failures < MAX_TRIES:
-            self.throttle.alone()  # the target may just be slow: let each wait longer
+    def _judge(self, slot: int, reply: Refused, failures: int) -> None:
+        """Evaluate a rejected MIGRATE."""
+        if reply.code == "IOERR" and failures < MAX_TRIES:
+            self.throttle.use_single_slot()  # the target may be slow: allow each MIGRATE more time
             return
         self.halted = True
-        if any(word in str(report) for word in _LATER):
-            self.stuck[slot] = Loading(f"{self.target.name} takes no keys at this time: {report}.", report.code)
-        elif "OOM" in str(report):
-            message = f"{self.target.name} has no memory for slot {slot} (maxmemory). Give nodes more, or more masters."
+        if any(word in str(reply) for word in _LATER):
+            self.stuck[slot] = Loading(f"{self.target.name} accepts no keys at the moment: {reply}.", reply.code)
+        elif "OOM" in str(reply):
+            message = f"{self.target.name} has no memory for slot {slot}. Raise maxmemory, or add primaries."
             self.stuck[slot] = TargetFull(message, "OOM")
         else:
             self._give_up(
-                slot, f"Keys of slot {slot} do not go from {self.source.name} to {self.target.name}: {report}."
+                slot, f"Keys of slot {slot} cannot be moved from {self.source.name} to {self.target.name}: {reply}."
             )
 
     async def _hand_over(self, slots: list[int]) -> None:
@@ -243,16 +253,16 @@ class KeyByKeyPath:
             self._advance(slots, event)
             commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
             for slot, answer in zip(slots, await end.server.pipe(commands), strict=True):
-                self._heed(slot, answer)
+                self._record_failure(slot, answer)
             slots = [slot for slot in slots if slot not in self.stuck]
-            self.gone.update(slots)
+            self.moved.update(slots)
 
     def _advance(self, slots: Iterable[int], event: SlotEvent) -> None:
         """Take the transition of slots before its commands are sent; an illegal one raises."""
         for slot in slots:
             self.states[slot] = SLOT.after(self.states[slot], event)
 
-    def _heed(self, slot: int, answer: Any) -> None:
+    def _record_failure(self, slot: int, answer: Any) -> None:
         if isinstance(answer, Refused):
             self._give_up(slot, f"{answer}.")
 
@@ -263,10 +273,10 @@ class KeyByKeyPath:
         return ("CLUSTER", "GETKEYSINSLOT", slot, self.throttle.keys)
 
     def _migrate_command(self, keys: Sequence[bytes], wait: int, *, replace: bool) -> Command:
-        where = self.target.endpoint
+        endpoint = self.target.endpoint
         password = self.target.access.password
         return (
-            *("MIGRATE", where.address, where.port, "", 0, wait),
+            *("MIGRATE", endpoint.address, endpoint.port, "", 0, wait),
             *(("REPLACE",) if replace else ()),
             *(("AUTH", password) if password else ()),
             *("KEYS", *keys),
@@ -274,7 +284,7 @@ class KeyByKeyPath:
 
 
 def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:
-    """Classify a slot by what both ends report; it is not known yet whether the source still has keys of it."""
+    """Return the state of a slot from the reports of both ends, which do not include the keys at the source."""
     if slot in target.me.slots:
         return SlotState.HANDED_OVER if slot in source.me.slots else SlotState.OWNED
     importing, migrating = target.me.importing.get(slot) == source.id, source.me.migrating.get(slot) == target.id
@@ -284,10 +294,10 @@ def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:
 
 
 def _sure(answer: Any) -> Any:
-    """An answer without which nothing goes on.
+    """Return a reply without which the migration cannot continue.
 
     Raises:
-        Refused: the server gave none.
+        Refused: the server answered with an error.
     """
     if isinstance(answer, Refused):
         raise answer

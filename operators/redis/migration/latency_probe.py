@@ -1,4 +1,4 @@
-"""How long a node makes clients wait, measured by sending it PING on a connection of its own."""
+"""Measures how long a node makes clients wait, with PING on a separate connection."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _PROBE_INTERVAL_SECONDS = 0.01
 
 
 class LatencyProbe:
-    """How long a node lets others wait, by asking it all the time on a connection of its own."""
+    """Latency of a node, measured continuously on a separate connection."""
 
     def __init__(self) -> None:
         self._waits: list[float] = []
-        self._asked: float | None = None
+        self._sent: float | None = None
 
     def taken(self) -> float | None:
-        """The longest wait since this was asked last, in seconds; None where nobody asked.
+        """Return the longest latency since the last call, in seconds; None if nothing was measured.
 
-        A question that is not answered yet counts, too.
+        A PING without a response yet counts, too.
         """
-        waits = [*self._waits, *([time.monotonic() - self._asked] if self._asked is not None else ())]
+        waits = [*self._waits, *([time.monotonic() - self._sent] if self._sent is not None else ())]
         self._waits.clear()
         return max(waits, default=None)
 
     @classmethod
     @asynccontextmanager
     async def of(cls, server: Server) -> AsyncIterator[LatencyProbe]:
-        """A node's, until the context is left."""
+        """Measure a node until the context is left."""
         pulse = cls()
         beats = asyncio.create_task(pulse._beat(server))
         try:
@@ -44,8 +44,8 @@ class LatencyProbe:
     async def _beat(self, server: Server) -> None:
         while True:
             await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
-            self._asked = time.monotonic()
-            with suppress(RedisError):  # who moves the slots is told as well
+            self._sent = time.monotonic()
+            with suppress(RedisError):  # the migration reports the error itself
                 await server.execute("PING")
-            self._waits.append(time.monotonic() - self._asked)
-            self._asked = None
+            self._waits.append(time.monotonic() - self._sent)
+            self._sent = None

@@ -1,4 +1,4 @@
-"""Whether a node has memory for slots that it is to be given."""
+"""Checks that a node has memory for the slots that it is to receive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from operators.redis.migration.participants import End
 
 
 async def require_memory(source: End, target: End, slots: int) -> None:
-    """Look before slots are begun to move; one that makes room by itself is never full.
+    """Check the memory of the target before slots are opened; a node that evicts keys is never full.
 
     Args:
-        slots: how many.
+        slots: number of slots.
 
     Raises:
-        TargetFull: by what a slot takes on the average, they would not fit.
+        TargetFull: the slots would not fit, estimated from the average slot of the source.
     """
     most, report = target.report.max_memory, source.report
     if not most or target.report.evicts:
@@ -24,6 +24,6 @@ async def require_memory(source: End, target: End, slots: int) -> None:
     if used + needed > most:
         raise TargetFull(
             f"{target.name} uses {used} of {most} bytes (maxmemory), and {slots} slots of {source.name} are estimated "
-            f"at {needed}. Give nodes more memory, or have more masters.",
+            f"at {needed} bytes. Raise maxmemory, or add primaries.",
             "OOM",
         )

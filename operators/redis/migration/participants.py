@@ -1,4 +1,4 @@
-"""The nodes between which slots move: each asked over one connection, and known by its id before anything else."""
+"""The nodes of a migration: connected once, and identified by their id."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from operators.redis.client.server import Access, Connect, Endpoint, Server
 
 @dataclass(frozen=True)
 class End:
-    """A node as it has just said that it is.
+    """A node with its current report.
 
     Attributes:
-        pulse: a second connection, on which it is asked how quickly it answers others.
+        pulse: second connection, which measures the latency.
     """
 
     report: NodeReport
@@ -34,7 +34,7 @@ class End:
 
     @property
     def name(self) -> str:
-        """The pod's."""
+        """Name of the pod."""
         return self.endpoint.name
 
     @property
@@ -42,23 +42,23 @@ class End:
         return features(Engine.parse(f"{self.report.engine} {self.report.version}"))
 
     def inherits(self, node_id: str) -> bool:
-        """Whether slots of another are this one's now: that one replicates it, has failed, or is gone."""
+        """Return whether this node owns the slots of another, which replicates it, has failed or no longer exists."""
         other = self.report.node(node_id)
         return other is None or other.primary == self.id or (other.failing and not other.slots)
 
     def replaces(self, node_id: str) -> bool:
-        """Whether keys that another was given are here: it replicates this one, or is gone."""
+        """Return whether this node has the keys that another received, which replicates it or no longer exists."""
         other = self.report.node(node_id)
         return other is None or other.primary == self.id
 
 
 @dataclass
 class Ends:
-    """The ends of moves; those that cannot be asked are left out, with the reason why.
+    """The ends of moves; unreachable ones are omitted, with the reason.
 
     Attributes:
-        of: by node id.
-        missing: why an end is not there, by node id.
+        of: ends by node id.
+        missing: errors by node id.
     """
 
     of: Mapping[str, End]
@@ -69,17 +69,17 @@ class Ends:
     async def opened(
         cls, connect: Connect, access: Access, endpoints: Mapping[str, Endpoint], desired: Iterable[str]
     ) -> AsyncIterator[Ends]:
-        """Connections until the context is left.
+        """Connect to the ends until the context is left.
 
         Args:
-            endpoints: by node id.
-            wanted: ids of those that are asked.
+            endpoints: endpoints by node id.
+            desired: node ids of the ends.
         """
         servers: list[Server] = []
 
         async def end(node_id: str) -> End | RedisError:
             if (endpoint := endpoints.get(node_id)) is None:
-                return Unreachable(f"Nobody knows where node {node_id} is asked.")
+                return Unreachable(f"The address of node {node_id} is unknown.")
             server, pulse = connect(endpoint, access), connect(endpoint, access)
             servers.extend((server, pulse))
             try:
@@ -87,9 +87,11 @@ class Ends:
             except RedisError as error:
                 return error
             if report.id != node_id:
-                return Unreachable(f"{endpoint.name} is not {node_id} any more: {report.id} answers at its address.")
+                return Unreachable(f"{endpoint.name} is no longer node {node_id}: found {report.id} at its address.")
             if not report.me.is_primary:
-                return Refused(f"{endpoint.name} ({node_id}) is no master any more: moves must be planned anew.")
+                return Refused(
+                    f"{endpoint.name} ({node_id}) is no longer a primary; the migration must be planned again."
+                )
             return End(report, endpoint, server, pulse, access)
 
         try:

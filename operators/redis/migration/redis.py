@@ -1,6 +1,6 @@
-"""Redis' own way to move slots, from 8.4 on: CLUSTER MIGRATION IMPORT, asked of the destination.
+"""Slot migration of Redis 8.4 and later: CLUSTER MIGRATION IMPORT, sent to the destination.
 
-A node takes part in one task at a time, as either end. One that failed is begun anew by itself until it is cancelled.
+A node takes part in one task at a time, as either end. A failed task is retried by the server until it is cancelled.
 
 Source: https://redis.io/docs/latest/commands/cluster-migration/; src/cluster_asm.c of Redis 8.4.
 """
@@ -18,7 +18,7 @@ from operators.redis.slots.hash_slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class RedisImport:
-    """A node that is given slots."""
+    """A node that receives slots."""
 
     end: End
 

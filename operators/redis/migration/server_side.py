@@ -1,8 +1,8 @@
-"""Slots that servers move by themselves, in jobs: begun one after the other, awaited, ended where they are not wanted.
+"""Migration jobs of the servers: started one after the other, awaited, and cancelled if they are not in the plan.
 
-A job forks, sends a snapshot of its slots and then what was written meanwhile, stops writes for a moment, and hands all
-of them over at once: no slot is ever open, and one that fails leaves everything as it was. Jobs live in the servers:
-where the operator stops they go on, and it finds them again.
+A job forks, sends a snapshot of its slots and then the writes since, blocks writes for a moment, and hands over all
+slots at once: no slot is ever open, and a failed job leaves everything unchanged. Jobs run in the servers: if the
+operator stops, they continue, and it finds them again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
 
 JOB_BYTES = 256 * 2**20
-"""Bytes that a job is to move, as estimated: a failure costs no more than that, and its memory on both ends no more."""
+"""Maximum size of a job in bytes, as estimated: it limits the cost of a failure, and the memory on both ends."""
 
 POLL_INTERVAL_SECONDS = 0.03
-"""Seconds between two looks at a job."""
+"""Interval at which a job is inspected."""
 
 MAX_TRIES = 3
-"""How often a server may begin a job anew by itself."""
+"""Maximum number of times that a server may retry a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Slots on their way.
+    """A migration job.
 
     Attributes:
         source, target: node ids.
-        state: in the server's words.
-        message: what went wrong, if something did.
-        ended: whether the server does no more for it.
-        retries: how often it was begun anew, where servers do that.
+        state: state as the server names it.
+        message: error of the job, if any.
+        ended: whether the server is done with it.
+        retries: number of retries, for servers that retry.
     """
 
     id: str
@@ -51,13 +51,13 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether the slots are the target's now."""
+        """Whether the target owns the slots now."""
         return self.state in ("success", "completed")
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationPath:
-    """Slots that are to go from one node to another."""
+    """Slots that are to move from one node to another."""
 
     source: End
     target: End
@@ -65,38 +65,38 @@ class MigrationPath:
 
 
 class Mover(Protocol):
-    """A server that moves slots when it is asked."""
+    """A server that runs migration jobs."""
 
     async def jobs(self) -> Sequence[Job]:
-        """What it has to do and has done, the newest first."""
+        """Return its running and ended jobs, the newest first."""
 
     async def begin(self, path: MigrationPath) -> None:
-        """Begin one."""
+        """Start a job."""
 
     async def cancel(self, job: Job, /) -> None:
-        """End one; harmless where it has ended."""
+        """Cancel a job; harmless if it has ended."""
 
 
 async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
-    """Move slots one way, until time is up; a job that runs then goes on by itself.
+    """Move the slots of a path until time is up; a running job continues by itself.
 
     Args:
-        ways: all that are wanted: jobs that are of none of them are ended, and the mover's others awaited.
-        until: a moment of the loop's clock.
+        paths: all planned paths: jobs of no path are cancelled, and other jobs of the mover awaited.
+        until: time of the loop's clock.
 
     Raises:
-        SlotStuck: a job failed; the message says how.
-        RedisError: a server does not answer.
+        SlotStuck: a job failed; the message contains its error.
+        RedisError: a server is unreachable.
     """
     clock = asyncio.get_running_loop().time
-    ours: set[str] = set()  # what failed earlier does not count
+    observed: set[str] = set()  # jobs that ended earlier do not count
     while True:
         jobs = await mover.jobs()
         running = [job for job in jobs if not job.ended]
-        ours |= {job.id for job in running}
-        await _cancel_unwanted(mover, running, paths)
+        observed |= {job.id for job in running}
+        await _cancel_unplanned(mover, running, paths)
         for job in jobs:
-            if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in paths):
+            if job.id in observed and job.ended and not job.done and any(_belongs(job, each) for each in paths):
                 raise _stuck(job, paths)
         if clock() >= until:
             return
@@ -104,15 +104,15 @@ async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath]
             begun = await _begin_next(mover, path, jobs)
             if begun is None:
                 return
-            ours |= begun
+            observed |= begun
         await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
-async def _cancel_unwanted(mover: Mover, running: Sequence[Job], paths: Sequence[MigrationPath]) -> None:
-    """Cancel jobs that are of no wanted path, and those that the server restarted too often.
+async def _cancel_unplanned(mover: Mover, running: Sequence[Job], paths: Sequence[MigrationPath]) -> None:
+    """Cancel jobs that belong to no planned path, and those that the server retried too often.
 
     Raises:
-        SlotStuck: the server restarted one too often.
+        SlotStuck: the server retried one too often.
     """
     for job in running:
         if not any(_belongs(job, each) for each in paths):
@@ -123,7 +123,7 @@ async def _cancel_unwanted(mover: Mover, running: Sequence[Job], paths: Sequence
 
 
 async def _begin_next(mover: Mover, path: MigrationPath, before: Sequence[Job]) -> set[str] | None:
-    """Begin the next job, and return the ids of new jobs; None if nothing is left to move."""
+    """Start the next job, and return the ids of new jobs; None if nothing is left to move."""
     if (share := await _next(path)) is None:
         return None
     await require_memory(path.source, path.target, len(share.slots))
@@ -132,7 +132,7 @@ async def _begin_next(mover: Mover, path: MigrationPath, before: Sequence[Job]) 
 
 
 async def _next(path: MigrationPath) -> MigrationPath | None:
-    """What is to be moved next, of slots that their source still owns; None if nothing is."""
+    """Return the next slots to move that the source still owns; None if there are none."""
     report = await inspect_node(path.source.server)
     if not (left := path.slots & report.me.slots):
         return None
@@ -147,7 +147,8 @@ def _belongs(job: Job, path: MigrationPath) -> bool:
 def _stuck(job: Job, paths: Sequence[MigrationPath]) -> SlotStuck:
     names = {end.id: end.name for path in paths for end in (path.source, path.target)}
     return SlotStuck(
-        f"Slots {job.slots} do not go from {names.get(job.source, job.source)} to {names.get(job.target, job.target)} "
-        f"({job.state}): {job.message.strip().rstrip('.') or 'the server says no more'}. Their logs may tell more.",
+        f"Slots {job.slots} cannot be moved from {names.get(job.source, job.source)} to "
+        f"{names.get(job.target, job.target)} ({job.state}): "
+        f"{job.message.strip().rstrip('.') or 'the server reports no error'}. See the logs of both pods.",
         "ERR",
     )

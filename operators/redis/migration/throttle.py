@@ -1,7 +1,7 @@
-"""How many slots and keys move at once, so that clients do not wait long. Pure.
+"""Adapts the number of slots and keys of a batch, so that clients do not wait long. Pure.
 
-A server executes one command at a time, and everything that is sent to it at once, it executes at once: the larger the
-batch, the faster slots move, and the longer clients wait. `latency_probe` measures that wait.
+A server executes one command at a time, and all commands of a batch in a row: the larger the batch, the faster slots
+move, and the longer clients wait. `latency_probe` measures that latency.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_WAIT_SECONDS = 0.01
-"""Seconds that a client may wait for an answer because slots move."""
+"""Maximum latency of clients during a migration."""
 
 CALM_WAIT_SECONDS = 0.002
-"""Seconds within which all are answered where there is room for more in one go."""
+"""Latency below which a batch may grow."""
 
 MAX_KEYS_PER_COMMAND = 100
-"""Of a slot, in one command."""
+"""Maximum number of keys of a slot in one command."""
 
 MAX_PARALLEL_SLOTS = 2
-"""Whose keys move in one go; more are hardly any faster, and clients wait longer."""
+"""Maximum number of slots whose keys move in one batch; more are hardly faster, and increase the latency."""
 
 
 @dataclass
 class Throttle:
-    """Slots and keys that are moved in one go: half as many where clients wait, twice as many where they do not.
+    """Size of a batch: halved if clients wait, doubled if they do not.
 
     Attributes:
-        most_keys: of a slot, in one command.
-        most_slots: in one go.
-        keys, slots: how many now. At first it is one slot: how busy the processors are is not known yet.
+        most_keys: maximum number of keys of a slot in one command.
+        most_slots: maximum number of slots in a batch.
+        keys, slots: present size. It starts with one slot, because the load is unknown.
     """
 
     most_keys: int = MAX_KEYS_PER_COMMAND
@@ -40,10 +40,10 @@ class Throttle:
         self.keys = self.keys or self.most_keys
 
     def judge(self, waited: float | None) -> None:
-        """What a go came to.
+        """Adapt the size after a batch.
 
         Args:
-            waited: the longest that somebody waited meanwhile, in seconds; None where nobody asked.
+            waited: longest latency during the batch, in seconds; None if it was not measured.
         """
         if waited is None:
             return
@@ -56,6 +56,6 @@ class Throttle:
         elif waited <= CALM_WAIT_SECONDS:
             self.slots = min(self.most_slots, self.slots * 2)
 
-    def alone(self) -> None:
-        """One slot at a time, for what is in one go waits for all that goes wrong in it."""
+    def use_single_slot(self) -> None:
+        """Move one slot at a time, because a batch waits for each failure in it."""
         self.slots = 1

@@ -1,4 +1,4 @@
-"""Valkey's own way to move slots, from 9.0 on: CLUSTER MIGRATESLOTS, asked of the source.
+"""Slot migration of Valkey 9.0 and later: CLUSTER MIGRATESLOTS, sent to the source.
 
 Source: https://valkey.io/topics/atomic-slot-migration/, https://valkey.io/commands/cluster-getslotmigrations/
 """
@@ -45,6 +45,6 @@ class ValkeyMigrateSlots:
         await self.end.server.execute("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", path.target.id)
 
     async def cancel(self, _: Job) -> None:
-        """All that this node gives away: it cannot be told of one."""
-        with suppress(Refused):  # there is none any more
+        """Cancel all migrations of this node: Valkey cannot cancel a single one."""
+        with suppress(Refused):  # it has ended
             await self.end.server.execute("CLUSTER", "CANCELSLOTMIGRATIONS")

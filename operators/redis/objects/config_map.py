@@ -11,9 +11,9 @@ from shared.kubernetes.ownership import Owner
 
 
 def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -> Obj:
-    """What nodes read at their start.
+    """Return the ConfigMap that nodes read when they start.
 
     Args:
-        content: redis.conf, as redis_conf.py renders it, by its key.
+        content: redis.conf as rendered by redis_conf.py, by key.
     """
     return own.object(CONFIG_MAP, config_name(resource), component=COMPONENT, data=dict(content))

@@ -10,13 +10,14 @@ from shared.kubernetes.ownership import Owner
 
 
 def disruption_budget(resource: RedisCluster, own: Owner) -> Obj:
-    """How many nodes a drain may take at once: one, unless the spec says otherwise.
+    """Return the PodDisruptionBudget: one eviction at a time, unless the spec defines another limit.
 
-    It counts on those alone that clients are sent to. So while one that came back is not in step yet, no other goes:
-    its master might be the one that has the data.
+    It counts only pods that serve clients. So while a restarted node is not in sync, no other pod is evicted: its
+    primary
+    might have the only copy of the data.
     """
     given, selector = resource.spec.pod_disruption_budget, own.selector(COMPONENT) | {SERVES: CLIENTS}
     spec = (given or PodDisruptionBudget()).disruption_budget(selector)
-    # A pod that is not ready may always be evicted, for it serves nobody; but not where it takes its data along.
+    # A pod that is not ready serves no client and may be evicted, but not if its data is deleted with it.
     spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow" if resource.has_storage else "IfHealthyBudget"
     return own.object(DISRUPTION_BUDGET, resource.name, component=COMPONENT, spec=spec)

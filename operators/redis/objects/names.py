@@ -14,29 +14,31 @@ CLIENT, BUS, METRICS = "client", "bus", "metrics"
 METRICS_PORT = 9121
 
 EXPORTER_USER, EXPORTER_PASSWORD_KEY = "exporter", "exporterPassword"
-"""The ACL user that reads metrics, and the key of its password in our Secret with the users."""
+"""ACL user of the exporter, and key of its password in the operator's Secret with the users."""
 
 DATA = "data"
-"""Name of the volume that holds what a node has stored, and who it is."""
+"""Name of the volume with the data and the identity of a node."""
 
 SERVES = "redis.middleware.hc.cn/serves"
 CLIENTS = "clients"
-"""Label and its value of pods that clients may be sent to: a kubelet finds a server ready that is in no cluster yet."""
+"""Label and value of pods behind the client Service: the kubelet also reports servers as ready that are in no cluster
+yet.
+"""
 
 USERS_MARK = "redis.middleware.hc.cn/users"
 CERTIFICATE_MARK = "redis.middleware.hc.cn/certificate"
 CONFIG_MARK = "redis.middleware.hc.cn/configured"
-"""Annotations of pods: what of users, certificates and settings its server has heard (telling.py)."""
+"""Annotations of pods: the users, certificates and settings that the server applied (rollout_markers.py)."""
 
 READ_ONCE = "redis.middleware.hc.cn/read-once"
-"""Annotation of pods: the digest of what a server reads of redis.conf at its start alone; another one rolls them."""
+"""Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
 CLUSTER_UID = "redis.middleware.hc.cn/cluster-uid"
-"""Label of the StatefulSet and of volume claims: the UID of the resource whose data they hold."""
+"""Label of the StatefulSet and of volume claims: UID of the resource that owns the data."""
 
 
 def owner(resource: RedisCluster, operator: str) -> Owner:
-    """Whose the objects are; with spec.finalizers empty they outlive the resource."""
+    """Return the owner of the objects; with spec.finalizers empty they outlive the resource."""
     return Owner(
         API.kind,
         resource.namespace,
@@ -49,22 +51,22 @@ def owner(resource: RedisCluster, operator: str) -> Owner:
 
 
 def node_name(resource: RedisCluster, number: int) -> str:
-    """Name of the pod at a place."""
+    """Return the name of the pod of an instance."""
     return f"{resource.name}-{number}"
 
 
 def number_of(resource: RedisCluster, name: str) -> int | None:
-    """The place of a pod, by its name; None if it is of no place of this cluster."""
+    """Return the number of the instance of a pod; None if the name belongs to no instance of this cluster."""
     return _number(resource.name, name)
 
 
 def volume_name(resource: RedisCluster, number: int) -> str:
-    """Name of the volume claim at a place, as a StatefulSet makes it of its template."""
+    """Return the name of the volume claim of an instance, as the StatefulSet creates it."""
     return f"{DATA}-{node_name(resource, number)}"
 
 
 def volume_number(resource: RedisCluster, name: str) -> int | None:
-    """The place of a volume claim, by its name; None if it is of no place of this cluster."""
+    """Return the number of the instance of a volume claim; None if the name belongs to no instance of this cluster."""
     return _number(f"{DATA}-{resource.name}", name)
 
 
@@ -74,12 +76,12 @@ def _number(before: str, name: str) -> int | None:
 
 
 def host(resource: RedisCluster, node: str) -> str:
-    """DNS name of a node's pod, in any cluster domain: it is completed by the pod's search list."""
+    """Return the DNS name of a pod without the cluster domain, which the search list of pods completes."""
     return f"{node}.{resource.name}.{resource.namespace}.svc"
 
 
 def domain_name(resource: RedisCluster, node: str) -> str:
-    """The same with the domain that most clusters have, as the status tells it."""
+    """Return the DNS name of a pod with the default cluster domain, for the status."""
     return f"{host(resource, node)}.cluster.local"
 
 
@@ -88,27 +90,27 @@ def client_service_name(resource: RedisCluster) -> str:
 
 
 def config_name(resource: RedisCluster) -> str:
-    """The ConfigMap with redis.conf."""
+    """Return the name of the ConfigMap with redis.conf."""
     return f"{resource.name}-config"
 
 
 def users_secret(resource: RedisCluster) -> str:
-    """Our Secret with the users that nodes start with; there is one also where nobody is asked for a password."""
+    """Return the name of the operator's Secret with the users of the nodes; it also exists without authentication."""
     return f"{resource.name}-users"
 
 
 def tls_secret(resource: RedisCluster) -> str:
-    """Our Secret with the certificate and the authorities that nodes mount (certificates.py)."""
+    """Return the name of the operator's Secret with the certificate and authorities that nodes mount."""
     return f"{resource.name}-nodes-tls"
 
 
 def authority_secret(resource: RedisCluster) -> str:
-    """Where tls.mode is self: the Secret with what signs the cluster's certificates; nobody mounts it."""
+    """Return the name of the Secret with the CA of tls.mode self; no pod mounts it."""
     return f"{resource.name}-ca"
 
 
 def server_secret(resource: RedisCluster) -> str:
-    """The Secret with the certificate that nodes show clients and each other; empty where there is no TLS."""
+    """Return the name of the Secret with the certificate of the nodes; empty without TLS."""
     tls = resource.spec.tls
     if tls.mode == "none":
         return ""
@@ -116,5 +118,5 @@ def server_secret(resource: RedisCluster) -> str:
 
 
 def client_secret(resource: RedisCluster) -> str:
-    """The Secret with the certificate that the operator, and whoever may read it, shows nodes."""
+    """Return the name of the Secret with the client certificate, which the operator uses."""
     return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"

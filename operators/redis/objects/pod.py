@@ -1,4 +1,4 @@
-"""The nodes' pod. Pure."""
+"""The pod template of the nodes. Pure."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 USER_ID = 65532
-"""The user and group that nodes run as: no user of a machine, and known to images that run as nobody."""
+"""User and group of the nodes: no user of the host, and also used by images that run as `nobody`."""
 
 TEMPLATE = "redis.middleware.hc.cn/template"
-"""Annotation of pods: the digest of the template that they were made from."""
+"""Annotation of pods: digest of the template that they were created from."""
 
 SHUTDOWN_GRACE_SECONDS = 300
-"""Seconds in which a node, told to end, waits for its replicas and writes what it holds; it ends when it has."""
+"""Maximum time for a shutdown, in which a node waits for its replicas and writes its data."""
 
 START_TIMEOUT_SECONDS = 900
-"""Seconds until a server must listen, which it does before it reads its data."""
+"""Time until a server must listen, which it does before it loads its data."""
 
 POD_IP, POD_NAME = "POD_IP", "POD_NAME"
 
 
 def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str) -> Obj:
-    """The template of the nodes' pods.
+    """Return the pod template of the nodes.
 
     Args:
-        image: the engine's.
-        marks: annotations for what pods are made with, of which running servers are informed without a restart.
-        config_digest: digest of what servers read in redis.conf only when they start.
+        image: image of the engine.
+        marks: annotations for changes that running servers apply without a restart.
+        config_digest: digest of the settings that servers read only when they start.
     """
     settings, spec = resource.spec.pods, resource.spec
     annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
@@ -81,16 +81,16 @@ def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str]
 
 
 def digest(template: Obj) -> str:
-    """Tells templates apart by what a running node would have to be restarted for.
+    """Return a digest of the parts of a template that need a restart.
 
-    That is everything but the label that says whom clients are sent to, and the marks of what running servers are told.
+    Excluded are the label of the client Service, and the markers of changes that running servers apply.
     """
     excluded = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
     return template_digest(template, labels=(SERVES,), annotations=excluded)
 
 
 def arguments(resource: RedisCluster) -> list[str]:
-    """The server's command line: its file, and what differs from pod to pod, which the kubelet fills in."""
+    """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in."""
     found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
     if features(resource.engine).hostnames:
         found += ["--cluster-announce-hostname", names.host(resource, f"$({POD_NAME})")]
@@ -107,8 +107,8 @@ def _server(resource: RedisCluster, image: str) -> Obj:
         "env": _environment(resource),
         "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
         "resources": _amounts(resource),
-        # What a kubelet can ask without a program in the image is whether a server listens. Whether a node is in step
-        # the operator sees: only to those does it send clients, and only those may a drain count on (SERVES).
+        # Without a program in the image, the kubelet can only check that a server listens. The operator checks whether
+        # a node is in sync: only such pods are behind the client Service and count for evictions (SERVES).
         "startupProbe": {
             **listening,
             "periodSeconds": 1,
@@ -134,7 +134,7 @@ def _environment(resource: RedisCluster) -> list[Obj]:
 
 
 def _amounts(resource: RedisCluster) -> Obj:
-    """A little CPU and memory is set aside, nothing is limited; what is given wins."""
+    """Return the resources of the container: small requests by default, no limits; values of the spec override them."""
     limits, requests = resource.spec.pods.resources.limits, resource.spec.pods.resources.requests
     little = {name: value for name, value in {"cpu": "100m", "memory": "128Mi"}.items() if name not in limits}
     found: Obj = {"requests": little | requests, "limits": dict(limits)}
@@ -142,7 +142,7 @@ def _amounts(resource: RedisCluster) -> Obj:
 
 
 def _preparing(resource: RedisCluster, image: str) -> Obj:
-    """What a person wants run before the server starts."""
+    """Return the init container of the user."""
     return {
         "name": "init",
         "image": image,
@@ -154,10 +154,10 @@ def _preparing(resource: RedisCluster, image: str) -> Obj:
 
 
 def _exporter(resource: RedisCluster, image: str) -> Obj:
-    """Serves metrics; without a probe, for a node is no less a node when nobody counts.
+    """Return the exporter. It has no probe, because a node must not depend on its metrics.
 
-    By variables rather than arguments, for images of it have names of their own for the program. It enters as a user
-    that may read metrics and nothing else; CONFIG, which would show what replicas enter with, it leaves alone.
+    It is configured by environment variables, because images use different names for the program. Its user may only
+    read metrics; CONFIG, which would reveal the password of replicas, is disabled.
     """
     secure = resource.spec.tls.mode != "none"
     password: Obj = {"secretKeyRef": {"name": names.users_secret(resource), "key": EXPORTER_PASSWORD_KEY}}
@@ -200,7 +200,7 @@ def _mounts(resource: RedisCluster) -> list[Obj]:
 def _data_mount(resource: RedisCluster) -> Obj:
     mount: Obj = {"name": DATA, "mountPath": HOME}
     if resource.spec.template.volumes is not None:
-        # Of this very cluster: one of the same name that was before it has left what is not ours.
+        # The UID separates the data from that of an earlier cluster with the same name.
         mount["subPathExpr"] = f"{resource.namespace}/{resource.name}-{resource.uid}/$({POD_NAME})"
     return mount
 
@@ -218,7 +218,7 @@ def _volumes(resource: RedisCluster) -> list[Obj]:
     users: Obj = {"secretName": names.users_secret(resource), "defaultMode": 0o440, "items": [_item(USERS_KEY)]}
     volumes += [{"name": "config", "configMap": config}, {"name": "users", "secret": users}]
     if resource.spec.tls.mode != "none":
-        # All of it: the authorities stand there under a name that changes with them.
+        # All keys: the key of the authorities changes with their content.
         volumes.append({"name": "tls", "secret": {"secretName": names.tls_secret(resource), "defaultMode": 0o440}})
     return volumes
 

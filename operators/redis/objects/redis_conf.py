@@ -1,8 +1,9 @@
-"""redis.conf: what the operator sets, over what the spec gives, over the user's template, over defaults. Pure.
+"""redis.conf: the operator's directives override the spec, which overrides the user's template and the defaults. Pure.
 
-A directive that a running server takes is told to it by CONFIG SET (`live`); of the others a digest is in the pods'
-template, so that another value rolls them (`digest`). Which are which was tried on redis 7.0.15 and 8.0.2 and on valkey
-8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py tries it again.
+Directives that running servers accept are sent with CONFIG SET (`live`); a digest of the others is in the pod
+template, so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15 and 8.0.2 and with
+valkey 8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py repeats the
+test.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from operators.redis.api.engine_versions import Engine, Version, features
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
@@ -24,19 +25,19 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 from shared.pki.secret_checks import SecretProblem
 
 CONFIG_KEY = "redis.conf"
-"""Key of the ConfigMap of ours, and of one of the user's."""
+"""Key of redis.conf in the operator's ConfigMap and in the user's."""
 
 HOME = "/data"
 CONFIG, USERS, TLS = "/etc/redis/config", "/etc/redis/users", "/etc/redis/tls"
-"""Where a node has its data, and where it finds what it reads at its start."""
+"""Directories of a node's data, and of the files that it reads when it starts."""
 
 USERS_KEY = "users.conf"
 
 NODES = "nodes.conf"
-"""Who a node is and whom it knows; it writes that itself."""
+"""File with the node's identity and known nodes; the node writes it."""
 
 WITHDRAWN = "redis.middleware.hc.cn/withdrawn"
-"""Annotation of the ConfigMap: how often a directive was taken away. What it is without, only a restart brings back."""
+"""Annotation of the ConfigMap: how often a directive was removed. Only a restart restores its default."""
 
 RESTART = frozenset(
     {
@@ -48,14 +49,14 @@ RESTART = frozenset(
         *("syslog-enabled", "syslog-facility", "syslog-ident", "tcp-backlog"),
     }
 )
-"""What a server reads at its start alone (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
+"""Directives that a server reads only when it starts (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
 
 _LIVE_SINCE: Mapping[str, Engine] = {"io-threads": Engine("valkey", Version(9, 0))}
-"""What of these a later engine takes while it runs."""
+"""Directives of `RESTART` that a later engine accepts at runtime."""
 
 _LIMITS = "client-output-buffer-limit"
 _SEVERAL = frozenset({"save", _LIMITS, "oom-score-adj-values", "latency-tracking-info-percentiles"})
-"""Directives of several arguments; the value of every other one is a single argument."""
+"""Directives with several arguments; every other one has a single argument."""
 
 _PASSWORDS = frozenset({"requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "user", "aclfile"})
 _PLACEHOLDER = re.compile(r"\{[A-Z][A-Z0-9_]*\}|\$\{?[A-Z]")
@@ -64,60 +65,60 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
 
 Directives = dict[str, list[list[str]]]
-"""By name: the arguments of each line."""
+"""Arguments of each line, by directive."""
 
 
 def render(resource: RedisCluster, template: str = "") -> str:
-    """redis.conf as nodes read it at their start.
+    """Return redis.conf as nodes read it when they start.
 
     Args:
         template: the user's redis.conf.
     """
     given = _given(resource, template)
     lines = [
-        f"# Of RedisCluster {resource.namespace}/{resource.name}: what is changed here is put back. Give spec.config.",
+        f"# RedisCluster {resource.namespace}/{resource.name}: changes in this file are reverted. Use spec.config.",
         *(_line(name, *arguments) for name, lines in sorted(given.items()) for arguments in lines),
         "",
-        *(_line(name, *arguments) for name, *arguments in _ours(resource)),
+        *(_line(name, *arguments) for name, *arguments in _operator_directives(resource)),
     ]
     return "\n".join(lines) + "\n"
 
 
 def live(resource: RedisCluster, template: str = "") -> Mapping[str, str]:
-    """What running servers are told by CONFIG SET, which they do not read at their start alone."""
+    """Return the directives that running servers accept with CONFIG SET."""
     given = _given(resource, template)
     return {name: _joined(lines) for name, lines in sorted(given.items()) if is_live(name, resource.engine)}
 
 
 def digest(resource: RedisCluster, template: str = "", before: Obj | None = None) -> str:
-    """Tells apart what servers would have to be restarted for.
+    """Return a digest of the settings that need a restart.
 
     Args:
-        before: the ConfigMap as it is, which may have directives that are given no longer.
+        before: present ConfigMap, which may contain directives that were removed.
     """
     given = _given(resource, template)
     read_once = {name: lines for name, lines in given.items() if not is_live(name, resource.engine)}
-    text = json.dumps([read_once, list(_ours(resource))], sort_keys=True)
-    told = hashlib.sha256(text.encode()).hexdigest()[:16]
+    text = json.dumps([read_once, list(_operator_directives(resource))], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     times = withdrawn(resource, template, before)
-    return f"{told}.{times}" if times else told
+    return f"{digest}.{times}" if times else digest
 
 
 def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
-    """How often a directive was taken away that running servers would have been told: their defaults we do not know.
+    """Return how often a directive was removed that running servers applied: their defaults are unknown.
 
     Args:
-        before: the ConfigMap as it is.
+        before: present ConfigMap.
     """
     if before is None:
         return 0
     times = int(annotation(before, WITHDRAWN) or 0)
-    had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(OURS)
+    had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(RESERVED)
     return times + bool(had - _given(resource, template).keys())
 
 
 def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
-    """What is wrong with the user's redis.conf; None if it serves. Never what stands in it."""
+    """Return why the user's redis.conf is invalid; None if it is valid. Never contains values."""
     at = f"spec.pod[0].configmap: ConfigMap {resource.config_template}"
     for number, line in enumerate(template.split("\n"), 1):
         words = line.split(maxsplit=1)
@@ -126,34 +127,34 @@ def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
         if words[0].lower() in _PASSWORDS and resource.spec.auth is None:
             return SecretProblem(
                 CONFIG_MAP_INVALID,
-                f"{at}: line {number} is {words[0].lower()}: who may enter is no matter of a ConfigMap, which many may "
-                "read. Put the password into a Secret, give spec.auth.secretName, and remove the line.",
+                f"{at}: line {number} sets {words[0].lower()}, but credentials do not belong in a ConfigMap. Put the "
+                "password into a Secret, set spec.auth.secretName, and remove the line.",
             )
         if _arguments(line) is None:
-            return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} has quotes that do not match. Mend it.")
+            return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} has unbalanced quotes. Correct it.")
     return None
 
 
 def is_live(name: str, engine: Engine) -> bool:
-    """Whether a running server takes a directive by CONFIG SET."""
+    """Return whether a running server accepts a directive with CONFIG SET."""
     since = _LIVE_SINCE.get(name)
     return name not in RESTART or (since is not None and engine.name == since.name and engine.version >= since.version)
 
 
 def _given(resource: RedisCluster, template: str) -> Directives:
-    """What is set, and is not the operator's alone to set."""
+    """Return the directives other than those that only the operator sets."""
     spec = resource.spec
     found: Directives = {
         "cluster-node-timeout": [["5000"]],
         "cluster-require-full-coverage": [["yes"]],
-        # A master that restarted with nothing in memory would have its replicas drop what they have.
+        # Replicas of a primary that restarts without its data would drop their data.
         "appendonly": [["yes"]],
         "repl-diskless-sync": [["yes"]],
-        # How long a replica waits for others that may want the same transfer: Redis' own 5 s are felt at each new one.
+        # Delay to share one transfer among several replicas: Redis' default of 5 s delays each new replica.
         "repl-diskless-sync-delay": [["1" if spec.replicas_per_master > 1 else "0"]],
     }
     if spec.tls.mode != "none" and features(resource.engine).hostnames:
-        found["cluster-preferred-endpoint-type"] = [["hostname"]]  # certificates bear names
+        found["cluster-preferred-endpoint-type"] = [["hostname"]]  # certificates contain names
     bound = [] if spec.max_memory is None else [[str(spec.max_memory)]]
     if bound:
         found["maxmemory"] = bound
@@ -164,14 +165,14 @@ def _given(resource: RedisCluster, template: str) -> Directives:
     if bound and any(variable.name == MAX_MEMORY for variable in spec.pods.env):
         found["maxmemory"] = bound
     if found["appendonly"] == [["yes"]]:
-        found.setdefault("save", [[""]])  # the log has it all: no snapshots beside it
+        found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
     return found
 
 
 def _of_template(text: str) -> Directives:
     found: Directives = {}
     for name, arguments in _lines(text):
-        if name in OURS or any(_PLACEHOLDER.search(argument) for argument in arguments):
+        if name in RESERVED or any(_PLACEHOLDER.search(argument) for argument in arguments):
             continue
         if name in _SEVERAL:
             lines = [line for line in found.get(name, []) if name != _LIMITS or line[:1] != arguments[:1]]
@@ -184,7 +185,7 @@ def _of_template(text: str) -> Directives:
 
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Name and arguments of each directive; what cannot be read is left out (`problem` tells of it)."""
+    """Yield name and arguments of each directive; invalid lines are omitted (`problem` reports them)."""
     for line in text.split("\n"):
         words = _arguments(line) or []
         if words and not words[0].startswith("#"):
@@ -192,7 +193,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _arguments(line: str) -> list[str] | None:
-    """A line's words as the server takes them apart (sdssplitargs in src/sds.c); None if quotes do not match."""
+    """Split a line as the server does (sdssplitargs in src/sds.c); None if quotes do not match."""
     line, found, at = line.strip(), [], 0
     if line.startswith("#"):
         return []
@@ -215,7 +216,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _split(name: str, arguments: list[str]) -> list[list[str]]:
-    """The lines of a directive; those of 6.2 take one class of clients, and one condition to save on, each."""
+    """Return the lines of a directive; Redis 6.2 accepts one client class, and one save condition, in each."""
     size = {"save": 2, _LIMITS: 4}.get(name, 0)
     if not size or len(arguments) < size:
         return [arguments or [""]]
@@ -231,7 +232,7 @@ def _line(name: str, *arguments: str) -> str:
 
 
 def quoted(argument: str) -> str:
-    """An argument as redis.conf takes it."""
+    """Return an argument in the syntax of redis.conf."""
     if re.fullmatch(r"[!-~]+", argument) and not set("\"'\\#") & set(argument):
         return argument
     text = "".join(
@@ -245,17 +246,19 @@ def quoted(argument: str) -> str:
     return f'"{text}"'
 
 
-def _ours(resource: RedisCluster) -> Iterator[tuple[str, ...]]:
-    """What is the operator's alone to set; addresses stand among the arguments, for they differ from pod to pod."""
-    yield "protected-mode", "no"  # who may enter, users and certificates say
+def _operator_directives(resource: RedisCluster) -> Iterator[tuple[str, ...]]:
+    """Yield the directives that only the operator sets; addresses are command line arguments, because they differ by
+    pod.
+    """
+    yield "protected-mode", "no"  # users and certificates protect the server
     yield "dir", HOME
     yield "cluster-enabled", "yes"
     yield "cluster-config-file", NODES
     if features(resource.engine).forbids_replica_migration:
-        yield "cluster-allow-replica-migration", "no"  # an empty master would make itself a replica
+        yield "cluster-allow-replica-migration", "no"  # an empty primary would become a replica
     else:
         yield "cluster-migration-barrier", "999"
-    yield "masteruser", "default"  # AUTH with a user is taken where nobody is asked for a password, too
+    yield "masteruser", "default"  # AUTH with a user also works without passwords
     tls = resource.spec.tls
     if tls.mode == "none":
         yield "port", str(PORT)

@@ -1,4 +1,4 @@
-"""The Services: one name for each node, and one address for clients. Pure."""
+"""The Services: a DNS name for each node, and one address for clients. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.kubernetes.ownership import Owner
 
 
 def headless_service(resource: RedisCluster, own: Owner) -> Obj:
-    """A name for each node's pod from its first second."""
+    """Return the headless Service: a DNS name for each pod, also before it is ready."""
     ports = [service_port(CLIENT, PORT), service_port(BUS, BUS_PORT)]
     if resource.spec.exporter_image:
         ports.append(service_port(METRICS, METRICS_PORT))
@@ -28,7 +28,7 @@ def headless_service(resource: RedisCluster, own: Owner) -> Obj:
 
 
 def client_service(resource: RedisCluster, own: Owner) -> Obj:
-    """One address where clients learn of all nodes, behind which are those that take them."""
+    """Return the client Service: one address, behind which are the pods that serve clients."""
     selector = own.selector(COMPONENT) | {SERVES: CLIENTS}
     spec: Obj = {"selector": selector, "ports": [service_port(CLIENT, PORT)]}
     return own.object(SERVICE, client_service_name(resource), component=COMPONENT, spec=spec)

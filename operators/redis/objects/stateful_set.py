@@ -10,13 +10,14 @@ from shared.kubernetes.ownership import Owner
 
 
 def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, existing: Obj | None = None) -> Obj:
-    """The nodes' pods and volumes. It starts pods together, and ends none but those above `replicas`.
+    """Return the StatefulSet of the nodes. It starts pods in parallel, and only deletes those above `replicas`.
 
     Args:
-        pod: as pod.py builds it.
-        replicas: places, from 0 on.
-        existing: the StatefulSet as it is: its template for volumes cannot be changed, and stays
-            (`provision.grow_volumes` makes another); None where there is none.
+        pod: template from pod.py.
+        replicas: number of instances.
+            existing: present StatefulSet, whose volume claim template is immutable and stays
+            (`provisioning.grow_volumes`
+            replaces the StatefulSet); None if there is none.
     """
     spec: Obj = {
         "serviceName": resource.name,
@@ -44,7 +45,9 @@ def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, ex
 
 
 def template_claim(stateful_set: Obj) -> tuple[int | str | None, str | None]:
-    """What new volumes of a StatefulSet ask for, and the UID that they bear; None where it makes none."""
+    """Return the size of new volumes of a StatefulSet, and the UID in their labels; None without a volume claim
+    template.
+    """
     for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
         size: int | str = claim["spec"]["resources"]["requests"]["storage"]
         return size, (claim["metadata"].get("labels") or {}).get(CLUSTER_UID)

@@ -1,20 +1,20 @@
-"""The certificates that a RedisCluster needs, and how nodes take up others while they run. Pure.
+"""The certificates of a RedisCluster, and their rotation without a restart. Pure.
 
-Where tls.mode is self, Secret NAME-ca has the authority that signs, with its key; NAME-server-tls and NAME-client-tls
-have a certificate each, and the authorities to trust (shared/steps/certificates.py fills them). Where it is
-certManager, these two are cert-manager's, and where it is secret, the first is the user's.
+With tls.mode self, Secret NAME-ca has the CA with its key; NAME-server-tls and NAME-client-tls have a certificate
+each, and the trusted authorities (shared/steps/certificates.py fills them). With certManager, cert-manager fills these
+two; with secret, the user provides the first one.
 
-What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that
-at no time anybody is shown a certificate that they do not trust yet, whoever replaces the original by whatever:
+Nodes mount a copy, NAME-nodes-tls. Only valid content is copied, and each stage separately, so that no peer is ever
+presented with a certificate that it does not trust yet, regardless of the change of the original:
 
-| step | nodes show | nodes trust | and only when |
+| stage | nodes present | nodes trust | precondition |
 |---|---|---|---|
-| introduce | the former | both authorities | there is another |
-| replace | the new | both | every node trusts both |
-| forget | the new | the new | every node shows the new |
+| introduce | the old certificate | both authorities | the original has a new authority |
+| replace | the new certificate | both authorities | every node trusts both |
+| remove | the new certificate | the new authority | every node presents the new certificate |
 
-A node reads its files again when tls-ca-cert-file is set to another name. So the authorities stand there under a name
-that is the copy's own (`Mounted.file`): while the kubelet has not brought it, the server refuses.
+A node reloads its files when tls-ca-cert-file changes its name. So the copy has the authorities under a name that
+depends on the content (`MountedCertificates.file`): until the kubelet has written the file, the server rejects it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shared.pki.stores import certificates_in, issued_in
 
 
 def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
-    """What nodes show clients and each other, and what clients show."""
+    """Return the certificates to issue: for nodes, and for clients."""
     name, hosts = (
         resource.name,
         server_hosts(resource.name, resource.namespace, names.client_service_name(resource)),
@@ -48,11 +48,11 @@ def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MountedCertificates:
-    """What nodes mount.
+    """Certificates that nodes mount.
 
     Attributes:
-        pair: the certificate that they show, and its key.
-        trusted: authorities that vouch for other nodes and for clients.
+        pair: certificate of the nodes, and its key.
+        trusted: authorities trusted for other nodes and for clients.
     """
 
     pair: Pair = field(repr=False)
@@ -60,18 +60,18 @@ class MountedCertificates:
 
     @classmethod
     def of(cls, secret: Obj | None) -> MountedCertificates | None:
-        """As a Secret has it; None if nobody can serve with that."""
-        held, trusted = issued_in(secret), certificates_in(secret)
-        return cls(held.pair, trusted) if held and trusted else None
+        """Parse a Secret; None if a server could not use it."""
+        issued, trusted = issued_in(secret), certificates_in(secret)
+        return cls(issued.pair, trusted) if issued and trusted else None
 
     @property
     def mark(self) -> str:
-        """Tells it from others."""
+        """Digest that identifies the content."""
         return hashlib.sha256(f"{self.pair.certificate}\n{joined(self.trusted)}".encode()).hexdigest()[:16]
 
     @property
     def file(self) -> str:
-        """Its own name for the authorities."""
+        """Name of the file with the authorities."""
         return f"ca-{self.mark}.crt"
 
     @property
@@ -79,7 +79,7 @@ class MountedCertificates:
         return certs.read(self.pair.certificate)[0]
 
     def content(self) -> Mapping[str, str]:
-        """What the Secret is to hold, by key."""
+        """Return the content of the Secret, by key."""
         bundle = joined(self.trusted)
         return {
             CERTIFICATE_KEY: self.pair.certificate,
@@ -90,28 +90,29 @@ class MountedCertificates:
 
 
 def following(
-    held: MountedCertificates | None, original: MountedCertificates | None, *, reachable: bool, now: datetime
+    mounted: MountedCertificates | None, original: MountedCertificates | None, *, reachable: bool, now: datetime
 ) -> tuple[str, MountedCertificates | None]:
-    """Why, and what, nodes are to mount next.
+    """Return why the mounted certificates change, and the next ones.
 
     Args:
-        held: what they mount; None if nothing that can be used.
-        original: what they are to come to; None if nothing that can be used: then all stays.
-        reachable: whether every node that runs has taken up what it mounts, and those to come will.
+        mounted: certificates that nodes mount; None if there are none that can be used.
+        original: desired certificates; None if there are none that can be used: then nothing changes.
+        reachable: whether every running node applied the mounted certificates, and new ones will.
+        now: present time.
 
     Returns:
-        None if it is to stay for now.
+        None as the second value if nothing changes now.
     """
-    if original is None or held == original:
+    if original is None or mounted == original:
         return "", None
-    if held is None:
-        return "there is none yet", original
-    both = (*original.trusted, *(each for each in held.trusted if each not in original.trusted))
-    is_over = held.certificate.ends <= now  # nobody takes it any more: there is nothing to wait for
-    if any(each not in held.trusted for each in original.trusted) and not is_over:
-        return "another authority is trusted first", replace(held, trusted=both)
+    if mounted is None:
+        return "first certificate", original
+    both = (*original.trusted, *(each for each in mounted.trusted if each not in original.trusted))
+    is_over = mounted.certificate.ends <= now  # peers reject it anyway: there is nothing to wait for
+    if any(each not in mounted.trusted for each in original.trusted) and not is_over:
+        return "trusting the new authority before it is used", replace(mounted, trusted=both)
     if not reachable and not is_over:
         return "", None
-    if held.pair != original.pair:
-        return "there is another", MountedCertificates(original.pair, both)
-    return "whom to trust is told", original
+    if mounted.pair != original.pair:
+        return "new certificate", MountedCertificates(original.pair, both)
+    return "updating the trusted authorities", original

@@ -1,4 +1,4 @@
-"""What the Secrets of a RedisCluster hold, and whether its nodes can run with it."""
+"""The content of a RedisCluster's Secrets, and whether its nodes can run with it."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from shared.pki.stores import certificate_secrets, ends
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What a cluster's Secrets hold.
+    """Content of the Secrets of a cluster.
 
     Attributes:
-        problem: what is wrong with those that somebody else makes, if anything.
-        access: what lets the operator in; as far as it is known.
-        passwords: those that are good, as our Secret has them; None before it exists.
-        wanted: the password that is to be the good one; empty if nobody is to be asked; None if nobody knows.
-        named: another one that is to be good as long as the user's Secret names it; empty for none.
-        users_mark: tells users apart that nodes may have read, and nothing of them; empty before there are any.
-        original: certificate and authorities that nodes are to come to; None without TLS, or if they are of no use.
-        mounted: those that nodes mount; likewise.
-        expires: when each certificate ends, by its Secret's name.
-        found: the Secrets as they are, by name; None for one that does not exist.
+        problem: problem of the Secrets that others provide, if any.
+        access: credentials of the operator, as far as they are known.
+        passwords: valid passwords in the operator's Secret; None before it exists.
+        desired: password to rotate to; empty if none is to be required; None if it is unknown.
+        named: additional valid password (previousPassword); empty for none.
+        users_mark: digest that identifies the users file, without revealing it; empty before there is one.
+        original: desired certificate and authorities; None without TLS, or if they are unusable.
+        mounted: certificate and authorities that nodes mount; None without TLS, or if they are unusable.
+        expires: expiry of each certificate, by the name of its Secret.
+        found: present Secrets by name; None for one that does not exist.
     """
 
     problem: SecretProblem | None = None
@@ -60,12 +60,12 @@ class Secrets:
 
 
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
-    """The Secrets as they are now, by name."""
+    """Read the Secrets and evaluate them."""
     return judge(resource, await find(kube, resource.namespace, names(resource)))
 
 
 def names(resource: RedisCluster) -> set[str]:
-    """Names of the Secrets that count."""
+    """Return the names of the Secrets of a cluster."""
     auth = resource.spec.auth
     found = {object_names.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
     return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
@@ -76,10 +76,10 @@ def _certificates(resource: RedisCluster) -> tuple[str, ...]:
 
 
 def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
-    """What the Secrets hold, or what is wrong with them; pure, and without regard to the time.
+    """Evaluate the Secrets: their content or their problem. Pure, and independent of the time.
 
     Args:
-        found: the Secrets that count, by name; None for one that does not exist.
+        found: Secrets by name; None for one that does not exist.
     """
     problem, desired, named, original = None, None, "", None
     try:
@@ -101,13 +101,13 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
 
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
-    """The password that is to be good; empty if nobody is to be asked for one."""
+    """Return the password to rotate to; empty if none is to be required."""
     auth = resource.spec.auth
     return password_of("spec.auth", auth.secret_name, found[auth.secret_name]) if auth else ""
 
 
 def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> MountedCertificates | None:
-    """The certificate that nodes are to show, which everybody whom it concerns takes."""
+    """Return the desired certificate of the nodes, if all peers can accept it."""
     mode = resource.spec.tls.mode
     if mode == "none":
         return None
@@ -128,7 +128,7 @@ def _access(
     mounted: MountedCertificates | None,
     original: MountedCertificates | None,
 ) -> Access:
-    """What lets the operator in: with the nodes' own certificate, which all of them take at any time."""
+    """Return the credentials of the operator: the certificate of the nodes, which all of them accept at any time."""
     known = [] if passwords is None else list(passwords.good)
     current, *former = dict.fromkeys([*known, *others]) or ("",)
     if mounted is None:

@@ -1,17 +1,18 @@
-"""The users that nodes know, and how their password changes while everybody goes on. Pure.
+"""The users of the nodes, and password rotation without a restart. Pure.
 
-Our Secret NAME-users has what nodes start with, and which passwords are good at this time. A change is three writes of
-it, each followed by telling every node; from any of them the next follows by what is seen, wherever the operator stopped:
+Secret NAME-users has the file that nodes read when they start, and the valid passwords. A rotation is three writes
+of this Secret, each of which is then applied to every node; the next write follows from the observed state, wherever
+the operator was interrupted:
 
-| write | the password to replicas | good | and only when |
+| write | password of replicas | valid passwords | precondition |
 |---|---|---|---|
-| introduce | the former | the former, the new | the user's Secret has a new one |
-| promote | the new | the new, the former | every node takes both |
-| forget | the new | the new | every replica gives the new one, and clients had their time |
+| introduce | the old one | the old one, the new one | the user's Secret has a new one |
+| promote | the new one | the new one, the old one | every node accepts both |
+| remove | the new one | the new one | every replica uses the new one, and the overlap for clients has ended |
 
-So no node is ever given a password that it does not take, by nodes, clients or us. Nobody at all being asked for a
-password counts as one (empty), for a node that asks nobody takes every password.
-"""  # noqa: E501 - a table
+So nodes, clients and the operator never use a password that a node rejects. No authentication counts as an empty
+password, because such a node accepts every password.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 
 USER = "default"
-"""The user that clients, nodes and the operator are; without a password, so is everybody."""
+"""User of clients, nodes and the operator; without authentication, of every connection."""
 
 CURRENT, NEXT, FORMER = "password", "next", "former"
-"""Keys of the Secret, beside what nodes read."""
+"""Keys of the Secret, in addition to the file of the nodes."""
 
 _MAY_READ = "+ping +info +cluster|info +cluster|nodes +cluster|slots +client|setname +slowlog +latency +select"
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """A password that is good for a while yet.
+    """A former password that is still valid.
 
     Attributes:
-        until: that while's end.
+        until: end of its validity.
     """
 
     password: str = field(repr=False)
@@ -49,13 +50,13 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """Which passwords are good.
+    """The valid passwords.
 
     Attributes:
-        current: what replicas give their masters, and the operator gives; empty if nobody is asked.
-        next: what is to be that; None if it is to stay.
-        former: others that are good still.
-        exporter: of the user that reads metrics.
+        current: password of replicas and of the operator; empty if none is required.
+        next: next current password; None if it does not change.
+        former: other valid passwords.
+        exporter: password of the exporter's user.
     """
 
     current: str = field(repr=False)
@@ -65,66 +66,67 @@ class Passwords:
 
     @classmethod
     def of(cls, secret: Obj | None) -> Passwords | None:
-        """As our Secret has them; None if it does not exist, or cannot be used."""
-        held = content_of(secret)
-        if USERS_KEY not in held:
+        """Parse the operator's Secret; None if it does not exist or is invalid."""
+        content = content_of(secret)
+        if USERS_KEY not in content:
             return None
         try:
             former = tuple(
                 Former(str(each["password"]), datetime.fromisoformat(each["until"]))
-                for each in json.loads(held.get(FORMER, "[]"))
+                for each in json.loads(content.get(FORMER, "[]"))
             )
         except (ValueError, TypeError, KeyError):
             return None
-        return cls(held.get(CURRENT, ""), held.get(NEXT), former, held.get(EXPORTER_PASSWORD_KEY, ""))
+        return cls(content.get(CURRENT, ""), content.get(NEXT), former, content.get(EXPORTER_PASSWORD_KEY, ""))
 
     @property
     def good(self) -> tuple[str, ...]:
-        """All that are, the current one first."""
+        """All valid passwords, the current one first."""
         found = [self.current, *([] if self.next is None else [self.next]), *(each.password for each in self.former)]
         return tuple(dict.fromkeys(found))
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """SHA-256 of each, in hexadecimal, as the server keeps them; none where nobody is asked."""
+        """SHA-256 of each valid password, in hexadecimal, as the server stores them; empty if none is required."""
         return () if "" in self.good else tuple(sorted(map(digest, self.good)))
 
     def introduce(self, password: str, until: datetime) -> Passwords:
-        """Another one is to be the current one."""
-        gone = [] if self.next is None else [Former(self.next, until)]  # somebody may have taken it up already
-        return replace(self, next=password, former=_other(password, (*gone, *self.former)))
+        """Return the passwords with a new next one."""
+        replaced = [] if self.next is None else [Former(self.next, until)]  # clients may use it already
+        return replace(self, next=password, former=_other(password, (*replaced, *self.former)))
 
     def withdraw(self, until: datetime) -> Passwords:
-        """The current one is to stay; somebody may have taken up the next one already."""
-        gone = () if self.next is None else (Former(self.next, until),)
-        return replace(self, next=None, former=_other(self.current, (*gone, *self.former)))
+        """Return the passwords without the next one, which stays valid for clients that use it already."""
+        withdrawn = () if self.next is None else (Former(self.next, until),)
+        return replace(self, next=None, former=_other(self.current, (*withdrawn, *self.former)))
 
     def admit(self, password: str, until: datetime) -> Passwords:
-        """Another one is good, too."""
+        """Return the passwords with another valid one."""
         return replace(self, former=_other(self.current, (*self.former, Former(password, until))))
 
     def promote(self, until: datetime) -> Passwords:
-        """The next one is the current one, and the one before is good for a while yet.
+        """Return the passwords with the next one as the current one; the previous one stays valid for a while.
 
-        Only among passwords: where nobody was asked, or is to be, nobody gave one that could be good still.
+        Unless one of them is empty: without authentication no client uses a password that must stay valid.
         """
         assert self.next is not None
         before = [Former(self.current, until)] if self.current and self.next else []
         former = _other(self.next, (*before, *self.former)) if self.next else ()
         return replace(self, current=self.next, next=None, former=former)
 
-    def forget(self, now: datetime, named: str) -> Passwords:
-        """Without those whose time is over.
+    def expire(self, now: datetime, named: str) -> Passwords:
+        """Return the passwords without expired ones.
 
         Args:
-            named: one that is good for as long as the user's Secret names it.
+            now: present time.
+            named: password that stays valid while the user's Secret contains it.
         """
         kept = tuple(each for each in self.former if each.until > now or each.password == named)
         return replace(self, former=kept)
 
     @property
     def text(self) -> str:
-        """What nodes read at their start."""
+        """File that nodes read when they start."""
         rights = " ".join(f"#{digest}" for digest in self.digests) or "nopass"
         lines = [f"user {USER} on {rights} ~* &* +@all"]
         if self.exporter:
@@ -134,7 +136,7 @@ class Passwords:
         return "".join(f"{line}\n" for line in lines)
 
     def content(self) -> Mapping[str, str]:
-        """What our Secret is to hold, by key."""
+        """Return the content of the Secret, by key."""
         former = [{"password": each.password, "until": each.until.isoformat()} for each in self.former]
         found = {USERS_KEY: self.text, EXPORTER_PASSWORD_KEY: self.exporter}
         found |= {CURRENT: self.current} if self.current else {}
@@ -143,7 +145,7 @@ class Passwords:
 
 
 def _other(password: str, former: tuple[Former, ...]) -> tuple[Former, ...]:
-    """Former ones but this, each once, and with the longest time that it was given."""
+    """Return the former passwords except this one, each once, with its latest expiry."""
     found: dict[str, Former] = {}
     for each in former:
         known = found.get(each.password)

@@ -1,4 +1,4 @@
-"""Sets of hash slots, and which slot a key is in. Pure.
+"""Sets of hash slots, and the slot of a key. Pure.
 
 Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 SLOTS = 16384
-"""How many there are, in every cluster: from 0 to 16383."""
+"""Number of slots in every cluster: 0 to 16383."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -18,17 +18,17 @@ class Slots:
     """A set of slots; its text is as in CLUSTER NODES: `0-5460 5462`.
 
     Attributes:
-        mask: slot N is bit N. A number of 2 KiB: what sets do with one another costs microseconds.
+        mask: slot N is bit N. A number of 2 KiB: set operations take microseconds.
     """
 
     mask: int = 0
 
     @classmethod
     def of(cls, *slots: int | range) -> Slots:
-        """The slots named, one by one or as ranges of consecutive ones.
+        """Return a set of single slots and of ranges of consecutive ones.
 
         Raises:
-            ValueError: there is no such slot.
+            ValueError: a slot does not exist.
         """
         mask = 0
         for each in slots:
@@ -42,19 +42,19 @@ class Slots:
 
     @classmethod
     def parse(cls, text: str) -> Slots:
-        """What `str` wrote, or CLUSTER NODES; the empty text is no slot.
+        """Parse the format of `str` and CLUSTER NODES; an empty text is an empty set.
 
         Raises:
-            ValueError: it is no list of slots and ranges.
+            ValueError: the text is not a list of slots and ranges.
         """
         runs = []
         for word in text.split():
             first, _, last = word.partition("-")
             if not (first.isdecimal() and (last or first).isdecimal()) or word.endswith("-"):
-                raise ValueError(f"{word!r} is no slot and no range of slots, such as 7 or 0-5460.")
+                raise ValueError(f"{word!r} is neither a slot nor a range of slots, such as 7 or 0-5460.")
             runs.append(range(int(first), int(last or first) + 1))
             if not runs[-1]:
-                raise ValueError(f"{word!r} ends before it begins.")
+                raise ValueError(f"{word!r} ends before its start.")
         return cls.of(*runs)
 
     @classmethod
@@ -63,7 +63,7 @@ class Slots:
 
     @classmethod
     def union(cls, many: Iterable[Slots]) -> Slots:
-        """All slots that are in any of them."""
+        """Return the slots that are in any of the sets."""
         mask = 0
         for slots in many:
             mask |= slots.mask
@@ -71,7 +71,7 @@ class Slots:
 
     @property
     def ranges(self) -> tuple[range, ...]:
-        """The runs of consecutive slots, each as long as it can be, from the lowest on."""
+        """The runs of consecutive slots, each as long as possible, in ascending order."""
         bits = format(self.mask, "b")[::-1] + "0"
         runs, stop = [], 0
         while (start := bits.find("1", stop)) >= 0:
@@ -80,7 +80,7 @@ class Slots:
         return tuple(runs)
 
     def first(self, count: int) -> Slots:
-        """The lowest `count` of them; all, if there are not as many."""
+        """Return the lowest `count` slots; all, if there are fewer."""
         taken: list[range] = []
         for run in self.ranges:
             if count <= 0:
@@ -119,7 +119,7 @@ class Slots:
 
 
 def key_slot(key: bytes) -> int:
-    """The slot of a key: CRC16 (XMODEM) of it, or of what is in its first {…} if that is not empty, modulo 16384."""
+    """Return the slot of a key: CRC16 (XMODEM) of the key, or of its first non-empty {…}, modulo 16384."""
     _, opened, rest = key.partition(b"{")
     tag, closed, _ = rest.partition(b"}")
     return crc_hqx(tag if opened and closed and tag else key, 0) % SLOTS

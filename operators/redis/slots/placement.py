@@ -1,7 +1,7 @@
-"""Which nodes are masters, and who replicates whom. Pure.
+"""Selects primaries and pairs replicas with them, spread over hosts. Pure.
 
-A host that goes takes all its pods along. So a replica is of use where its master is not; and masters, a majority of
-whom must vote on who follows one, are of use to each other where few are on one host.
+If a host fails, so do all its pods. So a replica is useful on another host than its primary, and few primaries
+should share a host, because a majority of them must vote in an election.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from operators.redis.slots.hash_slots import Slots
 
 CHANGED = 1
-"""What it costs that a replica follows another master than now: it gets all its data anew."""
+"""Cost of a replica that changes its primary: it needs a full sync."""
 
 UNEVEN = 10**4
-"""That a master has two replicas more than another."""
+"""Cost of a primary with two more replicas than another."""
 
 SAME_HOST = 10**10
-"""That a replica is on its master's host."""
+"""Cost of a replica on the host of its primary."""
 
 MISSING_REPLICA = 10**14
-"""That a master has fewer replicas than there are for each. As with the others: one costs more than all below it do."""
+"""Cost of a primary with fewer replicas than its share. Each cost exceeds the sum of all lower ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A replica that would go along with its master."""
+    """A replica on the host of its primary."""
 
     replica: str
     primary: str
@@ -41,20 +41,20 @@ def choose_primaries(
     owners: Mapping[str, Slots],
     current: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Which nodes are to be masters.
+    """Return the nodes that are to be primaries.
 
-    Who owns most slots stays, for then fewest move. Next come replicas of masters that are no candidates, one for each:
-    they need only take over. Then whoever is on a host with the fewest masters.
+    Nodes with the most slots stay, because then the fewest slots move. Next come replicas of primaries that are no
+    candidates, one of each, which only need to take over. Then nodes on hosts with the fewest primaries.
 
     Args:
-        candidates: ids of nodes; among equals the earlier ones are chosen.
-        count: how many; all, if there are not as many.
-        hosts: where each runs; one without a host counts as alone on its own.
-        owners: slots of those that have any; others than candidates may be among them.
-        current: the master of each replica.
+        candidates: node ids; among equals, earlier ones are chosen.
+        count: number of primaries; all candidates, if there are fewer.
+        hosts: host of each node; a node without a host counts as alone.
+        owners: slots of the nodes that own any; nodes other than candidates may be among them.
+        current: primary of each replica.
 
     Returns:
-        Their ids, in the order of the candidates.
+        Node ids, in the order of the candidates.
     """
     distinct = tuple(dict.fromkeys(candidates))
     having = [node for node in distinct if owners.get(node)]
@@ -80,25 +80,26 @@ def pair(
     hosts: Mapping[str, str],
     current: Mapping[str, str],
 ) -> dict[str, str]:
-    """The master of each replica.
+    """Return the primary of each replica.
 
-    First of all each master has as many replicas as there are for each; then none is on its master's host; then the
-    rest are spread evenly; and of all ways to have that, the one that changes least.
+    In this order: each primary has its share of replicas; none of them is on the host of its primary; the others are
+    spread
+    evenly; and the fewest replicas change their primary.
 
     Args:
-        masters: ids; among equals, earlier ones are given more.
-        replicas: ids of all others, new ones included.
-        hosts: where each runs; one without a host counts as alone on its own.
-        current: the master of each replica that has one.
+        primaries: node ids; among equals, earlier ones get more replicas.
+        replicas: ids of all other nodes, new ones included.
+        hosts: host of each node; a node without a host counts as alone.
+        current: primary of each replica that has one.
 
     Returns:
-        For each replica its master; nothing, if there is none.
+        The primary of each replica; empty if there is no primary.
     """
     return _Pairing(primaries, replicas, hosts, current).solve() if primaries else {}
 
 
 def violations(pairs: Mapping[str, str], hosts: Mapping[str, str]) -> tuple[Violation, ...]:
-    """Replicas, by id, that are on the same host as their master."""
+    """Return replicas, by id, that are on the same host as their primary."""
     return tuple(
         Violation(replica, primary, hosts[replica])
         for replica, primary in sorted(pairs.items())
@@ -107,11 +108,11 @@ def violations(pairs: Mapping[str, str], hosts: Mapping[str, str]) -> tuple[Viol
 
 
 class _Pairing:
-    """Cheapest assignment of replicas to masters: a flow of least cost, grown by one replica at a time.
+    """Cheapest assignment of replicas to primaries: a minimum-cost flow, grown by one replica at a time.
 
-    Each replica joins along the cheapest way, on which others may make room by moving on. That keeps the whole the
-    cheapest for as many, since it begins with replicas that stay at no cost (Ahuja, Magnanti, Orlin: Network Flows,
-    "Successive shortest path algorithm").
+    Each replica is added along the cheapest path, on which other replicas may move to another primary. The result is
+    the cheapest for as many replicas, because it starts with replicas that stay at no cost (Ahuja, Magnanti, Orlin:
+    Network Flows, "Successive shortest path algorithm").
     """
 
     def __init__(
@@ -125,9 +126,9 @@ class _Pairing:
     def solve(self) -> dict[str, str]:
         waiting = []
         for replica in self.replicas:
-            stays = self.following.get(self.current.get(replica, ""))
-            if stays is not None and len(stays) < self.each and not self._cost(replica, self.current[replica]):
-                stays.append(replica)
+            kept = self.following.get(self.current.get(replica, ""))
+            if kept is not None and len(kept) < self.each and not self._cost(replica, self.current[replica]):
+                kept.append(replica)
             else:
                 waiting.append(replica)
         for replica in waiting:
@@ -140,13 +141,13 @@ class _Pairing:
         return SAME_HOST * together + CHANGED * (self.current.get(replica) != primary)
 
     def _load_cost(self, primary: str) -> int:
-        """What one replica more costs a master."""
+        """Return the cost of one more replica for a primary."""
         beyond = len(self.following[primary]) - self.each
         return 0 if beyond < 0 else MISSING_REPLICA + UNEVEN * beyond
 
     def _join(self, replica: str) -> None:
         cost = {primary: self._cost(replica, primary) for primary in self.following}
-        before: dict[str, tuple[str, str]] = {}  # who comes to a master, and from which master
+        before: dict[str, tuple[str, str]] = {}  # the replica that moves to a primary, and its former primary
         changed = True
         while changed:
             changed = False
@@ -170,7 +171,7 @@ class _Pairing:
         self.following[end].append(replica)
 
     def _replicas_on_host(self, replica: str, primary: str) -> int:
-        """How many of a master's replicas are on the same host: where all else is equal, they are spread, too."""
+        """Return how many replicas of a primary are on the same host: among equals, they are spread."""
         return sum(_host(other, self.hosts) == _host(replica, self.hosts) for other in self.following[primary])
 
 

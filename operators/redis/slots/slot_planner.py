@@ -1,7 +1,7 @@
-"""Which slots go where: the fewest that must. Pure.
+"""Plans moves of slots: the minimum number. Pure.
 
-Each plan follows from who owns what now, and from nothing else: however many of the moves came about before somebody
-stopped, the next plan asks for the rest of them and no more. A slot is never moved on the way to somewhere else.
+Each plan follows only from the current owners: if earlier moves were interrupted, the next plan contains the rest of
+them and no more. A slot is never moved via another node.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Slots that go from one master to another.
+    """Slots that move from one primary to another.
 
     Attributes:
-        source: id of the node that owns them.
-        target: id of the node that is to own them.
+        source: id of the owner.
+        target: id of the new owner.
     """
 
     source: str
@@ -32,10 +32,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One of spec.updateStrategy.assignStrategies.
+    """One entry of spec.updateStrategy.assignStrategies.
 
     Attributes:
-        slots: how many the new master is to have.
+        slots: number of slots of the new primary.
         sources: ids of the nodes that give them.
     """
 
@@ -44,28 +44,29 @@ class Strategy:
 
 
 class CannotMove(ValueError):
-    """Slots have no owner, or two: that is mended first, and never by moves."""
+    """Slots have no owner, or two: that is repaired first, and never by moves."""
 
 
 class CannotAssign(ValueError):
-    """A manual assignment that cannot be followed to the letter; the message says why, with the numbers."""
+    """A manual assignment that cannot be followed exactly; the message contains the numbers."""
 
 
 def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
-    """The fewest moves after which the masters own all slots, and none more than one slot more than another.
+    """Return the minimum moves after which the primaries own all slots, evenly (plus or minus one).
 
-    A master that stays gives only what it has too much, one that is not among `masters` gives everything, and both give
-    straight to who keeps it.
+    A primary that stays gives only its surplus, other nodes give all their slots, and both directly to the new
+    owner.
 
     Args:
-        owners: what each node owns now.
-        masters: ids of those that are to own the slots; among equals, the earlier ones give less and are given more.
+        owners: slots that each node owns now.
+            primaries: ids of the nodes that are to own the slots; among equals, earlier ones give fewer and receive
+            more.
 
     Returns:
-        One move for each pair, those between different nodes beside each other, so that they can run at once.
+        One move for each pair, ordered so that moves between different nodes can run in parallel.
 
     Raises:
-        CannotMove: a slot has no owner or two, or there is nobody to own any.
+        CannotMove: a slot has no owner or two, or there is no primary.
     """
     _require_one_owner_each(owners)
     desired = shares(owners, primaries)
@@ -76,37 +77,37 @@ def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Mov
 
 
 def shares(owners: Mapping[str, Slots], primaries: Sequence[str]) -> dict[str, int]:
-    """How many slots each master is to own; who owns most now keeps what does not divide evenly, which moves least.
+    """Return the number of slots of each primary; the remainder goes to the largest owners, which minimizes moves.
 
     Raises:
-        CannotMove: there are fewer than one master, or more than slots.
+        CannotMove: there is no primary, or there are more than slots.
     """
     distinct = tuple(dict.fromkeys(primaries))
     if not 0 < len(distinct) <= SLOTS:
-        raise CannotMove(f"{SLOTS} slots cannot be spread over {len(distinct)} masters.")
+        raise CannotMove(f"{SLOTS} slots cannot be spread over {len(distinct)} primaries.")
     share, left = divmod(SLOTS, len(distinct))
     richest = sorted(distinct, key=lambda node: -len(owners.get(node, Slots())))[:left]
     return {node: share + (node in richest) for node in distinct}
 
 
 def drained(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
-    """The fewest moves after which nobody but the masters owns slots: the others give all, the masters give nothing.
+    """Return the minimum moves after which only the primaries own slots: other nodes give all, primaries give none.
 
-    Who has the fewest slots is given them; so none that is given some has more than one more than another in the end.
+    The slots go to the primaries with the fewest, so that the receiving ones differ by at most one slot in the end.
 
     Returns:
-        As `balanced`.
+        Moves as in `balanced`.
 
     Raises:
-        CannotMove: as of `balanced`.
+        CannotMove: see `balanced`.
     """
     _require_one_owner_each(owners)
     staying = sorted(dict.fromkeys(primaries), key=lambda node: len(owners.get(node, Slots())))
     if not staying:
-        raise CannotMove(f"{SLOTS} slots cannot be spread over 0 masters.")
+        raise CannotMove(f"{SLOTS} slots cannot be spread over 0 primaries.")
     have = [len(owners.get(node, Slots())) for node in staying]
     surplus = {node: len(owners[node]) for node in sorted(owners) if owners[node] and node not in staying}
-    level, takers = sum(surplus.values()), 0  # as water fills the deepest first
+    level, takers = sum(surplus.values()), 0  # fill the primaries with the fewest slots first
     while takers == 0 or (takers < len(staying) and level > takers * have[takers]):
         level += have[takers]
         takers += 1
@@ -116,33 +117,34 @@ def drained(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move
 
 
 def assigned(
-    owners: Mapping[str, Slots], strategies: Sequence[Strategy], new_masters: Sequence[str]
+    owners: Mapping[str, Slots], strategies: Sequence[Strategy], new_primaries: Sequence[str]
 ) -> tuple[Move, ...]:
-    """What the strategies say, to the letter: each new master in turn takes so many slots from the nodes named.
+    """Return the moves of the strategies: each new primary, in order, receives its slots from the named nodes.
 
-    Each node named gives in proportion to what it owns. What a new master owns already counts as taken, so that the
-    sum is right after an interruption, too; so that each node gives what it was to give, go on with `remaining`.
+    Each named node gives in proportion to the slots that it owns. Slots that a new primary owns already count, so
+    that the sum is right after an interruption; use `remaining` so that each node gives what was planned.
 
     Returns:
-        As `balanced`.
+        Moves as in `balanced`.
 
     Raises:
-        CannotAssign: to the letter it cannot be done; then nothing of it is.
+        CannotAssign: the strategies cannot be followed exactly; then none is.
         CannotMove: a slot has two owners.
     """
     _require_one_owner_each(owners, all_of_them=False)
-    if len(strategies) != len(new_masters):
+    if len(strategies) != len(new_primaries):
         raise CannotAssign(
             f"spec.updateStrategy.assignStrategies has {_count(len(strategies), 'entry', 'entries')}, and "
-            f"{_count(len(new_masters), 'new master is', 'new masters are')} to take slots. Give one for each, in turn."
+            f"{_count(len(new_primaries), 'new primary needs', 'new primaries need')} slots. Add one entry "
+            "for each, in order."
         )
     left = {node: len(slots) for node, slots in owners.items() if slots}
     pairs: list[tuple[str, str, int]] = []
-    for number, (strategy, primary) in enumerate(zip(strategies, new_masters, strict=True)):
-        where = f"spec.updateStrategy.assignStrategies[{number}]"
-        _require_sources(where, strategy, owners, new_masters)
+    for number, (strategy, primary) in enumerate(zip(strategies, new_primaries, strict=True)):
+        path = f"spec.updateStrategy.assignStrategies[{number}]"
+        _require_sources(path, strategy, owners, new_primaries)
         count = max(0, strategy.slots - len(owners.get(primary, Slots())))
-        _require_enough(where, strategy, count, owners, left)
+        _require_enough(path, strategy, count, owners, left)
         for source, part in _in_proportion(count, {source: left[source] for source in strategy.sources}).items():
             left[source] -= part
             pairs.append((source, primary, part))
@@ -150,10 +152,10 @@ def assigned(
 
 
 def remaining(moves: Iterable[Move], owners: Mapping[str, Slots]) -> tuple[Move, ...]:
-    """What is yet to be done of moves that were planned before.
+    """Return what is left of moves that were planned before.
 
-    Whoever owns a slot now gives it: after a failover that is another node than was planned. Slots without an owner
-    are left out.
+    The current owner gives a slot: after a failover that is another node than planned. Slots without an owner are
+    omitted.
     """
     left = []
     for move in moves:
@@ -166,7 +168,7 @@ def remaining(moves: Iterable[Move], owners: Mapping[str, Slots]) -> tuple[Move,
 
 
 def moved(owners: Mapping[str, Slots], moves: Iterable[Move]) -> dict[str, Slots]:
-    """Who owns what once the moves have come about."""
+    """Return the slots of each node once the moves are complete."""
     after = dict(owners)
     for move in moves:
         after[move.source] -= move.slots
@@ -177,49 +179,49 @@ def moved(owners: Mapping[str, Slots], moves: Iterable[Move]) -> dict[str, Slots
 def _require_one_owner_each(owners: Mapping[str, Slots], *, all_of_them: bool = True) -> None:
     covered = Slots()
     for node, slots in sorted(owners.items()):
-        if twice := covered & slots:
-            other = next(other for other in sorted(owners) if owners[other] & twice)
-            raise CannotMove(f"Slots {owners[other] & twice} have two owners, {other} and {node}.")
+        if shared := covered & slots:
+            other = next(other for other in sorted(owners) if owners[other] & shared)
+            raise CannotMove(f"Slots {owners[other] & shared} have two owners, {other} and {node}.")
         covered |= slots
-    if all_of_them and (nobody := Slots.all() - covered):
-        raise CannotMove(f"Slots {nobody} have no owner.")
+    if all_of_them and (unassigned := Slots.all() - covered):
+        raise CannotMove(f"Slots {unassigned} have no owner.")
 
 
-def _require_sources(where: str, strategy: Strategy, owners: Mapping[str, Slots], new_masters: Sequence[str]) -> None:
+def _require_sources(path: str, strategy: Strategy, owners: Mapping[str, Slots], new_primaries: Sequence[str]) -> None:
     named = strategy.sources
     if not named:
-        raise CannotAssign(f"{where}.fromReplicas names no node.")
-    if twice := [source for source in dict.fromkeys(named) if named.count(source) > 1]:
-        raise CannotAssign(f"{where}.fromReplicas names {', '.join(twice)} more than once. Name each node once.")
+        raise CannotAssign(f"{path}.fromReplicas names no node.")
+    if repeated := [source for source in dict.fromkeys(named) if named.count(source) > 1]:
+        raise CannotAssign(f"{path}.fromReplicas names {', '.join(repeated)} more than once. Name each node once.")
     for source in named:
-        if source in new_masters:
-            raise CannotAssign(f"{where}.fromReplicas names {source}, which is itself new and is to take slots.")
+        if source in new_primaries:
+            raise CannotAssign(f"{path}.fromReplicas names {source}, which is a new primary itself.")
         if not owners.get(source):
             primaries = ", ".join(f"{node} ({len(owners[node])})" for node in sorted(owners) if owners[node])
             raise CannotAssign(
-                f"{where}.fromReplicas names {source}, which owns no slots. These do: {primaries or 'none'}."
+                f"{path}.fromReplicas names {source}, which owns no slots. Primaries with slots: {primaries or 'none'}."
             )
 
 
 def _require_enough(
-    where: str, strategy: Strategy, count: int, owners: Mapping[str, Slots], left: Mapping[str, int]
+    path: str, strategy: Strategy, count: int, owners: Mapping[str, Slots], left: Mapping[str, int]
 ) -> None:
     available = [left[source] for source in strategy.sources]
     if count <= sum(available):
         return
     owned = [len(owners[source]) for source in strategy.sources]
-    spoken_for = sum(owned) - sum(available)
+    taken = sum(owned) - sum(available)
     one = len(owned) == 1
     raise CannotAssign(
-        f"{where} asks {count} slots from node{'' if one else 's'} {', '.join(strategy.sources)}, which "
+        f"{path} needs {count} slots from node{'' if one else 's'} {', '.join(strategy.sources)}, which "
         + (f"owns {owned[0]}" if one else f"own {' + '.join(map(str, owned))} = {sum(owned)}")
-        + (f", of which earlier entries take {spoken_for}" if spoken_for else "")
-        + ". Lower slots, or name more nodes in fromReplicas."
+        + (f", of which earlier entries take {taken}" if taken else "")
+        + ". Lower slots, or add nodes to fromReplicas."
     )
 
 
 def _in_proportion(count: int, owned: Mapping[str, int]) -> dict[str, int]:
-    """`count` split in proportion to what each owns, exactly: the largest remainders are rounded up."""
+    """Return `count` split exactly in proportion to the owned slots: the largest remainders are rounded up."""
     total = sum(owned.values())
     parts = {node: count * own // total for node, own in owned.items()} if total else dict(owned)
     by_remainder = sorted(parts, key=lambda node: -(count * owned[node] % total))
@@ -229,7 +231,9 @@ def _in_proportion(count: int, owned: Mapping[str, int]) -> dict[str, int]:
 
 
 def _pairs(surplus: Mapping[str, int], need: Mapping[str, int]) -> list[tuple[str, str, int]]:
-    """Who gives how many to whom, in few pairs: first who fit each other exactly, then the largest to the largest."""
+    """Return pairs of a source and a target with a number of slots: first exact matches, then the largest to the
+    largest.
+    """
     givers = sorted(surplus.items(), key=lambda each: -each[1])
     takers = sorted(need.items(), key=lambda each: -each[1])
     pairs, open_givers = [], []
@@ -253,7 +257,7 @@ def _pairs(surplus: Mapping[str, int], need: Mapping[str, int]) -> list[tuple[st
 
 
 def _chosen(owners: Mapping[str, Slots], pairs: Iterable[tuple[str, str, int]]) -> tuple[Move, ...]:
-    """Which slots these are: such that everybody's stay in few ranges."""
+    """Select the slots of each pair, so that the slots of each node stay in few ranges."""
     after, moves = dict(owners), []
     for source, target, count in pairs:
         if count:
@@ -262,9 +266,9 @@ def _chosen(owners: Mapping[str, Slots], pairs: Iterable[tuple[str, str, int]]) 
     return _in_turns(moves)
 
 
-def _choice(available: Slots, count: int, beside: Slots) -> Slots:
-    """`count` of the slots: whole ranges, first those beside the target's own; at most one is cut in two."""
-    runs = beside.ranges
+def _choice(available: Slots, count: int, adjacent: Slots) -> Slots:
+    """Select `count` slots: whole ranges, first those adjacent to the target's slots; at most one range is cut."""
+    runs = adjacent.ranges
     starts, stops = {run.start for run in runs}, {run.stop for run in runs}
 
     def apart(run: range) -> bool:
@@ -285,12 +289,12 @@ def _choice(available: Slots, count: int, beside: Slots) -> Slots:
 
 
 def _in_turns(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """The same moves, with as many as possible beside each other that share no node."""
+    """Order the moves so that as many consecutive ones as possible share no node."""
     return tuple(chain.from_iterable(rounds(moves, lambda move: {move.source, move.target})))
 
 
 def rounds(moves: Sequence[T], ends: Callable[[T], set[str]]) -> Iterator[list[T]]:
-    """Split moves into as few rounds as needed so that no node takes part twice in one.
+    """Split moves into as few batches as needed so that no node takes part twice in one.
 
     Args:
         ends: ids of the two nodes of a move.

@@ -1,4 +1,4 @@
-"""Steps that wait until every node serves, and what a cluster that is not there yet is doing. Pure."""
+"""Waits until every node serves, and derives the phase of a cluster that is not ready. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
-"""Interval at which a cluster that is as wanted is observed: no watch reports roles and replication."""
+"""Interval at which a complete cluster is observed: no watch reports roles and replication."""
 
 BUSY_SECONDS = 2.0
-"""The same for a cluster that is not, where no step names a time."""
+"""Interval at which an incomplete cluster is observed if no step sets one."""
 
 MAX_LISTED_ITEMS = 5
 """Maximum number of missing items listed in the status message."""
 
 
 def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Wait until every node is a member, in sync and ready, and none is left over."""
+    """Wait until every node is a member, in sync and ready, and no removed instance is left."""
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(instance.pod and instance.pod.trouble and not instance.ready for instance in seen.staying)
+    failing = any(instance.pod and instance.pod.problem and not instance.ready for instance in seen.staying)
     movement = _movement(resource, seen)
     reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS
@@ -43,41 +43,39 @@ def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
 
 
 def complete(resource: RedisCluster, seen: Assessment) -> bool:
-    """Whether the cluster is what the spec asks for."""
+    """Return whether the cluster matches the spec."""
     return not _missing(resource, seen)
 
 
 def _missing(resource: RedisCluster, seen: Assessment) -> list[str]:
-    """What a cluster lacks to be as the spec asks, each in a sentence."""
+    """Return a sentence for each difference between the cluster and the spec."""
     if not resource.formed:
-        return ["It has yet to begin."]
-    unserved = [f"Nobody serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
+        return ["The cluster is not created yet."]
+    unserved = [f"No node serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
     unfit = [why for instance in seen.staying if (why := _why_unfit(resource, seen, instance))]
     extra = [
         instance.name
         for instance in seen.instances
         if instance.number >= resource.spec.replicas and (instance.pod or instance.volume)
     ]
-    return unserved + unfit + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
+    return unserved + unfit + ([f"{', '.join(extra)}: being removed."] if extra else [])
 
 
 def _why_unfit(resource: RedisCluster, seen: Assessment, instance: Instance) -> str:
-    """What a node lacks to be as the spec asks; empty if nothing."""
+    """Return why a node does not match the spec; empty if it does."""
     if instance.report is None:
         return instance.why_away
     if not serves(seen, instance) and not _is_idle(resource, seen, instance):
-        return f"{instance.name} is {'not in step' if instance.ready else 'not ready'} yet."
+        return f"{instance.name} is {'not in sync' if instance.ready else 'not ready'} yet."
     if not seen.view.unserved and any(node.id == instance.id for node in seen.view.refusing):
-        return (
-            f"{instance.name} takes no commands yet: it says cluster_state:fail."  # as a primary does for 2 s at start
-        )
+        return f"{instance.name} accepts no commands yet (cluster_state:fail)."  # for 2 s after a primary starts
     if outdated(seen, instance) and resource.spec.rolls:
-        return f"{instance.name} still runs as before the change."
+        return f"{instance.name} does not run the current spec yet."
     return ""
 
 
 def serves(seen: Assessment, instance: Instance) -> bool:
-    """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
+    """Return whether a node serves clients: a ready member that owns slots or is a synced replica."""
     node = seen.view.nodes.get(instance.id)
     if node is None or not instance.ready or node.report is None or node.report.loading:
         return False
@@ -85,37 +83,37 @@ def serves(seen: Assessment, instance: Instance) -> bool:
 
 
 def _is_idle(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:
-    """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
+    """Return whether a primary owns no slots because the spec assigns it none (AssignReceive)."""
     by_hand = resource.spec.update_strategy.type == "AssignReceive"
     return by_hand and instance.ready and instance.id in seen.primaries
 
 
 def _count(resource: RedisCluster, seen: Assessment) -> str:
-    """How many there are of what is wanted; and who would go along with its master, for want of another host."""
+    """Return how many nodes serve, and which replicas share a host with their primary."""
     serving = sum(1 for instance in seen.staying if serves(seen, instance))
     pairs = {node.id: node.primary for node in seen.view.members if node.is_replica}
     hosts = {node_id: instance.host for node_id, instance in seen.reachable.items()}
     shared_hosts = violations(pairs, hosts)
-    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.primaries)} of them masters"
+    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.primaries)} of them primaries"
     if not shared_hosts:
         return message
     names = ", ".join(seen.name_of(each.replica) for each in shared_hosts[:MAX_LISTED_ITEMS])
-    return f"{message}; on the same host as their masters, for want of another: {names}"
+    return f"{message}; replicas on the host of their primary because no other host is available: {names}"
 
 
 def summary(resource: RedisCluster, seen: Assessment) -> str:
-    """The message of a cluster that is complete."""
+    """Return the message of a complete cluster."""
     return f"{_count(resource, seen)}."
 
 
 def phase(resource: RedisCluster, seen: Assessment, verdict: Verdict) -> str:
-    """What the cluster is doing, in the seed's words; a pause keeps the phase before it."""
+    """Return the phase of the cluster; a paused cluster keeps its phase."""
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: resource.phase, Progress.BLOCKED: FAILED}
     return settled[verdict.progress] if verdict.progress in settled else _movement(resource, seen)
 
 
 def _movement(resource: RedisCluster, seen: Assessment) -> Reason:
-    """What a cluster that is not as wanted is doing; a movement keeps its name until it is over."""
+    """Return the phase of an incomplete cluster. Creating, Scaling and Upgrading last until the cluster is complete."""
     before = resource.phase
     if resource.formed and seen.view.unserved and before != CREATING:
         return FAILED

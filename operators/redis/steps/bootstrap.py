@@ -1,13 +1,14 @@
-"""Creates a cluster: once ever, of nodes that hold nothing. Pure.
+"""Creates a cluster once, from empty nodes only. Pure.
 
-Each round asks the nodes how far they are, and sends the next commands:
+Each reconcile inspects the nodes and sends the commands of the first incomplete stage:
 
-1. Each primary gets a config epoch of its own, before it knows another node: at epoch 0 it would lose its slots to
-   whatever gossip says of them (valkey-operator #197).
-2. All nodes meet.
-3. Each primary takes its slots, which no node owns yet.
-4. When all nodes agree who owns what, `status.formed` says so, for ever: from then on no slot is given to a node that
-   does not hold its keys, unless a person allows exactly that (data_loss_recovery.py). Replicas follow later.
+1. Each primary gets its own config epoch before it knows another node: at epoch 0 it could lose its slots to any
+   gossip about them (valkey-operator #197).
+2. All nodes meet (CLUSTER MEET).
+3. Each primary adds its slots, which no node owns yet.
+4. When all nodes agree on the slot owners, `status.formed` records that permanently: from then on no slot is
+   assigned to a node that does not hold its keys, unless a user allows exactly that (data_loss_recovery.py). Replicas
+   follow later.
 """
 
 from __future__ import annotations
@@ -30,22 +31,24 @@ from shared.status.phases import CREATING
 
 
 def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Create the cluster, of empty nodes or not at all."""
+    """Create the cluster from empty nodes, or not at all."""
     if resource.formed:
         return PASS
     if seen.has_formed:
-        return Step.wait(CREATING, "Every slot has its owner: that the cluster has begun is written down.", requeue=0)
+        return Step.wait(
+            CREATING, "Every slot has an owner; recording in status that the cluster is created.", requeue=0
+        )
     if missing := why_incomplete(seen):
-        troubled = any(instance.pod and instance.pod.trouble for instance in seen.staying)
-        return Step.wait(CREATING, missing, warning=troubled, requeue=GOSSIP_SECONDS)
+        failing = any(instance.pod and instance.pod.problem for instance in seen.staying)
+        return Step.wait(CREATING, missing, warning=failing, requeue=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
             NOT_EMPTY,
-            f"A cluster begins with empty nodes, and {occupied}. Nothing was changed. If nobody needs what is there, "
-            "delete this resource and its volume claims, and create it anew.",
+            f"Cannot create the cluster: the nodes must be empty, but {occupied}. Nothing was changed. If the data is "
+            "not needed, delete this resource and its volume claims, and create the resource again.",
         )
     if replaced := replaced_node(seen):
-        message = f"{replaced.name} is another node than before, and empty: the others forget the former one."
+        message = f"{replaced.name} has a new, empty node; removing the former one from its peers (CLUSTER FORGET)."
         others = tuple(endpoint(resource, instance) for instance in seen.staying)
         call = Forget(seen.secrets.access, replaced.node_id, others)
         return Step.wait(CREATING, message, call, requeue=GOSSIP_SECONDS)
@@ -53,7 +56,7 @@ def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
     if resource.forming != plan or any(
         instance.as_recorded != (instance.id, instance.disk) for instance in seen.staying
     ):
-        message = "All nodes are there, and empty: who is to own which slots is written down."
+        message = "All nodes are reachable and empty; recording the slot assignment in status."
         return Step.wait(CREATING, message, requeue=0)
     return _next_commands(seen, plan)
 
@@ -62,14 +65,14 @@ def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
     """Send the commands of the first stage that is not complete."""
     report = {instance.id: instance.report for instance in seen.staying if instance.report}
     if alone := [node for node in plan if report[node.node_id].me.epoch == 0 and len(report[node.node_id].nodes) == 1]:
-        message = f"{', '.join(node.name for node in plan)} are to be masters: each gets an epoch of its own."
+        message = f"{', '.join(node.name for node in plan)} become primaries; assigning each a config epoch."
         return _send(message, [_set_epoch(seen, node) for node in alone])
     first, *others = report
     if strange := [node_id for node_id in others if not _acquainted(report[first], report[node_id])]:
-        return _send(f"{len(report)} nodes meet.", _meet(seen, first, strange))
+        return _send(f"{len(report)} nodes are joining each other (CLUSTER MEET).", _meet(seen, first, strange))
     if taken := _take_slots(seen, plan):
-        return _send(f"{len(plan)} masters take their slots.", taken)
-    return _send(f"Nodes learn who owns which slots. {seen.view.settled}".strip(), [])
+        return _send(f"{len(plan)} primaries are taking their slots.", taken)
+    return _send(f"Waiting for all nodes to report the same slot owners. {seen.view.settled}".strip(), [])
 
 
 def _send(message: str, calls: Sequence[Action]) -> Step:
@@ -86,7 +89,7 @@ def _acquainted(one: NodeReport, other: NodeReport) -> bool:
 
 
 def _meet(seen: Assessment, first: str, strange: Sequence[str]) -> list[Action]:
-    """Let the first node meet the others, except those that it is meeting already."""
+    """Return the calls that let the first node meet the others, except those that it is meeting already."""
     met = {address for asker, address in seen.view.being_met if asker == first}
     ends = ((node_id, seen.at(node_id)) for node_id in strange)
     return [
@@ -97,7 +100,7 @@ def _meet(seen: Assessment, first: str, strange: Sequence[str]) -> list[Action]:
 
 
 def _take_slots(seen: Assessment, plan: Sequence[FormingNode]) -> list[Action]:
-    """Let primaries take those of their slots that they do not own yet."""
+    """Return the calls that add the planned slots to the primaries that do not own them yet."""
     calls: list[Action] = []
     for node in plan:
         report = seen.reachable[node.node_id].report

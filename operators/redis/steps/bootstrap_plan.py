@@ -1,6 +1,6 @@
-"""Which nodes of a new cluster are to own which slots, and what keeps it from beginning. Pure.
+"""Plans the slots of a new cluster, and reports what prevents its creation. Pure.
 
-The plan is recorded in the status before the first command, so that after a crash the operator goes on with the same.
+The plan is recorded in the status before the first command, so that the operator continues with it after a crash.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from operators.redis.slots.slot_planner import shares
 
 
 def planned(seen: Assessment) -> tuple[FormingNode, ...]:
-    """Return which node is to own which slots. What is recorded stays, except for nodes that were replaced.
+    """Return the slots that each primary of the new cluster is to own; empty until all nodes are reachable.
 
-    Empty while not all nodes are there.
+    A recorded plan stays, except for nodes that were replaced.
     """
     resource = seen.resource
     if seen.has_formed:
@@ -41,7 +41,7 @@ def planned(seen: Assessment) -> tuple[FormingNode, ...]:
 
 
 def _renewed(before: Sequence[FormingNode], instances: Mapping[str, Instance]) -> tuple[FormingNode, ...]:
-    """The same plan for the nodes that are there now; a new one gets a higher epoch than gossip may know of the old."""
+    """Return the same plan for the current nodes. A replaced node gets a higher epoch than any that nodes know."""
     highest, plan = max(node.epoch for node in before), []
     for node in before:
         if node.node_id != instances[node.name].id:
@@ -52,17 +52,17 @@ def _renewed(before: Sequence[FormingNode], instances: Mapping[str, Instance]) -
 
 
 def why_incomplete(seen: Assessment) -> str:
-    """Which nodes are not there yet, and why; empty if all are."""
+    """Return which nodes are missing, and why; empty if none is."""
     desired = seen.resource.spec.replicas
     missing = [instance for instance in seen.staying if instance.report is None]
     if not missing and len(seen.staying) == desired:
         return ""
     there = len(seen.staying) - len(missing)
-    return " ".join([f"{there} of {desired} nodes are there.", *(instance.why_away for instance in missing)])
+    return " ".join([f"{there} of {desired} nodes are reachable.", *(instance.why_away for instance in missing)])
 
 
 def why_occupied(seen: Assessment) -> str:
-    """What a node holds that no node of a new cluster holds; empty if nothing."""
+    """Return which node is not empty, and what it holds; empty if all nodes are empty."""
     forming = seen.resource.forming
     given = {node.node_id: Slots.parse(node.slots) for node in forming}
     known = {
@@ -79,12 +79,12 @@ def why_occupied(seen: Assessment) -> str:
         if beyond := report.me.slots - given.get(report.id, Slots()):
             return f"{instance.name} owns slots {beyond}"
         if foreign := [node.id for node in report.nodes if not node.handshake and node.id not in known]:
-            return f"{instance.name} knows node {foreign[0]}, which is of no pod of this cluster"
+            return f"{instance.name} knows node {foreign[0]}, which belongs to no pod of this cluster"
     return ""
 
 
 def replaced_node(seen: Assessment) -> RecordedNode | None:
-    """A recorded node whose instance has another node now, and which a node still knows."""
-    told = {node.id for instance in seen.instances if instance.report for node in instance.report.nodes}
+    """Return a recorded node whose instance has another node now, if a node still knows it."""
+    mentioned = {node.id for instance in seen.instances if instance.report for node in instance.report.nodes}
     known = (instance.recorded for instance in seen.staying if instance.recorded)
-    return next((node for node in known if node.node_id in told - seen.reachable.keys()), None)
+    return next((node for node in known if node.node_id in mentioned - seen.reachable.keys()), None)

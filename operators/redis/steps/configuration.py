@@ -1,4 +1,4 @@
-"""Steps that keep the configuration of nodes: their redis.conf, from the spec and a template of the user's. Pure."""
+"""Steps that apply redis.conf, which is built from the spec and the user's template. Pure."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
 
 TEMPLATE_KEY = "template.conf"
-"""Key of our ConfigMap: the user's redis.conf as it was when it last served."""
+"""Key in the operator's ConfigMap: the last valid version of the user's redis.conf."""
 
 
 def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The redis.conf that the spec names is there and serves; once it was, the cluster goes on with that."""
+    """Require the ConfigMap that the spec names; an existing cluster continues with its last valid version."""
     problem = _config_problem(resource, seen)
     if problem is None:
         return PASS
     if seen.config_map is None:
-        return provisioning.lacking(problem)
-    message = f"{problem.message} Nodes keep what it last was."
+        return provisioning.report_unusable_secret(problem)
+    message = f"{problem.message} Nodes keep its last valid version."
     return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
@@ -44,30 +44,30 @@ def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | N
 
 
 def template_text(resource: RedisCluster, seen: Observed) -> str:
-    """The user's redis.conf: as it is, or as it was when it last served."""
+    """Return the user's redis.conf, or its last valid version if the current one is invalid or missing."""
     if _config_problem(resource, seen) is None:
         return seen.config.text
     return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
 
 
 def configured(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers take while they run."""
+    """Return a digest of the settings that servers accept at runtime."""
     settings = sorted(redis_conf.live(resource, template_text(resource, seen)).items())
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
 
 def config_digest(resource: RedisCluster, seen: Observed) -> str:
-    """Tells apart what servers would have to be restarted for."""
+    """Return a digest of the settings that need a restart."""
     return _configuration(resource, seen)[1][READ_ONCE]
 
 
 def config_mark(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers to come will have read, and those that run were told."""
+    """Return the marker of the runtime settings that new servers read from the file and running ones have applied."""
     return _configuration(resource, seen)[1][CONFIG_MARK]
 
 
 def ensure_config_map(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
+    """Apply the ConfigMap with redis.conf; while a version is refused, for the version that nodes run."""
     content, annotations = _configuration(permitted(resource, seen), seen)
     made = config_map.config_map(resource, names.owner(resource, settings.operator), content)
     made["metadata"]["annotations"] = dict(annotations)
@@ -75,15 +75,18 @@ def ensure_config_map(settings: Settings, resource: RedisCluster, seen: Observed
 
 
 def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What the ConfigMap is to hold, and its annotations, which pods are made with.
+    """Return the content of the ConfigMap, and its annotations, which the pod template copies.
 
-    A setting that servers take while they run comes there when they took it: one that they refuse would keep the next
-    that restarts from starting.
+    Runtime settings are written once the running servers accepted them: a setting that they refuse would prevent the
+    next
+    restarted node from starting.
     """
     text, before = template_text(resource, seen), seen.config_map
     mark = configured(resource, seen)
     if before is not None and READ_ONCE in _annotations(before) and _is_refused_yet(resource, seen, mark):
-        return before["data"], {name: value for name, value in _annotations(before).items() if name in _OURS}
+        return before["data"], {
+            name: value for name, value in _annotations(before).items() if name in _CONFIG_ANNOTATIONS
+        }
     content = {CONFIG_KEY: redis_conf.render(resource, text)} | ({TEMPLATE_KEY: text} if text else {})
     annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before)}
     times = redis_conf.withdrawn(resource, text, before)
@@ -91,26 +94,26 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
 
 
 def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Whether settings have yet to be taken by a server that could take them."""
+    """Return whether a server that supports the runtime settings has not accepted them yet."""
     if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
         return False
     staying = (instance for instance in seen.instances if instance.number < resource.spec.replicas)
-    asked = [instance for instance in staying if understands(resource, instance)]
-    return any(not is_applied(instance, CONFIG_MARK, mark) for instance in asked)
+    supporting = [instance for instance in staying if understands(resource, instance)]
+    return any(not is_applied(instance, CONFIG_MARK, mark) for instance in supporting)
 
 
 def understands(resource: RedisCluster, instance: Instance) -> bool:
-    """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
+    """Return whether a server can apply the settings: it is reachable and runs the series of the spec.
 
-    Others read it when their pods are made anew.
+    Other servers read them when their pods are recreated.
     """
     if instance.report is None or instance.leaving:
         return False
-    told = Version.parse(instance.report.version)
-    return (instance.report.engine, told.series) == (resource.engine.name, resource.engine.version.series)
+    version = Version.parse(instance.report.version)
+    return (instance.report.engine, version.series) == (resource.engine.name, resource.engine.version.series)
 
 
-_OURS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)
+_CONFIG_ANNOTATIONS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)
 
 
 def _annotations(obj: Obj) -> Mapping[str, str]:

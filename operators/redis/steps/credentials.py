@@ -1,7 +1,7 @@
-"""Steps that change who may enter, and what certificates nodes show, while everybody goes on. Pure.
+"""Steps that change passwords and certificates without a restart. Pure.
 
-What is written, and when, users.py and certificates.py say. Here every node is told of what was written, and only when
-all have reachable is the next thing written. A node that starts meanwhile reads it by itself.
+users.py and certificates.py decide what is written next. The steps here apply it to every node, and write the next
+state only when all nodes have applied the current one. A node that starts in between reads it from its files.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.ownership import NotOurs, require_ours
+from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.runtime.plan import PASS, Action, Step
-from shared.status.reasons import NOT_OURS
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 
 MARKING_SECONDS = 2.0
-"""Seconds until nodes are looked at again that have yet to hear of something."""
+"""Time until nodes that have not applied a change are observed again."""
 
 DENIED_SECONDS = 15.0
-"""Seconds until nodes that do not let the operator in are asked again."""
+"""Time until nodes that reject the operator's passwords are observed again."""
 
 MOUNTING = timedelta(seconds=5)
-"""What the kubelet gets to bring a Secret that has changed, once it has noticed that the pod has."""
+"""Time allowed for the kubelet to update a mounted Secret once it noticed a change of the pod."""
 
 
 def require_authentication(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The operator is let in; a node that knows none of its passwords was given another one by hand."""
+    """Require that nodes accept a password of the operator; a node that accepts none was changed manually."""
     denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
     auth = resource.spec.auth
-    secret = f"previousPassword of Secret {auth.secret_name}" if auth else "a Secret, and name it in spec.auth"
+    secret = (
+        f"the key previousPassword of Secret {auth.secret_name}" if auth else "a Secret and reference it in spec.auth"
+    )
     message = (
-        f"{_names(denied)}: {denied[0].error} Somebody changed the password of the user default by hand. Put the one "
-        f"that holds into {secret}; or restart the node: it starts with what it should have."
+        f"{_names(denied)}: {denied[0].error} The password of user default was changed outside the operator. Add the "
+        f"current password to {secret}; or restart the node: it starts with the configured password."
     )
     all_denied = len(denied) == sum(1 for instance in seen.instances if instance.pod is not None)
     progress = Progress.BLOCKED if all_denied else Progress.PROGRESSING
@@ -55,7 +57,7 @@ def require_authentication(resource: RedisCluster, seen: Observed, _now: datetim
 
 
 def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    """The password is what the user's Secret says; while it changes, the former one is good, too."""
+    """Change the password to the one in the user's Secret; the former password stays valid during the change."""
     secrets = seen.secrets
     passwords, mark = secrets.passwords, secrets.users_mark
     if passwords is None:
@@ -67,7 +69,7 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
         if instance.report
         for action in _set_passwords(resource, seen, instance, passwords)
     ]:
-        return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: told which passwords are good.", *actions)
+        return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: updating the valid passwords.", *actions)
     reachable = not pending and applied_everywhere(seen, USERS_MARK, mark)
     why, desired = _following(
         passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
@@ -77,14 +79,14 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
         write = users_secret(resource, own, desired, seen)
         try:
             if write.seen is not None:
-                require_ours(write.obj, write.seen, resource.uid)
-        except NotOurs as error:
-            return Step.blocked(NOT_OURS, str(error))
+                require_owned(write.obj, write.seen, resource.uid)
+        except ForeignObject as error:
+            return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
     if passwords.next is not None:
-        whom = _names(pending) or "Pods to come"
+        nodes = _names(pending) or "New pods"
         return Step.progressing(
-            ROTATING_PASSWORD, f"{whom}: must know the new password before it is used.", requeue=MARKING_SECONDS
+            ROTATING_PASSWORD, f"{nodes}: must accept the new password before it is used.", requeue=MARKING_SECONDS
         )
     ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
     return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), MARKING_SECONDS))
@@ -93,26 +95,28 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
 def _following(
     passwords: Passwords, seen: Observed, now: datetime, *, reachable: bool, overlap: timedelta
 ) -> tuple[str, Passwords | None]:
-    """Why, and which passwords are to be good next; None if nothing is to change now."""
+    """Return why the passwords change, and the next passwords; None if nothing changes now."""
     desired, named = seen.secrets.desired, seen.secrets.named
     if named and named not in (*passwords.good, desired):
-        return "previousPassword of the Secret is good, too.", passwords.admit(named, now)
+        return "Accepting previousPassword of the Secret in addition.", passwords.admit(named, now)
     if desired is not None and passwords.next is not None and desired == passwords.current:
-        return "The new password was taken back.", passwords.withdraw(now + overlap)
+        return "The password change was reverted in the Secret.", passwords.withdraw(now + overlap)
     if desired is not None and desired not in (passwords.current, passwords.next):
-        return "The Secret has another password: at first, both are good.", passwords.introduce(desired, now + overlap)
+        return "The password in the Secret changed: both passwords are valid during the rotation.", passwords.introduce(
+            desired, now + overlap
+        )
     if passwords.next is not None and reachable:
-        return "Every node takes the new password: it is used from now on.", passwords.promote(now + overlap)
-    left = passwords.forget(now, named)
+        return "Every node accepts the new password: switching to it.", passwords.promote(now + overlap)
+    left = passwords.expire(now, named)
     if reachable and passwords.next is None and left != passwords:
-        return "The former password is good no more.", left
+        return "Removing the former password.", left
     return "", None
 
 
 def _keeps(instance: Instance, passwords: Passwords, mark: str) -> bool:
-    """Whether a node has reachable which passwords are good, and holds to it.
+    """Return whether a node applied the valid passwords and still accepts them.
 
-    It may have been told of others since: by hand, or by an operator whose last words came late.
+    The passwords may have been changed since: manually, or by a late command of another operator process.
     """
     report = instance.report
     agrees = report is None or (report.gives, report.takes) == (digest(passwords.current), passwords.digests)
@@ -129,9 +133,9 @@ def _set_passwords(
 
 
 def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    """Every node shows, and trusts, what was written for it; none restarts for that.
+    """Let every node load its new certificate and trusted authorities without a restart.
 
-    First the kubelet is made to look, then the server.
+    The pod is annotated first, so that the kubelet updates the mounted files; then the server reloads them.
     """
     mounted = seen.secrets.mounted
     if mounted is None:
@@ -149,12 +153,12 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
             actions.append(mark_pod(instance, CERTIFICATE_MARK, marker(instance, mark)))
     if not pending:
         return PASS
-    message = f"{_names(pending)}: takes up a new certificate without a restart."
+    message = f"{_names(pending)}: loading the new certificate without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, RENEWING_CERTIFICATES, message, requeue=MARKING_SECONDS)
 
 
 def _brought_since(instance: Instance, mark: str) -> datetime | None:
-    """When the kubelet was made to bring a certificate; None if it was not yet."""
+    """Return when the pod was annotated so that the kubelet updates the mounted certificate; None if it was not yet."""
     before, _, since = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
     try:
         return datetime.fromisoformat(since) if before == mark else None

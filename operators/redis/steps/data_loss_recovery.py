@@ -1,14 +1,15 @@
-"""Slots whose keys are lost: a master and all of its replicas lost their data. Pure.
+"""Recovers slots whose keys are lost because a primary and all of its replicas lost their data. Pure.
 
-Only evidence counts: a disk that is another than the one that was written on. As long as one node that may have the
-keys merely says nothing, it is waited for. And even then nothing is done but what a person allows, for a slot that is
-served again, empty, tells clients that their keys never were:
+A loss needs evidence: another volume than the one that the node wrote to. While a node that may have the keys is
+merely unreachable, the operator waits. Even then a user must allow the recovery, because a slot that is served again,
+but empty, looks to clients as if its keys never existed:
 
-1. `SlotsLost` says which nodes are lost; status.recovery.token stands for exactly these and these slots.
-2. spec.recovery.confirm = the token allows it. Up to here a node that comes back ends it all.
-3. The lost owners are forgotten, so that the slots have none.
-4. Nodes that hold nothing take them, or else the master that has fewest. Where no master is left at all, the cluster
-   begins anew (bootstrap.py).
+1. `SlotsLost` names the lost nodes; status.recovery.token identifies exactly these nodes and slots.
+2. spec.recovery.confirm = the token allows the recovery. Until then a node that comes back ends it.
+3. All nodes forget the lost owners (CLUSTER FORGET), so that the slots have no owner.
+4. Empty nodes take the slots, or else the primary with the fewest. If no primary is left, the cluster is created
+   again,
+   empty (bootstrap.py).
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ POLL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SlotLoss:
-    """Slots that nobody serves, and that no replica can take over.
+    """Slots that no node serves, and that no replica can take over.
 
     Attributes:
-        nodes: ids of nodes that owned them, and lost their data, by evidence.
-        names: these and their replicas, for people.
-        silent: places whose nodes may have the keys, and say nothing.
-        total: whether no node that answers owns a slot.
-        token: what stands for going on without the keys.
+        nodes: ids of their owners that lost their data, by evidence.
+        names: names of these owners and of their lost replicas.
+        unreachable: instances whose nodes may have the keys and are unreachable.
+        total: whether no reachable node owns a slot.
+        token: token of the recovery that gives up the keys.
     """
 
     slots: Slots
@@ -54,7 +55,7 @@ class SlotLoss:
 
 
 def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
-    """Return what is lost, or may be; None where every slot is served, or will be by a replica that is there."""
+    """Return the slots that are or may be lost; None if every slot is served, or a present replica can serve it."""
     if not resource.formed:
         return None
     view = seen.view
@@ -84,7 +85,7 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
 
 
 def _lost_owners(seen: Assessment) -> list[str]:
-    """Primaries whose data is gone, and which no replica with their data can replace."""
+    """Return the primaries whose data is lost, and that no replica with their data can replace."""
     return [
         primary.id
         for primary in seen.view.primaries
@@ -95,7 +96,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
 
 
 def _copies(seen: Assessment, primary: str) -> set[str]:
-    """Replicas of a node, also as the status last reported: one that the others forgot may still have the keys."""
+    """Return the replicas of a node, including recorded ones: a forgotten replica may still have the keys."""
     entries = (instance.recorded for instance in seen.recorded.values() if instance.recorded)
     return {entry.node_id for entry in entries if entry.primary == primary} | {
         copy.id for copy in seen.view.replicas_of(primary)
@@ -103,7 +104,7 @@ def _copies(seen: Assessment, primary: str) -> set[str]:
 
 
 def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
-    """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do."""
+    """Return status.recovery: the recovery that is possible or confirmed; None if there is none."""
     found, record = loss(resource, seen), recorded(resource)
     if found is None or found.unreachable:
         return None
@@ -113,13 +114,13 @@ def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
 
 
 def restarts_empty(resource: RedisCluster, seen: Assessment) -> bool:
-    """Whether a person allowed that a cluster of which nothing is left begins anew."""
+    """Return whether a user confirmed that a cluster without any primary is created again, empty."""
     found = loss(resource, seen)
     return found is not None and found.total and not found.unreachable and _in_force(resource, found)
 
 
 def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
-    """Whether what was allowed is what is the matter, or what is left of it: it is carried out bit by bit."""
+    """Return whether the confirmed recovery covers this loss, or what is left of it after some of its steps."""
     record = recorded(resource)
     if not record or not confirms(resource, record["token"]):
         return False
@@ -127,40 +128,42 @@ def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
 
 
 def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Slots whose keys may come back are waited for; if they are lost, a person may let them be served again."""
+    """Wait for slots whose keys may come back; recover lost slots, empty, once a user confirms it."""
     found = loss(resource, seen)
     if found is None:
         return PASS
     if found.unreachable:
         message = (
-            f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
+            f"No node serves {brief(found.slots)}: waiting for the nodes that may hold their keys. "
             f"{' '.join(instance.why_away for instance in found.unreachable)}"
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):
         return _await_confirmation(resource, found)
     if found.total:
-        message = "No master is left, and it is allowed that the cluster begins anew, empty: that is written down."
+        message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
     if unclear := seen.view.without(found.nodes).settled:
-        message = f"{brief(found.slots)} are served again, empty, once nodes agree. {unclear}"
+        message = (
+            f"{brief(found.slots)} will be served again, empty, once all nodes report the same cluster view. {unclear}"
+        )
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     return _carry_out(resource, seen, found)
 
 
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
-    """Make all nodes forget the lost owners; then give their slots to others."""
+    """Make all nodes forget the lost owners, then assign their slots to other nodes."""
     known = [node_id for node_id in found.nodes if node_id in seen.view.nodes and seen.view.slots_of(node_id)]
     if known:
-        message = f"The loss of {', '.join(found.names)} is allowed for: all forget them."
+        message = f"The loss of {', '.join(found.names)} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
-    takers, calls, left = _takers(resource, seen), [], list(found.slots)
-    for node_id, share in _shared(takers, len(left)).items():
+    targets, calls, left = _targets(resource, seen), [], list(found.slots)
+    for node_id, share in _shared(targets, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
             at = seen.at(node_id)
             calls.append(AddSlots(seen.secrets.access, at, node_id, slots, outbid=True))
-    message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
+    message = f"{', '.join(map(seen.name_of, targets))} are taking {brief(found.slots)}, empty."
     return Step.wait(RECOVERING, message, *calls, requeue=GOSSIP_SECONDS)
 
 
@@ -171,32 +174,33 @@ def _forget(seen: Assessment, node_id: str) -> Forget:
     return Forget(seen.secrets.access, node_id, addresses)
 
 
-def _takers(resource: RedisCluster, seen: Assessment) -> list[str]:
-    """Nodes that hold nothing, as many as masters are lacking; else the master that owns fewest slots."""
+def _targets(resource: RedisCluster, seen: Assessment) -> list[str]:
+    """Return empty nodes, as many as primaries are missing; without any, the primary with the fewest slots."""
     view, there = seen.view, seen.members
-    lacking = resource.primaries - sum(primary.answers for primary in view.primaries)
-    blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(lacking, 0)]
+    missing = resource.primaries - sum(primary.answers for primary in view.primaries)
+    blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(missing, 0)]
     owners = [primary.id for primary in view.primaries if primary.answers]
     return blank or [min(owners, key=lambda node_id: len(view.slots_of(node_id)))]
 
 
-def _shared(takers: list[str], count: int) -> dict[str, int]:
-    share, left = divmod(count, len(takers))
-    return {node_id: share + (number < left) for number, node_id in enumerate(takers)}
+def _shared(targets: list[str], count: int) -> dict[str, int]:
+    share, left = divmod(count, len(targets))
+    return {node_id: share + (number < left) for number, node_id in enumerate(targets)}
 
 
 def _await_confirmation(resource: RedisCluster, found: SlotLoss) -> Step:
-    """What is said of a loss until a person allows what can be done."""
-    caution = "If a volume can be brought back, do that instead."
-    recording = "What is lost is written down before anything is done about it."
+    """Return the step that reports a loss until a user confirms the recovery."""
+    caution = "If a volume can be restored, restore it instead."
+    recording = "Recording the confirmed loss in status before the recovery starts."
     proposal = Proposal(SLOTS_LOST, "", _consequences(found), caution, recording, found.token)
     return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=BLOCKED_SECONDS)
 
 
 def _consequences(found: SlotLoss) -> str:
-    whose = f"{', '.join(found.names)} lost their data, and nobody else has it: t" if found.names else "Nobody has t"
     slots = brief(found.slots)
-    entries = f"{whose}he keys of {slots}{' are lost' if found.names else ''}."
+    lost = f"No node has the keys of {slots}."
+    if found.names:
+        lost = f"{', '.join(found.names)} lost their data, and no other node has it: the keys of {slots} are lost."
     if found.total:
-        return f"{entries} No master is left. The cluster can begin anew, empty."
-    return f"{entries} These can be served again, empty; all other keys stay."
+        return f"{lost} No primary is left. The cluster can be created again, empty."
+    return f"{lost} These slots can be served again, empty; all other keys stay."

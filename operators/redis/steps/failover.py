@@ -20,7 +20,7 @@ from shared.runtime.plan import PASS, Step
 
 
 def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Replace a primary that lost its data by the replica that has most of it."""
+    """Promote the replica that has most data of a primary that lost its data."""
     if not resource.formed:
         return PASS
     lost = [primary for primary in seen.view.primaries if seen.lost(primary.id)]
@@ -31,7 +31,7 @@ def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
 
 
 def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
-    """Replicas that once had all of the primary's data, and whose pods stay; the one that has most first."""
+    """Return replicas that once had all of the primary's data, and whose pods stay; the most advanced first."""
     return [
         candidate
         for candidate in seen.view.failover_candidates(primary.id)
@@ -40,30 +40,30 @@ def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
 
 
 def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Step:
-    """Let the heir take over, once every replica that may have more has reported."""
+    """Let the candidate take over, once every replica that may have more data has reported."""
     view = seen.view
-    told = f"{primary.name} has lost its data, and owns {len(view.slots_of(primary.id))} slots"
+    loss = f"{primary.name}, which owns {len(view.slots_of(primary.id))} slots, lost its data"
     if awaited := [copy for copy in view.replicas_of(primary.id) if not copy.answers and _may_answer(seen, copy)]:
         names = ", ".join(copy.name for copy in awaited)
-        message = f"{told}. Before a replica takes its place, {names} may tell how much it has."
+        message = f"{loss}. Waiting for the replication offset of {names} before a replica takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
     mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.primaries) - lost >= view.majority else "TAKEOVER"
-    message = f"{told}: {candidate.name} takes its place."
+    message = f"{loss}; {candidate.name} is taking over."
     call = take_over(seen, candidate.id, mode)
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
 
 
 def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "") -> FailOver:
-    """Let a replica take the place of its primary (CLUSTER FAILOVER)."""
+    """Return the call that lets a replica take over from its primary (CLUSTER FAILOVER)."""
     NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
     return FailOver(seen.secrets.access, seen.at(node_id), node_id, mode)
 
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:
-    """Whether an unreachable replica is about to answer: its pod starts, and nothing is wrong with it."""
+    """Return whether an unreachable replica is about to respond: its pod starts without problems."""
     instance = seen.instance_of(copy.id)
     if instance is None or instance.pod is None or seen.lost(copy.id):
         return False
-    return not instance.leaving and not instance.pod.trouble
+    return not instance.leaving and not instance.pod.problem

@@ -15,7 +15,7 @@ from shared.runtime.plan import PASS, Step
 
 
 def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Make new nodes members, once it is recorded which nodes they are (`record_nodes`)."""
+    """Make new nodes members, once their node ids are recorded (`record_nodes`)."""
     if not resource.formed or not seen.view.primaries:
         return PASS
     new = [instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving]
@@ -29,17 +29,17 @@ def _is_recorded(instance: Instance) -> bool:
 
 
 def _refuse(instance: Instance) -> Step:
-    """A node with data of its own is neither joined nor emptied."""
+    """Return the step that reports a node with its own data, which is neither joined nor emptied."""
     assert instance.report is not None
     message = (
-        f"{instance.name} is no member of the cluster, and holds {instance.report.keys} keys: it is neither joined nor "
-        "emptied. If nobody needs them, delete its volume claim and its pod: an empty one takes its place."
+        f"{instance.name} is not a member of the cluster and holds {instance.report.keys} keys; it was not changed. "
+        "If the keys are not needed, delete its volume claim and its pod: the operator recreates both."
     )
     return Step.wait(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step:
-    """Let all members meet the new nodes, except those whose address a member is meeting already."""
+    """Let all members meet the new nodes, except those that a member is meeting already."""
     for instance in new:
         NODE.after(seen.node_state(instance.id), NodeEvent.MEET)
     via = tuple(seen.at(reporter.id) for reporter in seen.view.reachable_nodes)
@@ -50,4 +50,4 @@ def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step
         if instance.pod and instance.pod.address not in met
     ]
     names = ", ".join(instance.name for instance in new)
-    return Step.wait(JOINING, f"New nodes join, which are empty: {names}.", *calls, requeue=GOSSIP_SECONDS)
+    return Step.wait(JOINING, f"Joining new nodes: {names}.", *calls, requeue=GOSSIP_SECONDS)

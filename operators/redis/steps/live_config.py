@@ -1,4 +1,4 @@
-"""What changes without a restart: settings that nodes take while they run, and whom clients are sent to. Pure."""
+"""Changes that need no restart: runtime settings, and the pods behind the client Service. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.runtime.plan import PASS, Action, Patch, Step
 
 
 def apply_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Settings that servers take while they run are told to each that has not heard of them."""
+    """Apply settings with CONFIG SET to each server that has not applied them."""
     if not resource.formed:
         return PASS
     settings, mark = redis_conf.live(resource, template_text(resource, seen)), configured(resource, seen)
@@ -34,14 +34,14 @@ def apply_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     if not actions:
         return PASS
     return Step.wait(
-        CONFIGURING, f"{', '.join(names)} take settings without a restart.", *actions, requeue=GOSSIP_SECONDS
+        CONFIGURING, f"{', '.join(names)} are applying settings without a restart.", *actions, requeue=GOSSIP_SECONDS
     )
 
 
 def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Clients are sent to members that have what their role asks for, once there is a cluster; not to who is let go.
+    """Label the pods behind the client Service: members that own slots or are synced, except instances being removed.
 
-    Whoever lags for a while stays among them: it sends clients on to the right node all the same.
+    A replica that lags for a while keeps its label, because it still redirects clients to the right node.
     """
     if not resource.formed:
         return PASS

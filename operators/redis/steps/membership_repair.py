@@ -1,9 +1,10 @@
-"""Repairs that nodes cannot make by themselves: finding peers at new addresses, and forgetting nodes for good. Pure.
+"""Repairs that nodes cannot do by themselves: peers at new addresses, and nodes that never return. Pure.
 
-A node that merely does not answer is never given up: its data is lost only by evidence (`Observed.lost`).
+An unreachable node is never given up: its data is lost only by evidence (`Observed.lost`).
 
-A call may be old when it is carried out, and may be repeated: it first checks which node is at the address, and does
-nothing where the goal is reached (client/commands.py).
+Calls are safe to delay and to repeat: each first checks which node is at the address, and does nothing if its goal
+is
+reached (client/commands.py).
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ from shared.runtime.plan import PASS, Step
 
 
 def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Record which node is on which disk before anything depends on it: that tells a loss from an outage."""
+    """Record which node is on which volume before anything depends on it: it distinguishes a loss from an outage."""
     if not resource.formed:
         return PASS
     changed = [instance for instance in seen.instances if seen.node_to_record(instance) != instance.as_recorded]
     if not changed:
         return PASS
-    message = f"Which node is on which disk at {', '.join(instance.name for instance in changed)} is written down."
+    message = f"Recording the node and volume of {', '.join(instance.name for instance in changed)} in status."
     return Step.wait(phase_or(resource, RECORDING), message, requeue=0)
 
 
 def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Tell members the present addresses of their peers, by node id.
+    """Update the addresses of members on their peers, by node id (CLUSTER MEET).
 
-    Nodes look for each other at the addresses at which they last met. Before anything is forgotten: a node that the
-    others have forgotten could not tell them where it is.
+    Nodes contact each other at the last known address. This step runs before any CLUSTER FORGET: a node that its
+    peers
+    have forgotten could not announce its new address.
     """
     if not resource.formed:
         return PASS
@@ -50,8 +52,8 @@ def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -
     unaware, mistaken = view.missing(at), view.misplaced(at)
     calls = []
     for node_id, address in at.items():
-        askers = dict.fromkeys((*unaware.get(node_id, ()), *mistaken.get(node_id, ())))
-        via = [asker for asker in askers if asker in members and (asker, address) not in view.being_met]
+        outdated = dict.fromkeys((*unaware.get(node_id, ()), *mistaken.get(node_id, ())))
+        via = [peer for peer in outdated if peer in members and (peer, address) not in view.being_met]
         if via:
             calls.append(Meet(seen.secrets.access, seen.at(node_id), id=node_id, via=_all_at(seen, via)))
     if not calls:
@@ -59,22 +61,22 @@ def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -
     names = ", ".join(seen.name_of(call.id) for call in calls)
     return Step.wait(
         MEETING,
-        f"{names}: others look for them elsewhere, and are told where they are.",
+        f"Updating the address of {names} on their peers (CLUSTER MEET).",
         *calls,
         requeue=GOSSIP_SECONDS,
     )
 
 
 def _stays(resource: RedisCluster, instance: Instance) -> bool:
-    """Whether the spec asks for an instance, or its node owns slots, so that its pod does not go."""
+    """Return whether the spec includes an instance, or its node owns slots, so that its pod is not removed."""
     return instance.number < resource.spec.replicas or bool(instance.report and instance.report.me.slots)
 
 
 def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Let every member that knows it forget a node that never comes back.
+    """Let every member that knows it forget a node that never returns (CLUSTER FORGET).
 
-    Never a node that owns slots, because a replica may yet be elected in its place. Nor one that members replicate, who
-    would refuse it, nor one that may hold the only copy of anything.
+    Never a node that owns slots, because a replica may still be elected to replace it. Nor one that members
+    replicate, which would reject the command, nor one that may hold the only copy of any data.
     """
     if not resource.formed:
         return PASS
@@ -83,10 +85,10 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     if not removed:
         return PASS
     names = ", ".join(node.name for node in removed)
-    # A new node never hears what a lost primary owned, either.
+    # A new node never learns the slots of a lost primary.
     lost = [primary.id for primary in view.primaries if seen.lost(primary.id)]
     if conflicts := view.without((*lost, *(node.id for node in removed))).settled:
-        message = f"{names} can be forgotten once the others agree. {conflicts}"
+        message = f"Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}"
         return Step.wait(FORGETTING, message, requeue=GOSSIP_SECONDS)
     calls = [
         Forget(
@@ -96,7 +98,7 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
         )
         for node in removed
     ]
-    message = f"{names}: gone for good, and holds nothing that counts; all forget it."
+    message = f"Removing {names}, which no longer exist and hold no data, from all nodes (CLUSTER FORGET)."
     return Step.wait(FORGETTING, message, *calls, requeue=GOSSIP_SECONDS)
 
 

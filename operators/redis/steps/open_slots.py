@@ -8,7 +8,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.migration.commands import CloseSlots, MoveSlots
-from operators.redis.reasons import MENDING_SLOTS, SLOTS_OPEN
+from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_OPEN
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
@@ -20,12 +20,12 @@ MAX_LISTED_ITEMS = 3
 
 @dataclass(slots=True)
 class _Sorted:
-    """Open slots by what is to become of them, with their two ends.
+    """Open slots by what happens to them next, with both ends.
 
     Attributes:
-        onward: from their owner to the node that has some of their keys.
-        arrived: of source and target; their owner already is the target, or no target is left.
-        waiting: in words, those of which an end does not answer.
+        onward: slots to move from their owner to the node that has some of their keys.
+        arrived: slots to close, by source and target: the target already owns them, or no longer exists.
+        waiting: descriptions of slots of which an end is unreachable.
     """
 
     onward: dict[tuple[str, str], Slots] = field(default_factory=dict)
@@ -34,23 +34,30 @@ class _Sorted:
 
 
 def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Let each open slot arrive, from its present owner at the node that has some of its keys.
+    """Finish the migration of each open slot, from its present owner to the node that has some of its keys.
 
-    A slot is never merely assigned to a node: the engine moves the rest of its keys first (migration/).
+    A slot is never merely assigned to a node: the rest of its keys is moved first (migration/).
     """
     if not resource.formed or not seen.view.open:
         return PASS
     access, nodes, found = seen.secrets.access, seen.primary_endpoints, _sort(seen)
-    told = f"{brief(Slots.of(*(slot.slot for slot in seen.view.open)))} were left on their way"
+    open_slots = brief(Slots.of(*(slot.slot for slot in seen.view.open)))
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
     if found.onward:
         moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
         call = MoveSlots(access, moves, nodes, resource.spec.update_strategy.keys_at_once)
-        return Step.wait(MENDING_SLOTS, f"{told}, and arrive.", *calls, call, requeue=GOSSIP_SECONDS)
+        return Step.wait(
+            REPAIRING_SLOTS,
+            f"Finishing the interrupted migration of {open_slots}.",
+            *calls,
+            call,
+            requeue=GOSSIP_SECONDS,
+        )
     if calls:
-        message = f"{told}, and have arrived: they are closed."
-        return Step.wait(MENDING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
-    message = f"{told}; an end of them does not answer: {', '.join(found.waiting[:MAX_LISTED_ITEMS])}."
+        message = f"Closing {open_slots}, which have arrived after an interrupted migration."
+        return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
+    waiting = ", ".join(found.waiting[:MAX_LISTED_ITEMS])
+    message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
     return Step.wait(SLOTS_OPEN, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
@@ -67,5 +74,5 @@ def _sort(seen: Assessment) -> _Sorted:
             ends = slot.owner, target
             found.onward[ends] = found.onward.get(ends, Slots()) | Slots.of(slot.slot)
         else:
-            found.waiting.append(f"slot {slot.slot} on its way to {seen.name_of(target)}")
+            found.waiting.append(f"slot {slot.slot}, moving to {seen.name_of(target)}")
     return found

@@ -1,4 +1,4 @@
-"""What must hold before anything in the cluster is changed: it is reachable and known, and nodes agree. Pure."""
+"""Preconditions for changes in the cluster: it is reachable, its members are known, and all nodes agree. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, STRANGER_IN_CLUSTER
+from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
 from shared.runtime.plan import PASS, Step
 
 
 def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """While no node answers though the kubelet finds some ready, the network is at fault, and not the cluster."""
+    """Wait while no node is reachable although the kubelet reports ready pods: then the network has failed."""
     ready = [instance for instance in seen.instances if instance.ready]
     if not resource.formed or seen.reachable or not ready:
         return PASS
@@ -21,23 +21,23 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
         next((instance.error for instance in ready if instance.error), ""),
     )
     message = (
-        f"{names}: ready, says Kubernetes, and yet no node answers the operator{': ' if error else ''}"
-        f"{error.rstrip('.')}. Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods "
-        "reach port 6379 of theirs."
+        f"{names}: the kubelet reports the pods as ready, but no node is reachable{': ' if error else ''}"
+        f"{error.rstrip('.')}. Nothing is changed until one is. Check that NetworkPolicies allow the operator's pods "
+        "to connect to port 6379 of these pods."
     )
     return Step.wait(REDIS_UNREACHABLE, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """A member that is of none of our pods may belong to someone else: it is neither used nor forgotten."""
+    """Block while the cluster has a member that belongs to no pod: it is neither used nor forgotten."""
     if not resource.formed or not seen.unknown_nodes:
         return PASS
-    them = ", ".join(f"{stranger.name} ({stranger.id})" for stranger in seen.unknown_nodes)
+    unknown = ", ".join(f"{node.name} ({node.id})" for node in seen.unknown_nodes)
     return Step.blocked(
-        STRANGER_IN_CLUSTER,
-        f"The cluster has a member that is of none of its pods: {them}. Somebody added it, or an address was given to "
-        "another cluster's pod. Nothing was changed. If nobody needs it, take its slots away and let every node forget "
-        "it (CLUSTER FORGET).",
+        UNKNOWN_MEMBER,
+        f"The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a pod "
+        "address was reused by another cluster. Nothing was changed. If it is not needed, move its slots away and "
+        "remove it from every node (CLUSTER FORGET).",
     )
 
 
@@ -45,5 +45,8 @@ def await_agreement(resource: RedisCluster, seen: Assessment, _now: datetime) ->
     """Wait until all nodes report the same view. Gossip usually needs a second; until then nothing may lose data."""
     if not resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
-    message = f"Nodes do not agree yet, and nothing is changed until they do. {conflicts}"
-    return Step.wait(phase_or(resource, SETTLING), message, requeue=AGREEMENT_SECONDS)
+    reason = phase_or(resource, SETTLING)
+    message = f"Waiting for all nodes to report the same cluster view. {conflicts}"
+    if reason != SETTLING:  # during planned work, short disagreements are expected
+        message = f"{reason}: waiting for all nodes to report the same cluster view."
+    return Step.wait(reason, message, requeue=AGREEMENT_SECONDS)

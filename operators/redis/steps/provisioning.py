@@ -1,4 +1,4 @@
-"""Steps that keep what nodes need around them: names, configuration, budget, Secrets, room on their volumes. Pure."""
+"""Steps that apply the objects around the nodes: Services, budget, StatefulSet, Secrets and volume sizes. Pure."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.kubernetes.ownership import NotOurs, Owner, require_ours
+from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
-from shared.status.reasons import NOT_OURS
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
-"""Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
+"""Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
 
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """What a RedisCluster of this name left behind is neither taken nor deleted, unless a person hands it over."""
+    """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
     found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
-    theirs = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
-    if not theirs:
+    foreign = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
+    if not foreign:
         return PASS
-    what = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in theirs)
+    objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
-    whose = f"of another RedisCluster of this name (uid {uid})" if (uid := _uid(theirs[0])) else "of nobody knows whom"
+    owner = f"another RedisCluster of this name (uid {uid})" if (uid := _uid(foreign[0])) else "an unknown owner"
     return Step.blocked(
         FOREIGN_DATA,
-        f"{what}: {whose}, and what is in there is not this one's. To go on with it, hand it over: kubectl label "
-        f"statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To begin anew, delete it, and with it "
-        "the data; or rename this resource. Nothing was changed.",
+        f"{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this resource, "
+        f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
+        "an empty cluster instead, delete these objects together with the data, or rename this resource.",
     )
 
 
@@ -64,7 +64,7 @@ def _uid(obj: Obj) -> str:
 
 
 def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
-    """Each node has a name from its first second, and clients one address for those that take them."""
+    """Apply the headless Service, with a DNS name for each node, and the client Service."""
     own = names.owner(resource, settings.operator)
     return Step.do(
         Apply(SERVICE, services.headless_service(resource, own)),
@@ -73,21 +73,21 @@ def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed,
 
 
 def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The PodDisruptionBudget is as the spec, or care for the data, asks."""
+    """Apply the PodDisruptionBudget of the spec, or the default that protects the data."""
     desired, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
     if seen.disruption_budget is not None:
         try:
-            require_ours(desired, seen.disruption_budget, resource.uid)
-        except NotOurs as error:
-            return Step.blocked(NOT_OURS, str(error))
+            require_owned(desired, seen.disruption_budget, resource.uid)
+        except ForeignObject as error:
+            return Step.blocked(FOREIGN_OBJECT, str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(desired, found)
 
 
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
-    """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
+    """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
-    While a version is refused the template keeps the image that nodes have, so that repairs go on.
+    While a version is refused, the template keeps the image that nodes run, so that repairs continue.
     """
     own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
     image = runs.image_reference(settings.image_repository)
@@ -102,37 +102,41 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
 
 
 def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    """What nodes mount is there before they are; certificates are new before the old ones end."""
+    """Create the Secrets that nodes mount before the pods, and renew certificates before they expire."""
     own = names.owner(resource, settings.operator)
     try:
         if write := _first_users(resource, own, seen):
-            return Step.wait(PREPARING_USERS, "The users that nodes start with are made.", write)
+            return Step.wait(PREPARING_USERS, "Creating the Secret with the users of the nodes.", write)
         issued = _issue(settings, resource, own, seen, now)
         if issued.progress is not Progress.DONE:
             return issued
         why, write = _mount(resource, own, seen, now)
-    except NotOurs as error:
-        return Step.blocked(NOT_OURS, str(error))
+    except ForeignObject as error:
+        return Step.blocked(FOREIGN_OBJECT, str(error))
     if write is not None:
-        return Step.wait(REPLACING_CERTIFICATES, f"What nodes mount is written: {why}.", *issued.actions, write)
+        return Step.wait(
+            REPLACING_CERTIFICATES, f"Updating the certificates that nodes mount: {why}.", *issued.actions, write
+        )
     return issued
 
 
 def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen: Observed) -> WriteSecret:
-    """Our Secret with the users, to be written."""
+    """Return the write of the operator's Secret with the users."""
     name = names.users_secret(resource)
     return _write(own, name, seen, passwords.content())
 
 
 def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
-    """What the users' Secret lacks to be one; of a password that changes `access.keep_users` takes care."""
+    """Return the write that completes the users' Secret; None if it is complete. Changes:
+    `credentials.rotate_password`.
+    """
     secrets, name = seen.secrets, names.users_secret(resource)
-    held = content_of(secrets.found.get(name))
-    if not held.get(EXPORTER_PASSWORD_KEY):
-        return _write(own, name, seen, held, token=EXPORTER_PASSWORD_KEY)
+    content = content_of(secrets.found.get(name))
+    if not content.get(EXPORTER_PASSWORD_KEY):
+        return _write(own, name, seen, content, token=EXPORTER_PASSWORD_KEY)
     if secrets.passwords is not None or secrets.desired is None:
         return None
-    return users_secret(resource, own, Passwords(secrets.desired, exporter=held[EXPORTER_PASSWORD_KEY]), seen)
+    return users_secret(resource, own, Passwords(secrets.desired, exporter=content[EXPORTER_PASSWORD_KEY]), seen)
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
@@ -150,22 +154,22 @@ def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observe
 
 
 def _informed(seen: Observed) -> str:
-    """The newest authority that every node trusts; empty if they differ."""
+    """Return the fingerprint of the newest authority if every node trusts it, else an empty string."""
     mounted = seen.secrets.mounted
-    return fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
+    return fingerprint(mounted.trusted[0]) if mounted and _applied_by_all(mounted, seen) else ""
 
 
 def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:
-    """What nodes are to mount, a step nearer to what they are to come to."""
-    held, original = seen.secrets.mounted, seen.secrets.original
-    heard = held is not None and _heard(held, seen)
-    why, desired = following(held, original, reachable=heard, now=now)
+    """Return why the mounted Secret changes, and its next write; None if it does not change."""
+    mounted, original = seen.secrets.mounted, seen.secrets.original
+    applied = mounted is not None and _applied_by_all(mounted, seen)
+    why, desired = following(mounted, original, reachable=applied, now=now)
     if desired is None:
         return "", None
     return why, _write(own, names.tls_secret(resource), seen, desired.content(), kind="kubernetes.io/tls")
 
 
-def _heard(mounted: MountedCertificates, seen: Observed) -> bool:
+def _applied_by_all(mounted: MountedCertificates, seen: Observed) -> bool:
     return applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
 
 
@@ -175,27 +179,27 @@ def _write(
     found = seen.secrets.found.get(name)
     made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": kind}
     if found is not None:
-        require_ours(made, found, own.uid)
+        require_owned(made, found, own.uid)
     return WriteSecret(made, found, token=token)
 
 
 def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    """What nodes cannot start without is there; once it was, the cluster goes on with that."""
+    """Require what nodes cannot start without; an existing cluster continues with the last valid content."""
     secrets = seen.secrets
     step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
     if step.progress is Progress.DONE:
         return step
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         return step
-    message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
+    message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
     return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
-# Room.
+# Volumes.
 
 
 def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    """Volumes are as large as the spec asks; they never get smaller."""
+    """Grow volumes to the size of the spec; they never shrink."""
     if resource.spec.storage is None or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
@@ -204,5 +208,5 @@ def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
         resource.spec.storage.size,
         now,
         refusal=REFUSAL,
-        remake=resource.formed,
+        may_recreate=resource.formed,
     )

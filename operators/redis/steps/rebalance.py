@@ -1,8 +1,7 @@
-"""Moves slots to where they are to be: the fewest that must, between disjoint pairs of nodes in parallel. Pure.
+"""Moves slots to their planned owners: the minimum number of moves, disjoint pairs of nodes in parallel. Pure.
 
-How many slots each node is to own follows from the primaries that there are to be. Only what the spec assigns by hand
-(AssignReceive) is recorded before the first slot moves: afterwards nothing would tell which slots a primary received
-because of its assignment.
+The number of slots of each node follows from the desired primaries. Only manual assignments (AssignReceive) are
+recorded before the first slot moves: afterwards nothing would show which slots a primary received by assignment.
 """
 
 from __future__ import annotations
@@ -10,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import MoveSlots
-from operators.redis.reasons import ASSIGN_REFUSED, MOVING_HELD, TARGET_FULL
+from operators.redis.reasons import ASSIGN_REFUSED, MOVING_BLOCKED, TARGET_FULL
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
 
 MAX_MEMORY_SHARE = 0.95
-"""Part of maxmemory that a node may use after a move; above it, it would refuse writes or evict keys."""
+"""Fraction of maxmemory that a node may use after a move; above it, the node would reject writes or evict keys."""
 
 
-def move_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Move the slots of the plan, once nothing speaks against it."""
+def move_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    """Move the slots of the plan, once all preconditions are met."""
     if not resource.formed:
         return PASS
     plan = seen.slot_plan
@@ -33,61 +33,63 @@ def move_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
         return _refuse(plan.refusal)
     if not plan.moves:
         return PASS
-    return next(filter(None, (check(seen) for check in _CHECKS)), None) or _start(resource, seen)
+    return next(filter(None, (check(seen) for check in _CHECKS)), None) or _start(resource, seen, now)
 
 
 def _refuse(refusal: CannotAssign | CannotMove) -> Step:
     if isinstance(refusal, CannotAssign):
         return Step.blocked(ASSIGN_REFUSED, f"{refusal} Nothing was changed.")
-    return Step.wait(MOVING_HELD, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(MOVING_BLOCKED, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _await_owners(seen: Assessment) -> Step | None:
-    """Does every owner of slots answer?"""
+    """Wait until every owner of slots is reachable."""
     unreachable = [primary for primary in seen.view.primaries if not primary.answers]
     if not unreachable:
         return None
-    message = f"Slots are to move, and {unreachable[0].name}, which owns some, does not answer: it is waited for."
-    return Step.wait(MOVING_HELD, message, warning=True, requeue=SYNC_SECONDS)
+    message = f"Migration paused: primary {unreachable[0].name} is unreachable."
+    return Step.wait(MOVING_BLOCKED, message, warning=True, requeue=SYNC_SECONDS)
 
 
 def _record_assignments(seen: Assessment) -> Step | None:
-    """Are the assignments recorded? The status of this round does it (`migration_status.assigned`)."""
+    """Wait until the assignments are recorded; the status of this reconcile does it (`migration_status.assigned`)."""
     if seen.slot_plan.assignments == seen.pending_assignments:
         return None
-    return Step.wait(SCALING, "Who gives which slots to new masters is written down.", requeue=0)
+    return Step.wait(SCALING, "Recording the slot assignment of new primaries in status.", requeue=0)
 
 
 def _await_instances(seen: Assessment) -> Step | None:
-    """Are all instances there, before a node becomes a primary? Another one may be better."""
+    """Wait until all instances are reachable before a node becomes a primary: another one may be the better choice."""
     new = [target for target in _targets(seen) if not seen.view.slots_of(target)]
     if not new or not seen.awaited:
         return None
-    told = f"Slots move to {', '.join(map(seen.name_of, new))} once all nodes are there."
-    return Step.wait(SCALING, " ".join([told, *(instance.why_away for instance in seen.awaited)]), requeue=SYNC_SECONDS)
+    goal = f"Waiting for all nodes to be reachable before moving slots to {', '.join(map(seen.name_of, new))}."
+    return Step.wait(SCALING, " ".join([goal, *(instance.why_away for instance in seen.awaited)]), requeue=SYNC_SECONDS)
 
 
 def _await_sync(seen: Assessment) -> Step | None:
-    """Is every replica where it is to be, and those of targets in sync?"""
+    """Wait until every replica has its planned primary, and the replicas of targets are in sync."""
     targets = _targets(seen)
     lagging = [node.id for node in seen.view.reachable_nodes if node.primary in targets and not node.synced]
     if not (behind := [*seen.changed_pairs, *lagging]):
         return None
-    message = f"Slots move once {seen.name_of(behind[0])} is in step with its master, which gets some."
+    message = f"Waiting for replica {seen.name_of(behind[0])} to sync before moving slots to its primary."
     return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
 
 
 def _await_commands(seen: Assessment) -> Step | None:
-    """Does every target take commands? A primary refuses them for 2 s after its start."""
+    """Wait until every target accepts commands. A primary refuses them for 2 s after its start."""
     refusing = [node.id for node in seen.view.refusing if node.id in _targets(seen)]
     if not refusing:
         return None
-    message = f"Slots move once {seen.name_of(refusing[0])} takes commands: it says cluster_state:fail."
+    message = (
+        f"Waiting for {seen.name_of(refusing[0])} to accept commands (cluster_state:fail) before moving slots to it."
+    )
     return Step.wait(SCALING, message, requeue=GOSSIP_SECONDS)
 
 
 def _require_memory(seen: Assessment) -> Step | None:
-    """Does every target have memory for what it is to receive? A slot counts as its owner's slots on average."""
+    """Require memory on every target for the slots that it receives, estimated from the average slot of the owner."""
     coming: dict[str, float] = {}
     for move in seen.slot_plan.moves:
         report = seen.view.nodes[move.source].report
@@ -98,8 +100,9 @@ def _require_memory(seen: Assessment) -> Step | None:
         report = seen.view.nodes[node_id].report
         if report and report.max_memory and report.memory + more > MAX_MEMORY_SHARE * report.max_memory:
             message = (
-                f"{seen.name_of(node_id)} would have {int(report.memory + more):,} of {report.max_memory:,} bytes "
-                "(maxmemory) in use with the slots that are to move to it: none does. Raise maxmemory, or add a master."
+                f"Migration paused: with the slots that it is to receive, {seen.name_of(node_id)} would use "
+                f"{int(report.memory + more):,} of {report.max_memory:,} bytes (maxmemory). Raise maxmemory, or add "
+                "primaries."
             )
             return Step.wait(TARGET_FULL, message, warning=True, requeue=BLOCKED_SECONDS)
     return None
@@ -119,12 +122,15 @@ def _targets(seen: Assessment) -> set[str]:
     return {move.target for move in seen.slot_plan.moves}
 
 
-def _start(resource: RedisCluster, seen: Assessment) -> Step:
-    moves = seen.slot_plan.moves
+def _start(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    moves, progress = seen.slot_plan.moves, migration_status.progress(seen, now) or {}
     for move in moves:
         NODE.after(seen.node_state(move.target), NodeEvent.RECEIVE_SLOTS)
-    told = ", ".join(_described(seen, move) for move in moves)
-    message = f"{sum(len(move.slots) for move in moves)} slots are to move: {told}."
+    described = ", ".join(_described(seen, move) for move in moves)
+    message = (
+        f"Scaling to {len(seen.primaries)} primaries: moving {progress.get('slots', 0)} slots "
+        f"({progress.get('moved', 0)} moved); remaining: {described}."
+    )
     keys = resource.spec.update_strategy.keys_at_once
     call = MoveSlots(seen.secrets.access, moves, seen.primary_endpoints, keys)
     return Step.wait(SCALING, message, call, requeue=GOSSIP_SECONDS)

@@ -8,47 +8,50 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Replicate
 from operators.redis.lifecycles import NODE, NodeEvent
-from operators.redis.reasons import NODE_NOT_EMPTY, PAIRING, PAIRING_HELD
+from operators.redis.reasons import NODE_NOT_EMPTY, PAIRING, PAIRING_BLOCKED
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 
 
 def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Let nodes replicate the primaries that they are to have.
+    """Let nodes replicate their planned primaries.
 
-    Empty nodes follow at once. A replica that changes its primary holds nothing until it is synced: so one at a time.
+    Empty nodes follow at once. A replica that changes its primary has no data until it is synced: so one at a time.
     """
     if not resource.formed:
         return PASS
     changes = seen.changed_pairs
     blank = {node_id: primary for node_id, primary in changes.items() if seen.reachable[node_id].is_blank}
     if blank:
-        told = "; ".join(
-            f"{seen.name_of(node_id)} replicates {seen.name_of(primary)}" for node_id, primary in blank.items()
+        changed = ", ".join(
+            f"{seen.name_of(node_id)} to replicate {seen.name_of(primary)}" for node_id, primary in blank.items()
         )
         calls = (_replicate(seen, *each) for each in blank.items())
-        return Step.wait(PAIRING, f"{told}.", *calls, requeue=GOSSIP_SECONDS)
+        return Step.wait(PAIRING, f"Configuring {changed}.", *calls, requeue=GOSSIP_SECONDS)
     return next((_change_primary(seen, *each) for each in changes.items()), PASS)
 
 
 def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
-    """Let a node replicate another primary: only a replica, while all others are in sync, and never the only copy."""
+    """Let a replica change its primary: only while all others are in sync, and never the only copy."""
     node = seen.view.nodes[node_id]
-    told = f"{node.name} is to replicate {seen.name_of(primary)}"
+    change = f"{node.name} to replicate {seen.name_of(primary)}"
     if node.is_primary:
         keys = node.report.keys if node.report else 0
         message = (
-            f"{told}, and holds {keys} keys of slots that it does not own. It is left as it is. If nobody needs "
-            "them, delete its volume claim and its pod: an empty one takes its place."
+            f"Cannot configure {change}: it holds {keys} keys of slots that it does not own, and was not changed. If "
+            "the keys are not needed, delete its volume claim and its pod: the operator recreates both."
         )
         return Step.progressing(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.unsynced:
-        message = f"{told}, once all others are in step: {', '.join(seen.unsynced)} not yet."
+        message = f"Waiting for {', '.join(seen.unsynced)} to sync before configuring {change}."
         return Step.progressing(PAIRING, message, requeue=SYNC_SECONDS)
     if seen.is_needed(node_id):
-        message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.primary)} does not answer."
-        return Step.progressing(PAIRING_HELD, message, warning=True, requeue=BLOCKED_SECONDS)
-    return Step.wait(PAIRING, f"{told}.", _replicate(seen, node_id, primary), requeue=GOSSIP_SECONDS)
+        message = (
+            f"Waiting for {seen.name_of(node.primary)}, which is unreachable, before configuring {change}: until then "
+            "it may hold the only copy of its data."
+        )
+        return Step.progressing(PAIRING_BLOCKED, message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(PAIRING, f"Configuring {change}.", _replicate(seen, node_id, primary), requeue=GOSSIP_SECONDS)
 
 
 def _replicate(seen: Assessment, node_id: str, primary: str) -> Replicate:

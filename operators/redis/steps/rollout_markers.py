@@ -1,8 +1,8 @@
-"""What running servers have heard of what their files say by now, as their pods' annotations tell. Pure.
+"""Which changes running servers have applied, according to annotations of their pods. Pure.
 
-A server reads its files when it starts. What changes later it is told, and then the pod is marked with what it was
-told, and with how often the server had restarted: one that restarts reads its files again, and these may lag, for the
-kubelet brings a change to a pod only after a while. One whose pod was made with the mark needs not be told.
+A server reads its files when it starts. Later changes are sent to it, and then its pod is annotated with a marker of
+the change and the restart count of the container: a restarted server reads its files again, and these may be older,
+because the kubelet updates them with a delay. A pod that was created with the marker needs no update.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from shared.runtime.plan import Patch
 
 
 def made_with(secrets: Secrets) -> dict[str, str]:
-    """The marks of pods whose servers read these Secrets when they start."""
+    """Return the markers of pods whose servers read these Secrets when they start."""
     marks = {USERS_MARK: secrets.users_mark}
     return marks | ({CERTIFICATE_MARK: secrets.mounted.mark} if secrets.mounted else {})
 
 
 def marker(instance: Instance, mark: str) -> str:
-    """The annotation of a pod whose server has heard of it."""
+    """Return the annotation of a pod whose server applied the change."""
     restarts = container_status(instance.pod_obj, CONTAINER).get("restartCount") or 0
     return f"{mark}.{restarts}" if restarts else mark
 
 
 def is_applied(instance: Instance, name: str, mark: str) -> bool:
-    """Whether the server at a place has heard of what a mark stands for."""
+    """Return whether the server of an instance applied the change of a marker."""
     return annotation(instance.pod_obj, name) == marker(instance, mark)
 
 
 def running(seen: Observed) -> list[Instance]:
-    """Whose server runs, whether it answers or not."""
+    """Return the instances whose server runs, whether it is reachable or not."""
     return [instance for instance in seen.instances if instance.pod is not None and instance.runs]
 
 
 def applied_everywhere(seen: Observed, name: str, mark: str) -> bool:
-    """Whether every server that runs has heard of it, and those to come will read it."""
+    """Return whether every running server applied the change, and the template of new pods has it."""
     made = (seen.stateful_set or {"spec": {"template": {}}})["spec"]["template"]
     return annotation(made, name) == mark and all(is_applied(instance, name, mark) for instance in running(seen))
 
 
 def mark_pod(instance: Instance, name: str, value: str) -> Patch:
-    """Marks a pod. The kubelet, which notices, then brings what else changed for the pod, too."""
+    """Return the patch that annotates a pod. The kubelet notices it, and then also updates the mounted files."""
     assert instance.pod_obj is not None
     return Patch(POD, instance.pod_obj, {"metadata": {"annotations": {name: value}}})

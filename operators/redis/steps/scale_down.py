@@ -1,9 +1,9 @@
-"""Removes instances that the spec does not ask for any more: when their pods may end, and their volumes go. Pure.
+"""Removes instances that exceed the spec: when their pods may end, and when their volumes are deleted. Pure.
 
-An instance is removed from the highest number down, and only when its node holds nothing that counts: no slot, by its
-own report and everyone else's, no key that no other node surely has, no replica that stays. First its slots move
-(rebalance.py) and its replicas follow others (replication.py); then its pod ends; then all nodes forget it
-(membership_repair.py); then its volume goes. Where the spec is taken back meanwhile, it simply stays.
+Instances are removed from the highest number down, each only when its node holds no needed data: no slot, by its own
+report and that of all others, no key without another copy, no replica that stays. First its slots move
+(rebalance.py) and its replicas follow other primaries (replication.py); then its pod ends; then all nodes forget it
+(membership_repair.py); then its volume is deleted. If the spec is reverted before that, the instance stays.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def replicas(resource: RedisCluster, seen: Assessment, now: datetime) -> int:
             else []
         )
         return max([desired, *(number + 1 for number in known)])
-    there = int(stateful_set["spec"]["replicas"])
-    staying = (number for number in range(there - 1, desired - 1, -1) if not _may_go(resource, seen, number, now))
+    current = int(stateful_set["spec"]["replicas"])
+    staying = (number for number in range(current - 1, desired - 1, -1) if not _may_go(resource, seen, number, now))
     return next(staying, desired - 1) + 1
 
 
 def _may_go(resource: RedisCluster, seen: Assessment, number: int, now: datetime) -> bool:
-    """Whether the pod of an instance that the spec does not ask for may end: nothing that counts is there."""
+    """Return whether the pod of an instance beyond the spec may end: it holds no needed data."""
     instance = next((instance for instance in seen.instances if instance.number == number), None)
     if instance is None:
         return True
@@ -44,14 +44,14 @@ def _may_go(resource: RedisCluster, seen: Assessment, number: int, now: datetime
         return instance.name not in {node.name for node in resource.forming}
     if not _is_healthy(seen) or instance.is_draining(now):
         return False
-    if set(seen.agreement.owned) - set(seen.primaries):  # a node has slots to give away yet
+    if set(seen.agreement.owned) - set(seen.primaries):  # slots of a node still have to move
         return False
     ids = {instance.id, instance.recorded.node_id if instance.recorded else ""} - {""}
     return all(_is_needless(seen, instance, node_id) for node_id in ids)
 
 
 def _is_healthy(seen: Assessment) -> bool:
-    """Whether all nodes agree, every slot has its owner and is closed, and every primary answers."""
+    """Return whether all nodes agree, every slot has an owner and is closed, and every primary is reachable."""
     view = seen.agreement
     impaired = view.settled or view.unserved or view.open or seen.unknown_nodes
     return not impaired and all(node.answers for node in view.primaries)
@@ -71,7 +71,7 @@ def _is_needless(seen: Assessment, instance: Instance, node_id: str) -> bool:
 
 
 def _lagging(seen: Assessment) -> bool:
-    """Whether a replica that stays has yet to get what another has that goes; or is away, and may come back."""
+    """Return whether a replica that stays still has to receive data of one that is removed, or is unreachable."""
     ids = {instance.id or (instance.recorded.node_id if instance.recorded else "") for instance in seen.staying}
     return any(node.is_replica and not node.synced for node in seen.view.members if node.id in ids)
 
@@ -98,9 +98,9 @@ def delete_released_volumes(resource: RedisCluster, seen: Assessment, _now: date
             continue
         if instance.recorded is None or seen.is_forgotten(instance.recorded.node_id):
             owns = bool(instance.recorded and seen.view.slots_of(instance.recorded.node_id))
-            message = f"{instance.name} was let go, and held nothing that counts: its volume goes."
+            message = f"{instance.name} was removed and holds no needed data; deleting its volume."
             return Step.wait(SCALING, message, volumes.delete(instance.volume, in_use=owns))
     if not removed:
         return PASS
     names = ", ".join(instance.name for instance in removed)
-    return Step.progressing(SCALING, f"{names}: let go, on the way out.", requeue=SYNC_SECONDS)
+    return Step.progressing(SCALING, f"Removing {names}.", requeue=SYNC_SECONDS)

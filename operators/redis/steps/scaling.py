@@ -1,4 +1,4 @@
-"""Makes as many primaries as the spec asks for, on instances that stay. Pure."""
+"""Makes as many primaries as the spec defines, on instances that stay. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.steps import volumes
 
 
 def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """A primary on an instance that goes is replaced by a replica that stays: no slot moves for it."""
+    """Fail over a primary on an instance that is removed to a replica that stays, so that no slot has to move."""
     if not resource.formed:
         return PASS
     view = seen.view
@@ -24,46 +24,49 @@ def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
         node = view.nodes[node_id]
         if not node.is_replica or view.slots_of(node_id):
             continue
-        told = f"{seen.name_of(node.primary)} goes, and {node.name} takes its place"
+        removal = f"Removing primary {seen.name_of(node.primary)}"
         if not node.synced or not view.nodes[node.primary].answers:
-            message = f"{told} once it has all of its data, and both are there."
+            message = (
+                f"{removal}: waiting for {node.name} to be in sync and both nodes to be reachable before the failover."
+            )
             return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
         call = take_over(seen, node_id)
-        return Step.wait(SCALING, f"{told}.", call, requeue=FAILOVER_SECONDS)
+        return Step.wait(SCALING, f"{removal}: {node.name} is taking over.", call, requeue=FAILOVER_SECONDS)
     return PASS
 
 
 def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Recreate a surplus replica with an empty volume, where fewer nodes are empty than primaries are missing.
+    """Recreate a surplus replica with an empty volume if fewer nodes are empty than primaries are missing.
 
-    No command empties a node safely. So its volume is deleted, and with it the copy of its primary's data.
+    No command empties a node safely. So its volume is deleted, together with the copy of its primary's data.
     """
     missing = resource.primaries - len(seen.primaries) if resource.formed else 0
     if missing <= 0:
         return PASS
-    told = f"{len(seen.primaries)} of {resource.primaries} masters are there"
+    goal = f"Scaling to {resource.primaries} primaries ({len(seen.primaries)} present)"
     if resource.spec.template.volumes is not None:
-        message = f"{told}, and no node holds nothing: raise spec.replicas by {missing}; new nodes become masters."
+        message = f"{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.awaited:
         away = " ".join(instance.why_away for instance in seen.awaited)
-        return Step.wait(SCALING, f"{told}. {away}", requeue=SYNC_SECONDS)
+        return Step.wait(SCALING, f"{goal}: waiting for nodes. {away}", requeue=SYNC_SECONDS)
     if seen.unsynced:
-        message = f"{told}. A replica becomes one, once all are in step: {', '.join(seen.unsynced)} not yet."
+        message = f"{goal}: waiting for {', '.join(seen.unsynced)} to sync before a replica becomes a primary."
         return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
     instance = _spare_replica(seen)
     if instance is None:
-        message = f"{told}, and no replica can be spared."
+        message = f"{goal}: no replica can be recreated, because each may hold the only copy of its data."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     NODE.after(seen.node_state(instance.id), NodeEvent.RECREATE)
     message = (
-        f"{told}: {instance.name} begins anew with an empty disk, for it is to be one; its master has what it has."
+        f"{goal}: recreating replica {instance.name} with an empty volume so that it can become a primary. Its current "
+        "primary has the same data."
     )
     return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=bool(seen.view.slots_of(instance.id))))
 
 
 def _spare_replica(seen: Assessment) -> Instance | None:
-    """The replica to recreate: one of the primary that has most, whose data surely is elsewhere."""
+    """Return the replica to recreate: one of the primary with the most replicas whose data has another copy."""
     view = seen.view
     spare = [
         instance

@@ -1,6 +1,6 @@
-"""The cluster as all reachable nodes see it, and what follows from it. Pure.
+"""The cluster view, merged from all reachable nodes, and the facts that follow from it. Pure.
 
-Facts are properties, computed once, so that steps read as sentences. None of them is a decision.
+Facts are properties, computed once. None of them is a decision.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["ClusterView", "Disagreement", "OpenSlot", "Seen"]
 
 @dataclass(frozen=True, slots=True)
 class OpenSlot:
-    """A slot on its way from one node to another, on either end or on both.
+    """A slot that is migrating or importing at one or both of its ends.
 
     Attributes:
-        source: id of the node that it leaves.
-        target: id of the node that it goes to.
-        owner: id of the node that owns it; empty if nobody does.
-        at_source: whether the source says that it migrates: it redirects who asks for keys that it has not (ASK).
-        at_target: whether the target says that it imports: it answers who was redirected.
+        source: id of the node that the slot leaves.
+        target: id of the node that the slot moves to.
+        owner: id of the owner; empty if there is none.
+        at_source: whether it is migrating at the source, which redirects requests for missing keys (`ASK`).
+        at_target: whether it is importing at the target, which answers redirected requests.
     """
 
     slot: int
@@ -40,15 +40,19 @@ class OpenSlot:
 
 @dataclass(frozen=True)
 class ClusterView(MergedView):
-    """The cluster as all reachable nodes see it."""
+    """The cluster view, merged from all reachable nodes."""
 
     @classmethod
     def of(cls, report: Mapping[str, NodeReport], names: Mapping[str, str] | None = None) -> ClusterView:
-        """Of what nodes said, by their ids, and what people call them."""
+        """Merge the reports of nodes, by node id.
+
+        Args:
+            names: names of nodes for messages, by node id.
+        """
         return cls(dict(report), dict(names or {}))
 
     def without(self, ids: Iterable[str]) -> ClusterView:
-        """The same as if these nodes said nothing, and nobody spoke of them: those that are about to go."""
+        """Return the view as if these nodes did not exist, which are about to be removed."""
         excluded = frozenset(ids)
         if not excluded:
             return self
@@ -61,27 +65,27 @@ class ClusterView(MergedView):
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Who says what of whom, though it is not so, or cannot be known; see `disagreement`."""
+        """All conflicts between the reports of nodes; see `view_conflicts`."""
         return tuple(view_conflicts.all_of(self))
 
     @cached_property
     def settled(self) -> str:
-        """Empty if all who answer agree, and are enough to speak for the cluster; else who disagrees with whom."""
+        """Description of the conflicts; empty if all reachable nodes agree and are a majority."""
         return view_conflicts.summary(self.disagreements)
 
     @cached_property
     def outside(self) -> tuple[Seen, ...]:
-        """Nodes that answer and are not of the cluster: new ones, as a rule."""
+        """Reachable nodes that are not members of the cluster, such as new ones."""
         return tuple(seen for seen in self.nodes.values() if seen.answers and seen.id not in self.cluster)
 
     def unknown_nodes(self, known: Iterable[str]) -> tuple[Seen, ...]:
-        """Members of the cluster that are none of these."""
+        """Return members whose ids are not among these."""
         known = frozenset(known)
         return tuple(seen for seen in self.members if seen.id not in known)
 
     @cached_property
     def empty_primaries(self) -> tuple[Seen, ...]:
-        """Members that answer, and are masters without slots: they have no vote."""
+        """Reachable members that are primaries without slots: they have no vote."""
         return tuple(seen for seen in self.reachable_nodes if seen.is_primary and seen.id not in self.owned)
 
     @cached_property
@@ -92,13 +96,13 @@ class ClusterView(MergedView):
         return {primary: tuple(replicas) for primary, replicas in found.items()}
 
     def replicas_of(self, primary: str) -> tuple[Seen, ...]:
-        """Members that replicate this node, whether they answer or not."""
+        """Return members that replicate a node, whether they are reachable or not."""
         return self._replicas.get(primary, ())
 
     def failover_candidates(self, primary: str) -> tuple[Seen, ...]:
-        """Replicas that may take a node's place, the one that has most of its data first.
+        """Return replicas that may take over from a primary, the one with the most data first.
 
-        While the master answers, those that follow it; afterwards, all that answer.
+        While the primary is reachable, only replicas in sync; afterwards, all reachable ones.
         """
         alive = primary in self.report
         fit = [
@@ -110,20 +114,22 @@ class ClusterView(MergedView):
 
     @cached_property
     def failing(self) -> tuple[Seen, ...]:
-        """Members that a majority of masters has found not to answer, as most who know them say."""
+        """Members that a majority of primaries found failed, as most nodes that know them report."""
         return tuple(seen for seen in self.members if seen.failing)
 
     @cached_property
     def unserved(self) -> Slots:
-        """Slots that nobody serves: without an owner, or owned by one who has failed."""
+        """Slots without an owner, or with a failed owner."""
         return self.uncovered | Slots.union(self.owned[seen.id] for seen in self.failing if seen.id in self.owned)
 
     @cached_property
     def awaiting_election(self) -> tuple[Seen, ...]:
-        """Failed masters with slots that a replica is about to follow: forget one, and its slots have no owner.
+        """Failed primaries with slots that a replica is about to replace: if they were forgotten, their slots had no
+        owner.
 
-        Source: Redis Cluster specification, "Replica election and promotion": a replica asks for votes only while its
-        master is marked as failed and owns slots.
+        Source: Redis Cluster specification, "Replica election and promotion": a replica requests votes only while
+        its primary
+        is marked as failed and owns slots.
         """
         return tuple(
             seen
@@ -133,18 +139,19 @@ class ClusterView(MergedView):
 
     @property
     def can_elect(self) -> bool:
-        """Whether, as far as the operator sees, enough masters are there to vote."""
+        """Whether the operator sees enough voting primaries for an election."""
         return len(self.voters) >= self.majority
 
     @cached_property
     def refusing(self) -> tuple[Seen, ...]:
-        """Members that answer, and say that they take no commands (cluster_state:fail)."""
+        """Reachable members that reject commands (cluster_state:fail)."""
         return tuple(seen for seen in self.reachable_nodes if seen.report and not seen.report.state_ok)
 
     def other_copies(self, node_id: str) -> tuple[Seen, ...]:
-        """Who else surely has the data of a node: its master, if it answers, and that one's replicas that follow it.
+        """Return other nodes that certainly have the data of a node: its reachable primary, and that primary's synced
+        replicas.
 
-        Without the master nobody can be sure how much its replicas have: then none counts.
+        Without the primary it is unknown how much its replicas have: then none counts.
         """
         seen = self.nodes.get(node_id)
         if seen is None:
@@ -159,7 +166,7 @@ class ClusterView(MergedView):
         )
 
     def holds_only_copy(self, node_id: str) -> bool:
-        """Whether data may be lost with a node: it has or had some, and nobody else surely has the same."""
+        """Return whether a node may hold the only copy of data."""
         seen = self.nodes.get(node_id)
         if seen is None:
             return False
@@ -168,7 +175,7 @@ class ClusterView(MergedView):
 
     @cached_property
     def open(self) -> tuple[OpenSlot, ...]:
-        """Slots on their way, by number; each end tells of itself alone, and remembers it through restarts.
+        """Open slots by number; each end reports only itself, and keeps the state across restarts.
 
         Source: Redis Cluster specification, "Cluster live reconfiguration".
         """
@@ -184,10 +191,7 @@ class ClusterView(MergedView):
         )
 
     def missing(self, of: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-        """By the ids of these nodes, the ids of members that answer and do not know them; left out if all do.
-
-        Who knows of no address counts as one who does not know.
-        """
+        """Return, by node id, the ids of reachable members that do not know the node or its address."""
         return {
             node_id: unaware
             for node_id in of
@@ -199,13 +203,13 @@ class ClusterView(MergedView):
         }
 
     def misplaced(self, at: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-        """By the ids of these nodes, the ids of members that look for them elsewhere than at these addresses."""
+        """Return, by node id, the ids of reachable members that have another address for the node."""
         return {
             node_id: mistaken
             for node_id, address in at.items()
             if (
                 mistaken := tuple(
-                    seen.id for seen in self.reachable_nodes if self._looks_elsewhere(seen, node_id, address)
+                    seen.id for seen in self.reachable_nodes if self._has_other_address(seen, node_id, address)
                 )
             )
         }
@@ -214,13 +218,13 @@ class ClusterView(MergedView):
         node = by.report.node(node_id) if by.report else None
         return node is not None and not node.noaddr and not node.handshake
 
-    def _looks_elsewhere(self, by: Seen, node_id: str, address: str) -> bool:
+    def _has_other_address(self, by: Seen, node_id: str, address: str) -> bool:
         node = by.report.node(node_id) if by.report else None
         return by.id != node_id and node is not None and not node.noaddr and node.address != address
 
     @cached_property
     def being_met(self) -> frozenset[tuple[str, str]]:
-        """Ids of members, and the addresses at which they try to meet somebody; they give up after the node timeout."""
+        """Ids of members, and addresses that they are meeting (handshake); they give up after the node timeout."""
         return frozenset(
             (seen.id, node.address)
             for seen in self.reachable_nodes

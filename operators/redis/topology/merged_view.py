@@ -1,10 +1,11 @@
-"""Puts together what the nodes say of themselves and of each other: who is there, and who owns what. Pure.
+"""Merges the reports of all reachable nodes: the known nodes and the owners of the slots. Pure.
 
-No node knows the cluster; each has a table of its own, kept by gossip, and any of them may be old. So a node's own word
-on itself counts, where it answers; of those that do not answer, what most others say; and of all claims to a slot the
-one with the highest configuration epoch, which is how nodes settle it among themselves.
+Each node has its own table, kept up to date by gossip, and any of them may be outdated. So a reachable node's report
+about itself counts; for unreachable nodes, the report of most others; and of all claims to a slot the one with the
+highest config epoch, as the nodes themselves resolve it.
 
-Source: Redis Cluster specification, "Configuration epoch", "Hash slots configuration propagation", "Failure detection".
+Source: Redis Cluster specification, "Configuration epoch", "Hash slots configuration propagation", "Failure
+detection".
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from operators.redis.slots.hash_slots import Slots
 
 @dataclass(frozen=True)
 class Seen:
-    """A node: what it says of itself, and what others say of it.
+    """A node: its own report, and the entries of other nodes about it.
 
     Attributes:
-        name: what people call it.
-        said: None if it did not answer.
-        told: by the id of each node that answers and knows it; its own line included.
+        id: node id.
+        name: name for messages.
+        report: report of the node; None if it is unreachable.
+        entries: entries about the node, by the id of the reachable node that reports them; its own included.
     """
 
     id: str
@@ -35,7 +37,9 @@ class Seen:
 
     @cached_property
     def line(self) -> Node:
-        """What it says of itself; if it does not answer, what most others say, and of as many the latest epoch."""
+        """Entry of the node about itself; if it is unreachable the most common entry, and among equals the latest
+        epoch.
+        """
         if self.report is not None:
             return self.report.me
         alike = Counter((node.primary, node.slots) for node in self.entries.values())
@@ -46,7 +50,7 @@ class Seen:
 
     @property
     def answers(self) -> bool:
-        """Whether it answers the operator."""
+        """Whether the node is reachable."""
         return self.report is not None
 
     @property
@@ -59,56 +63,57 @@ class Seen:
 
     @property
     def primary(self) -> str:
-        """Id of the node that it replicates; empty for a master."""
+        """Id of the primary that the node replicates; empty for a primary."""
         return self.line.primary
 
     @property
     def address(self) -> str:
-        """By its own word, or where others last met it; empty if nobody knows."""
+        """Address in its own entry, or the last address that others know; empty if unknown."""
         return self.line.address or next((node.address for node in self.entries.values() if node.address), "")
 
     @property
     def epoch(self) -> int:
-        """Of its configuration; of a replica, its master's."""
+        """Config epoch of the node; of a replica, that of its primary."""
         return self.line.epoch
 
     @cached_property
     def others(self) -> Mapping[str, Node]:
-        """What the others say of it."""
+        """Entries of other nodes about this one."""
         return {reporter: node for reporter, node in self.entries.items() if reporter != self.id}
 
     @property
     def failing(self) -> bool:
-        """Whether the cluster has agreed that it does not answer (`fail`); one node's suspicion (`fail?`) is none.
+        """Whether the cluster agreed that the node has failed (`fail`); a suspicion (`fail?`) does not count.
 
-        The flag spreads by a message to all (specification, "Failure detection"), but a node that was cut off may have
-        kept an old one: so most of those who know it must say so.
+        The flag spreads by a message to all nodes (specification, "Failure detection"), but a node that was cut off
+        may keep an old flag: so most of the nodes that know it must report it.
         """
         return 2 * sum(node.failing for node in self.others.values()) > len(self.others)
 
     @property
     def lost(self) -> bool:
-        """Whether it is agreed to have failed, or most know of no address at which it could be met again.
+        """Whether the node is agreed to have failed, or most nodes have no address for it.
 
-        A node whose address another node took over (`noaddr`) is asked by nobody any more, and so never found failing.
+        A node whose address was reused by another node (`noaddr`) is no longer contacted, and so never found
+        failing.
         """
-        gone = sum(node.failing or node.noaddr for node in self.others.values())
-        return 2 * gone > len(self.others)
+        unavailable = sum(node.failing or node.noaddr for node in self.others.values())
+        return 2 * unavailable > len(self.others)
 
     @property
     def synced(self) -> bool:
-        """Whether it is a replica that has got everything, and follows its master; not whether it lags."""
+        """Whether the node is a replica that completed its sync and is connected; it may lag."""
         report = self.report
         return report is not None and self.is_replica and report.link_up and not report.syncing and not report.loading
 
 
 @dataclass(frozen=True)
 class MergedView:
-    """What all who answered say.
+    """The merged reports of all reachable nodes.
 
     Attributes:
-        said: by node id.
-        names: what people call the nodes, by id; pods' names.
+        reports: reports by node id.
+        names: names of the nodes for messages, by id.
     """
 
     report: Mapping[str, NodeReport]
@@ -116,9 +121,9 @@ class MergedView:
 
     @cached_property
     def nodes(self) -> Mapping[str, Seen]:
-        """Everybody who answers or is known to somebody, by id.
+        """All nodes that are reachable or known to a reachable one, by id.
 
-        Not those being met: their ids are made up until they answer.
+        Nodes in a handshake are omitted, because their ids are provisional.
         """
         entries: dict[str, dict[str, Node]] = {node_id: {} for node_id in self.report}
         for reporter in sorted(self.report):
@@ -139,15 +144,16 @@ class MergedView:
         return f"node {node_id[:8]} at {address}"
 
     def name(self, node_id: str) -> str:
-        """What people call a node."""
+        """Return the name of a node for messages."""
         seen = self.nodes.get(node_id)
         return seen.name if seen else self._name(node_id, {})
 
     @cached_property
     def components(self) -> tuple[frozenset[str], ...]:
-        """Nodes that know of each other, directly or through others; first those that own most slots: the cluster.
+        """Groups of nodes that know each other, directly or through others; first the one with the most slots: the
+        cluster.
 
-        One that knows nobody and is known to nobody, as a new one, is alone.
+        A new node, which knows no other node, is a group of its own.
         """
         group: dict[str, set[str]] = {node_id: {node_id} for node_id in self.nodes}
         for seen in self.nodes.values():
@@ -166,25 +172,26 @@ class MergedView:
 
     @cached_property
     def cluster(self) -> frozenset[str]:
-        """Ids of those that are the cluster: see `components`."""
+        """Ids of the members of the cluster: see `components`."""
         return self.components[0] if self.components else frozenset()
 
     @cached_property
     def members(self) -> tuple[Seen, ...]:
-        """Those of `cluster`."""
+        """Members of the cluster."""
         return tuple(seen for seen in self.nodes.values() if seen.id in self.cluster)
 
     @cached_property
     def reachable_nodes(self) -> tuple[Seen, ...]:
-        """Members that answer: whose word on the others counts."""
+        """Reachable members, whose reports count."""
         return tuple(seen for seen in self.members if seen.answers)
 
     @cached_property
     def _claims(self) -> tuple[tuple[int, str, Slots], ...]:
-        """Who owns which slots at what epoch, the claim that holds first.
+        """Claims to slots by epoch, the winning claim first.
 
-        Where two masters have the same epoch, the one with the smaller id will take a higher one (specification,
-        "Configuration epoch conflict resolution"): so its claim will hold.
+        Of two primaries with the same epoch, the one with the smaller id will take a higher one (specification,
+        "Configuration
+        epoch conflict resolution"): so its claim wins.
         """
         found = {
             (node.epoch, seen.id, node.slots)
@@ -196,53 +203,53 @@ class MergedView:
 
     @cached_property
     def owned(self) -> Mapping[str, Slots]:
-        """The slots of each master that has any."""
+        """Slots of each primary that owns any."""
         owned: dict[str, Slots] = {}
         covered = Slots()
         for _, node_id, slots in self._claims:
-            if node_id in self.cluster and (held := slots - covered):
-                owned[node_id] = owned.get(node_id, Slots()) | held
-                covered |= held
+            if node_id in self.cluster and (own := slots - covered):
+                owned[node_id] = owned.get(node_id, Slots()) | own
+                covered |= own
         return owned
 
     def slots_of(self, node_id: str) -> Slots:
-        """Those that a node owns."""
+        """Return the slots that a node owns."""
         return self.owned.get(node_id, Slots())
 
     @cached_property
     def owners(self) -> Mapping[int, str]:
-        """Id of the node that owns a slot; slots without an owner are left out."""
+        """Id of the owner of each slot; slots without an owner are omitted."""
         return {slot: node_id for node_id, slots in self.owned.items() for slot in slots}
 
     @cached_property
     def uncovered(self) -> Slots:
-        """Slots that nobody owns, not even one who has failed."""
+        """Slots without an owner, not even a failed one."""
         return Slots.all() - Slots.union(self.owned.values())
 
     @cached_property
     def contested(self) -> Slots:
-        """Slots that more than one node calls its own; whoever has the higher configuration epoch will keep them."""
+        """Slots that several nodes claim; the one with the higher config epoch will keep them."""
         return Slots.union(slots for _, _, slots in self.disputes())
 
     def disputes(self) -> Iterator[tuple[Seen, Seen, Slots]]:
-        """Pairs of nodes that answer and claim the same slots: whose claim holds, whose does not, and which slots."""
+        """Yield reachable nodes that claim the same slots: the winner, the other one, and the slots."""
         claims = [(self.nodes[node_id], slots) for _, node_id, slots in self._claims if node_id in self.cluster]
-        speaking = [(seen, slots) for seen, slots in claims if seen.answers]
-        for number, (seen, slots) in enumerate(speaking):
-            for other, others in speaking[number + 1 :]:
+        reachable = [(seen, slots) for seen, slots in claims if seen.answers]
+        for number, (seen, slots) in enumerate(reachable):
+            for other, others in reachable[number + 1 :]:
                 if both := slots & others:
                     yield seen, other, both
 
     @cached_property
     def primaries(self) -> tuple[Seen, ...]:
-        """Masters that own slots, by their lowest slot; also those that have failed."""
+        """Primaries that own slots, by their lowest slot; failed ones included."""
         return tuple(
             self.nodes[node_id] for node_id in sorted(self.owned, key=lambda each: self.owned[each].ranges[0][0])
         )
 
     @property
     def majority(self) -> int:
-        """How many masters must agree that one has failed, or who is to follow it: only those with slots have a vote.
+        """Number of primaries that must agree on a failure or an election: only primaries with slots have a vote.
 
         Source: Redis Cluster specification, "Replica election and promotion".
         """
@@ -250,5 +257,5 @@ class MergedView:
 
     @cached_property
     def voters(self) -> tuple[Seen, ...]:
-        """Masters with slots that answer, and have not failed for the others."""
+        """Primaries with slots that are reachable, and not failed for the others."""
         return tuple(seen for seen in self.primaries if seen.answers and not seen.failing)

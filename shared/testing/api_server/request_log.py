@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shared.kubernetes.client import Response
 from shared.runtime.plan import Call
-from shared.testing.api_server.requests import Aimed
+from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.faults import CALL, WRITES
 
 
@@ -64,11 +64,11 @@ class RequestLog:
         ]
 
     @property
-    def silent(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there was no request at all."""
         return not self.all_writes and not self.reads.total()
 
-    def record(self, target: Aimed, answer: Response | None, *, changed: bool) -> None:
+    def record(self, target: TargetedRequest, answer: Response | None, *, changed: bool) -> None:
         """Record a request.
 
         Args:

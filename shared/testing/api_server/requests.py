@@ -43,7 +43,7 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Aimed:
+class TargetedRequest:
     """A request with the resource that its path addresses.
 
     Attributes:
@@ -84,7 +84,7 @@ class Aimed:
         return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.request.method, self.request.method)
 
     @classmethod
-    def at(cls, kinds: Iterable[Served], request: Request) -> Aimed:
+    def at(cls, kinds: Iterable[Served], request: Request) -> TargetedRequest:
         """Resolve the URL path of a request.
 
         Raises:

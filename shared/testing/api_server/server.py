@@ -25,7 +25,7 @@ from shared.testing.api_server.clone import clone
 from shared.testing.api_server.field_sets import DuplicateKey, MissingKey
 from shared.testing.api_server.kinds import NAMESPACE, Served, built_in_kinds
 from shared.testing.api_server.request_log import RequestLog
-from shared.testing.api_server.requests import Aimed, Failure, merge_patch, selects, value_at
+from shared.testing.api_server.requests import Failure, TargetedRequest, merge_patch, selects, value_at
 from shared.testing.api_server.store import FIRST_VERSION, Store
 from shared.testing.api_server.watches import Watches
 from shared.testing.api_server.write_rules import (
@@ -50,7 +50,7 @@ class ApiServer:
     Attributes:
         faults: faults that strike requests of the operator under test.
         log: requests of the operator under test.
-        witness: called after each successful write of the operator under test, with the object as it was before.
+        check_write: called after each successful write of the operator under test, with the object as it was before.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ApiServer:
         self._store = Store(self._served, clock, version)
         self.faults = faults.Faults()
         self.log = RequestLog()
-        self.witness: Callable[[Aimed, Obj | None], None] = lambda *_: None
+        self.check_write: Callable[[TargetedRequest, Obj | None], None] = lambda *_: None
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
         """Return an independent copy with the same objects and write log, without faults and without subscribers."""
@@ -93,14 +93,14 @@ class ApiServer:
         """
         await asyncio.sleep(0)  # other tasks run here, as they do during a real request
         try:
-            target = Aimed.at(self._served.values(), request)
+            target = TargetedRequest.at(self._served.values(), request)
         except Failure as failure:
             return failure.response()
         fault, before = self.faults.next(request), self._store.version
         live = self._store.get(target.kind, target.namespace, target.name)
         answer = self._answer(target) if fault is None or fault.landed else None
         if answer is not None and answer.status < 400 and request.method in faults.WRITES:
-            self.witness(target, live)
+            self.check_write(target, live)
         self.log.record(target, answer, changed=self._store.version != before)
         if fault is None and answer is not None:
             return answer
@@ -110,7 +110,7 @@ class ApiServer:
     def handle(self, request: Request) -> Response:
         """Answer a request synchronously, without logging and faults."""
         try:
-            return self._answer(Aimed.at(self._served.values(), request))
+            return self._answer(TargetedRequest.at(self._served.values(), request))
         except Failure as failure:
             return failure.response()
 
@@ -147,7 +147,7 @@ class ApiServer:
 
     # Requests.
 
-    def _answer(self, target: Aimed) -> Response:
+    def _answer(self, target: TargetedRequest) -> Response:
         try:
             answer = self._dispatch(target)
             return answer._replace(body=clone(answer.body))
@@ -158,7 +158,7 @@ class ApiServer:
         except DuplicateKey as error:  # a real server answers with the same status and message
             return Failure(500, "InternalError", f"failed to create typed patch object: {error}").response()
 
-    def _dispatch(self, target: Aimed) -> Response:
+    def _dispatch(self, target: TargetedRequest) -> Response:
         if target.request.method == "GET":
             return self._read(target)
         if target.request.method == "DELETE" and target.name and not target.subresource:
@@ -181,7 +181,7 @@ class ApiServer:
             return Response(200, self._update(target, live, target.request.body))
         raise Failure(405, "MethodNotAllowed", f"the server does not allow this method on {target.request.path}")
 
-    def _read(self, target: Aimed) -> Response:
+    def _read(self, target: TargetedRequest) -> Response:
         if target.request.query.get("watch"):
             raise Failure(400, "BadRequest", "this server delivers changes to subscribe(), not to watch requests")
         if target.name:
@@ -198,7 +198,7 @@ class ApiServer:
         kind, api_version = f"{target.kind.name}List", target.kind.api_version
         return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items[start:end]})
 
-    def _create(self, target: Aimed) -> Response:
+    def _create(self, target: TargetedRequest) -> Response:
         obj: Obj = target.request.body
         require_match(target, obj)
         metadata = obj["metadata"]
@@ -214,14 +214,14 @@ class ApiServer:
         new = self._admitted(target, self._new_object(target, obj), {})
         return Response(201, self._commit(target, None, new, self._tracked(target, {}, new, manager)))
 
-    def _update(self, target: Aimed, live: Obj, edited: Obj) -> Obj:
+    def _update(self, target: TargetedRequest, live: Obj, edited: Obj) -> Obj:
         """Replace the live object by the result of a merge patch or an update; return the stored object."""
         require_match(target, edited)
         new = self._admitted(target, permitted_changes(target, live, edited), live)
         manager = ssa.Manager(target.manager, "Update", target.kind.api_version, target.subresource)
         return self._commit(target, live, new, self._tracked(target, live, new, manager))
 
-    def _apply(self, target: Aimed) -> Response:
+    def _apply(self, target: TargetedRequest) -> Response:
         config: Obj = target.request.body
         if not target.request.query.get("fieldManager"):
             message = "PatchOptions is invalid: fieldManager: Required value: is required for apply patch"
@@ -259,7 +259,7 @@ class ApiServer:
         new = self._admitted(target, permitted_changes(target, live, new), live)
         return Response(200, self._commit(target, live, new, records))
 
-    def _rescale(self, target: Aimed) -> Response:
+    def _rescale(self, target: TargetedRequest) -> Response:
         live = self._live(target)
         scale = (
             merge_patch(_scale_of(target, live), target.request.body)
@@ -273,7 +273,7 @@ class ApiServer:
         edited = merge_patch(live, patch | {"metadata": {"resourceVersion": version}})
         return Response(200, _scale_of(target, self._update(target, live, edited)))
 
-    def _delete(self, target: Aimed) -> Response:
+    def _delete(self, target: TargetedRequest) -> Response:
         live = self._live(target)
         options = target.request.body or {}
         preconditions = options.get("preconditions") or {}
@@ -301,30 +301,30 @@ class ApiServer:
 
     # Storage.
 
-    def _live(self, target: Aimed) -> Obj:
+    def _live(self, target: TargetedRequest) -> Obj:
         live = self._store.get(target.kind, target.namespace, target.name)
         if live is None:
             raise target.not_found()
         return live
 
-    def _new_object(self, target: Aimed, obj: Obj) -> Obj:
+    def _new_object(self, target: TargetedRequest, obj: Obj) -> Obj:
         require_living_namespace(target, self._store.get(NAMESPACE, "", target.namespace))
         return new_object(target, obj, self._store)
 
-    def _tracked(self, target: Aimed, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
+    def _tracked(self, target: TargetedRequest, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
         """Return the managed fields after a write other than apply; only writes to the subresource own the status."""
         records = ssa.track(target.served.schema, live, ssa.read_records(live), new, manager)
         if target.served.status and target.subresource != "status":
             records[manager] = frozenset(path for path in records.get(manager, ()) if path[0] != "f:status")
         return {other: fields for other, fields in records.items() if fields}
 
-    def _admitted(self, target: Aimed, new: Obj, live: Obj) -> Obj:
+    def _admitted(self, target: TargetedRequest, new: Obj, live: Obj) -> Obj:
         try:
             return target.served.normalize(new, live)
         except ValueError as error:
             raise target.invalid(str(error)) from None
 
-    def _commit(self, target: Aimed, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
+    def _commit(self, target: TargetedRequest, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
         """Store the result of a write if it changed anything; remove an object whose last finalizer is removed."""
         if live is not None:
             require_fixed(target, live, new)
@@ -351,7 +351,7 @@ def _is_removable(metadata: Obj) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _deletion_response(target: Aimed, last: Obj) -> Obj:
+def _deletion_response(target: TargetedRequest, last: Obj) -> Obj:
     """Return the response to a completed deletion: the last state of a pod, or a Status."""
     if target.kind == POD:
         return last
@@ -364,7 +364,7 @@ def _deletion_response(target: Aimed, last: Obj) -> Obj:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _generation_parts(target: Aimed, obj: Obj) -> Obj:
+def _generation_parts(target: TargetedRequest, obj: Obj) -> Obj:
     """Return the parts whose changes increase the generation: the spec, and the annotations of a Deployment."""
     counted = {key: part for key, part in obj.items() if key not in ("metadata", "status")}
     annotations = obj["metadata"].get("annotations") if target.kind == DEPLOYMENT else None
@@ -379,7 +379,7 @@ def _grace_period(kind: Kind, live: Obj, target: int | None) -> int:
     return default if target is None else target
 
 
-def _scale_of(target: Aimed, live: Obj) -> Obj:
+def _scale_of(target: TargetedRequest, live: Obj) -> Obj:
     metadata = live["metadata"]
     return {
         "kind": "Scale",

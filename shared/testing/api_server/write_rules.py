@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.testing.api_server.kinds import STORAGE_CLASS
-from shared.testing.api_server.requests import Aimed, Failure, value_at
+from shared.testing.api_server.requests import Failure, TargetedRequest, value_at
 from shared.testing.api_server.store import Store
 
 OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
@@ -20,7 +20,7 @@ _SERVER_SET = (
 _NOT_SETTABLE = frozenset({"resourceVersion", "managedFields", *_SERVER_SET}) - {"name", "namespace"}
 
 
-def require_match(target: Aimed, obj: Obj) -> None:
+def require_match(target: TargetedRequest, obj: Obj) -> None:
     """Require that the kind, name and namespace of an object, where given, match those of the request.
 
     Raises:
@@ -36,7 +36,7 @@ def require_match(target: Aimed, obj: Obj) -> None:
             raise Failure(400, "BadRequest", message)
 
 
-def new_object(target: Aimed, obj: Obj, store: Store) -> Obj:
+def new_object(target: TargetedRequest, obj: Obj, store: Store) -> Obj:
     """Return a new object with server-set metadata, and without status if that is a subresource."""
     new: Obj = {"apiVersion": target.kind.api_version, "kind": target.kind.name} | obj
     if target.served.status:
@@ -48,7 +48,7 @@ def new_object(target: Aimed, obj: Obj, store: Store) -> Obj:
     return new
 
 
-def permitted_changes(target: Aimed, live: Obj, edited: Obj) -> Obj:
+def permitted_changes(target: TargetedRequest, live: Obj, edited: Obj) -> Obj:
     """Return the live object with the permitted changes: status only through its subresource, server metadata never.
 
     Raises:
@@ -72,7 +72,7 @@ def permitted_changes(target: Aimed, live: Obj, edited: Obj) -> Obj:
     return new
 
 
-def require_fixed(target: Aimed, live: Obj, new: Obj) -> None:
+def require_fixed(target: TargetedRequest, live: Obj, new: Obj) -> None:
     """Require that no immutable field changes.
 
     Raises:
@@ -84,7 +84,7 @@ def require_fixed(target: Aimed, live: Obj, new: Obj) -> None:
             raise target.invalid(f"{path}: Invalid value: {expected}: field is immutable")
 
 
-def require_growth(target: Aimed, live: Obj, new: Obj, store: Store) -> None:
+def require_growth(target: TargetedRequest, live: Obj, new: Obj, store: Store) -> None:
     """Require that the size of a claim stays, or grows if its storage class allows expansion.
 
     Raises:
@@ -102,7 +102,7 @@ def require_growth(target: Aimed, live: Obj, new: Obj, store: Store) -> None:
         raise Failure(403, "Forbidden", f"{target.what} is forbidden: {why}")
 
 
-def require_living_namespace(target: Aimed, parent: Obj | None) -> None:
+def require_living_namespace(target: TargetedRequest, parent: Obj | None) -> None:
     """Require that the namespace of a new object is not being deleted.
 
     Raises:

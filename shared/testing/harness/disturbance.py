@@ -14,11 +14,11 @@ from typing import Literal
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.faults import Crash, Faults
-from shared.testing.harness.harness import View, look
+from shared.testing.harness.harness import View, list_view
 from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Database
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 
 
 class Overwritten(Exception):
@@ -37,8 +37,8 @@ class Disturbance:
     """
 
     name: str
-    points: Callable[[Course], list[str]]
-    play: Callable[[Course, int], Awaitable[Play]]
+    points: Callable[[ReferenceRun], list[str]]
+    play: Callable[[ReferenceRun, int], Awaitable[ScenarioRun]]
     counts: Literal["equal", "at most", "any"] = "equal"
     unstable: tuple[str, ...] = ()
 
@@ -46,22 +46,22 @@ class Disturbance:
         return self.name
 
 
-def _writes(course: Course) -> list[str]:
+def _writes(course: ReferenceRun) -> list[str]:
     return [occasion.text for occasion in course.writes]
 
 
 def _fault_at_write(name: str, script: Callable[[Faults, int], None], *, lags: bool = False) -> Disturbance:
     """Inject a fault at the nth write."""
 
-    async def play(course: Course, nth: int) -> Play:
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
         play, steps, nth = course.play(course.writes, nth)
         faults = play.world.server.faults
         script(faults, nth)
         if lags:
             faults.on_strike = partial(setattr, play, "lags", True)
-        await play.go(steps)
+        await play.run_steps(steps)
         # If timing decides the number of writes, there may be no nth write.
-        struck = not faults.pending or not course.scenario.counted
+        struck = not faults.pending or not course.scenario.exact_counts
         assert struck, "the fault did not strike: the run diverged from the reference run before it"
         return play
 
@@ -69,19 +69,19 @@ def _fault_at_write(name: str, script: Callable[[Faults, int], None], *, lags: b
 
 
 def _late_events() -> Disturbance:
-    async def play(course: Course, _: int) -> Play:
-        play = Play(course.halts[0].fork())
+    async def play(course: ReferenceRun, _: int) -> ScenarioRun:
+        play = ScenarioRun(course.snapshots[0].fork())
         play.lags = True
-        await play.go(course.scenario.steps)
+        await play.run_steps(course.scenario.steps)
         return play
 
-    return Disturbance("all news late", lambda _: ["from the start"], play)
+    return Disturbance("all events late", lambda _: ["from the start"], play)
 
 
 def _leader_change(name: str, *, steps_later: bool) -> Disturbance:
     """Let the leader lose its lease during its nth write; the write lands when another process leads."""
 
-    async def play(course: Course, nth: int) -> Play:
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
         play, steps, nth = course.play(course.writes, nth)
         play.world.server.faults.crash_before(nth + 1)
         in_flight: list[Crash] = []
@@ -102,7 +102,7 @@ def _leader_change(name: str, *, steps_later: bool) -> Disturbance:
             return lands
 
         play.on_crash, play.after_step = on_crash, after_step
-        await play.go(steps)
+        await play.run_steps(steps)
         for crash in in_flight:  # no later step followed
             await play.carry_out(crash)
             await play.settle()
@@ -116,7 +116,7 @@ def _leader_change(name: str, *, steps_later: bool) -> Disturbance:
 def _stale_view() -> Disturbance:
     """Restart the operator with a list that was current earlier; afterwards its watch delivers all later events."""
 
-    def targets(course: Course) -> list[tuple[int, int]]:
+    def targets(course: ReferenceRun) -> list[tuple[int, int]]:
         return [
             (index, halt)
             for index, (step, _) in enumerate(course.views)
@@ -124,24 +124,24 @@ def _stale_view() -> Disturbance:
             if course.scenario.steps[halt].turns is None
         ]
 
-    def points(course: Course) -> list[str]:
+    def points(course: ReferenceRun) -> list[str]:
         steps = course.scenario.steps
         return [
             f"after '{steps[halt]}', with the view during '{steps[course.views[index][0]]}' (view {index + 1})"
             for index, halt in targets(course)
         ]
 
-    async def play(course: Course, nth: int) -> Play:
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
         index, halt = targets(course)[nth]
         _, view = course.views[index]
-        play = Play(course.halts[halt + 1].fork())
+        play = ScenarioRun(course.snapshots[halt + 1].fork())
         before = play.world.fork()
         play.begin(view)
         operator = play.operator
         assert operator is not None
-        operator.deaf.update(view)
+        operator.broken_watches.update(view)
         for _ in range(3):  # a request that fails once is retried
-            play.look_again()
+            play.resync()
             await operator.run()
         _require_newer_objects_unchanged(before, play.world, view)
         # A spec that an operator could see is carried out already; acting on an older one is an error.
@@ -149,10 +149,10 @@ def _stale_view() -> Disturbance:
             _require_same_database(before.database, play.world.database)
         operator.deliver_missed_events()
         await play.settle()
-        await play.go(course.scenario.steps[halt + 1 :])
+        await play.run_steps(course.scenario.steps[halt + 1 :])
         return play
 
-    return Disturbance("a stale view", points, play, counts="any", unstable=HISTORY)
+    return Disturbance("stale view", points, play, counts="any", unstable=HISTORY)
 
 
 def _require_same_database(before: Database, after: Database) -> None:
@@ -183,14 +183,14 @@ def _require_newer_objects_unchanged(before: World, after: World, view: View) ->
 def _missed_event() -> Disturbance:
     """Break a watch at an event, and relist once another event about the same object follows."""
 
-    def superseded(course: Course) -> list[int]:
+    def superseded(course: ReferenceRun) -> list[int]:
         last = {event.about: number for number, event in enumerate(course.events)}
         return [number for number, event in enumerate(course.events) if number < last[event.about]]
 
-    def points(course: Course) -> list[str]:
+    def points(course: ReferenceRun) -> list[str]:
         return [course.events[number].text for number in superseded(course)]
 
-    async def play(course: Course, nth: int) -> Play:
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
         play, steps, left = course.play(course.events, superseded(course)[nth])
         missing: list[tuple[Kind, str]] = []
 
@@ -203,29 +203,29 @@ def _missed_event() -> Disturbance:
                 left -= 1
             elif not missing:
                 missing.append(what)
-                operator.deaf.add(kind)
-            elif missing == [what] and kind in operator.deaf:
-                operator.relist({kind: look(operator.controller, play.world.server)[kind]})
+                operator.broken_watches.add(kind)
+            elif missing == [what] and kind in operator.broken_watches:
+                operator.relist({kind: list_view(operator.controller, play.world.server)[kind]})
 
         for kind in play.world.subject.controller(play.world.database).kinds:
             play.world.server.subscribe(lambda event, kind=kind: receive(kind, event), kind)  # type: ignore[misc]
-        await play.go(steps)
+        await play.run_steps(steps)
         return play
 
-    return Disturbance("an event unobserved", points, play, counts="at most", unstable=HISTORY)
+    return Disturbance("missed event", points, play, counts="at most", unstable=HISTORY)
 
 
 DISTURBANCES = (
-    _fault_at_write("a crash before", lambda faults, nth: faults.crash_before(nth + 1)),
-    _fault_at_write("a crash after", lambda faults, nth: faults.crash_after(nth + 1)),
-    _fault_at_write("an answer lost", lambda faults, nth: faults.lose_answer(skip=nth)),
-    _fault_at_write("an answer lost, news late", lambda faults, nth: faults.lose_answer(skip=nth), lags=True),
+    _fault_at_write("crash before a write", lambda faults, nth: faults.crash_before(nth + 1)),
+    _fault_at_write("crash after a write", lambda faults, nth: faults.crash_after(nth + 1)),
+    _fault_at_write("lost response", lambda faults, nth: faults.lose_answer(skip=nth)),
+    _fault_at_write("lost response, events late", lambda faults, nth: faults.lose_answer(skip=nth), lags=True),
     _fault_at_write("409", lambda faults, nth: faults.answer(409, skip=nth)),
     _fault_at_write("429", lambda faults, nth: faults.answer(429, skip=nth, retry_after=1)),
     _fault_at_write("500", lambda faults, nth: faults.answer(500, skip=nth)),
     _late_events(),
-    _leader_change("a handover, the last write lands at once", steps_later=False),
-    _leader_change("a handover, the last write lands a step later", steps_later=True),
+    _leader_change("leader change, last write lands at once", steps_later=False),
+    _leader_change("leader change, last write lands a step later", steps_later=True),
     _stale_view(),
     _missed_event(),
 )

@@ -47,7 +47,7 @@ class Harness:
         wait: lets a number of seconds pass.
 
     Attributes:
-        deaf: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
+        broken_watches: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
         lags: whether events arrive only when the operator is idle, so that a retry precedes them.
     """
 
@@ -64,9 +64,9 @@ class Harness:
         self.controller = controller
         self.workloads = workloads or Workloads(ApiServer([controller.kind]))
         self.server = self.workloads.server
-        self.person = self.server.actor("kubectl")
+        self.user_client = self.server.actor("kubectl")
         self.alive = True
-        self.deaf: set[Kind] = set()
+        self.broken_watches: set[Kind] = set()
         self.lags = False
         self._late: list[tuple[Kind, Obj]] = []
         self._clock = clock
@@ -87,15 +87,15 @@ class Harness:
 
     def relist(self, view: View | None = None) -> None:
         """List every kind, as after a restart or a broken watch."""
-        for kind, listing in (view or look(self.controller, self.server)).items():
-            self.deaf.discard(kind)
+        for kind, listing in (view or list_view(self.controller, self.server)).items():
+            self.broken_watches.discard(kind)
             self._listed[kind] = resource_version(listing)
             for key in self.cache.replace(kind, None, listing):
                 self.queue.add(key)
 
     def deliver_missed_events(self) -> None:
         """Deliver all events since the last list, as a resumed watch does."""
-        self.deaf.clear()
+        self.broken_watches.clear()
         for kind, event in self.server.watches.history:
             if kind in self.controller.kinds and resource_version(event["object"]) > self._listed[kind]:
                 self._receive(kind, event)
@@ -105,10 +105,10 @@ class Harness:
         kind = self.controller.kind
         metadata = {"name": name, "namespace": NAMESPACE}
         obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
-        return self.person.apply(kind, obj, force=True)
+        return self.user_client.apply(kind, obj, force=True)
 
     def resource(self, name: str) -> Obj:
-        return self.person.get(self.controller.kind, NAMESPACE, name)
+        return self.user_client.get(self.controller.kind, NAMESPACE, name)
 
     async def run(self) -> list[str]:
         """Reconcile until the queue is empty, without waiting for timers.
@@ -205,7 +205,7 @@ class Harness:
         return bool(failed)
 
     def _receive(self, kind: Kind, event: Obj) -> None:
-        if not self.alive or kind in self.deaf:
+        if not self.alive or kind in self.broken_watches:
             return
         if self.lags:
             self._late.append((kind, event))
@@ -221,7 +221,7 @@ class Harness:
 
     def _update_cache(self, kind: Kind, event: Obj) -> None:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
-        (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
+        (self.cache.on_deleted if event["type"] == "DELETED" else self.cache.on_changed)(kind, obj)
 
     async def _call(self, call: Call) -> None:
         """Carry out a database call. Like a write, it is logged and subject to faults."""
@@ -234,7 +234,7 @@ class Harness:
             raise error_of(strike(fault, request), request)
 
 
-def look(controller: Controller[Any, Any], server: ApiServer) -> View:
+def list_view(controller: Controller[Any, Any], server: ApiServer) -> View:
     """Return the list responses that an operator would receive now."""
     view = {}
     for kind in controller.kinds:

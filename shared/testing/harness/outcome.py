@@ -143,11 +143,11 @@ class Reference:
         )
 
     def _counted(self, outcome: Outcome, *, own: bool) -> Counter[tuple[str, str]]:
-        counted: Counter[tuple[str, str]] = Counter()
+        exact_counts: Counter[tuple[str, str]] = Counter()
         for done, count in outcome.counts.items():
             if done.own or not own:
-                counted[self._identity(done.named), f"{done.verb}{' by the operator' * done.own}"] += count
-        return counted
+                exact_counts[self._identity(done.named), f"{done.verb}{' by the operator' * done.own}"] += count
+        return exact_counts
 
     def _identity(self, named: ObjectName) -> str:
         if (named.kind, named.name) in self._fixed:

@@ -10,10 +10,10 @@ from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.kinds import POD, Obj
 from shared.observability import metrics
 from shared.status import conditions
-from shared.testing.harness.harness import View, look
+from shared.testing.harness.harness import View, list_view
 from shared.testing.harness.outcome import Reference
 from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, describe_steps
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 
 _SEEDS = (0, 1)
 
@@ -33,7 +33,7 @@ class InjectionPoint(NamedTuple):
 
 
 @dataclass
-class Course:
+class ReferenceRun:
     """An undisturbed run.
 
     Attributes:
@@ -41,7 +41,7 @@ class Course:
         writes: writes of the operator, in order.
         events: watch events of the operator, in order.
         views: distinct views over time, each with the index of its step.
-        halts: the world before the first step and after each step.
+        snapshots: the world before the first step and after each step.
     """
 
     subject: Subject
@@ -50,9 +50,9 @@ class Course:
     writes: list[InjectionPoint]
     events: list[InjectionPoint]
     views: list[tuple[int, View]]
-    halts: list[World]
+    snapshots: list[World]
 
-    def play(self, points: list[InjectionPoint], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
+    def play(self, points: list[InjectionPoint], nth: int) -> tuple[ScenarioRun, tuple[ScenarioStep, ...], int]:
         """Start a run at the last settled state before the nth point.
 
         Returns:
@@ -62,10 +62,10 @@ class Course:
         while step and self.scenario.steps[step - 1].turns is not None:
             step -= 1
         before = sum(point.step < step for point in points)
-        return Play(self.halts[step].fork()), self.scenario.steps[step:], nth - before
+        return ScenarioRun(self.snapshots[step].fork()), self.scenario.steps[step:], nth - before
 
     @classmethod
-    async def learn(cls, subject: Subject, scenario: Scenario) -> Course:
+    async def record(cls, subject: Subject, scenario: Scenario) -> ReferenceRun:
         """Run the scenario undisturbed in two worlds.
 
         Raises:
@@ -74,29 +74,31 @@ class Course:
         """
         before = panics()
         starts = [await _world_after_setup(World(subject, seed=seed), scenario) for seed in _SEEDS]
-        plays = [Play(start.fork()) for start in starts]
+        plays = [ScenarioRun(start.fork()) for start in starts]
         recorder = _Recorder(plays[0])
         for step in scenario.steps:
             await plays[0].step(step)
             recorder.halt()
-        await plays[0].go(())
+        await plays[0].run_steps(())
         recorder.halt()
-        await plays[1].go(scenario.steps)
+        await plays[1].run_steps(scenario.steps)
         for play in plays:
             _require_end(scenario, play.stage)
         assert panics() == before, f"{scenario}: a reconcile raised an unexpected exception; see the log"
         reference = Reference(*(play.world.outcome for play in plays))
-        return cls(subject, scenario, reference, recorder.writes, recorder.events, recorder.views, recorder.halts[:-1])
+        return cls(
+            subject, scenario, reference, recorder.writes, recorder.events, recorder.views, recorder.snapshots[:-1]
+        )
 
 
 class _Recorder:
     """Records a run."""
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, play: ScenarioRun) -> None:
         self.writes: list[InjectionPoint] = []
         self.events: list[InjectionPoint] = []
         self.views: list[tuple[int, View]] = []
-        self.halts = [play.world.fork()]
+        self.snapshots = [play.world.fork()]
         self._play = play
         self._controller = play.world.subject.controller(play.world.database)
         self._view: tuple[int, View] = (0, self._list())
@@ -105,13 +107,13 @@ class _Recorder:
 
     @property
     def _step(self) -> int:
-        return len(self.halts) - 1
+        return len(self.snapshots) - 1
 
     def halt(self) -> None:
         """Record the end of a step."""
         new = self._play.world.server.log.all_writes[len(self.writes) :]
         self.writes += [InjectionPoint(str(write), self._step) for write in new]
-        self.halts.append(self._play.world.fork())
+        self.snapshots.append(self._play.world.fork())
         self._record_view()
 
     def _record_event(self, event: Obj) -> None:
@@ -129,7 +131,7 @@ class _Recorder:
         self._view = now
 
     def _list(self) -> View:
-        return look(self._controller, self._play.world.server)
+        return list_view(self._controller, self._play.world.server)
 
 
 def _distinguishing_parts(view: View) -> set[tuple[str, object]]:
@@ -148,8 +150,8 @@ def panics() -> float:
 
 
 async def _world_after_setup(world: World, scenario: Scenario) -> World:
-    play = Play(world)
-    await play.go(scenario.given)
+    play = ScenarioRun(world)
+    await play.run_steps(scenario.given)
     play.end()
     play.world.start_counting()
     return play.world.fork()

@@ -10,7 +10,7 @@ Scenarios of a new operator take a dozen lines:
     GROW = Scenario(
         "grow",
         given=(apply(size=1),),                    # setup, without disturbances
-        steps=(apply(size=3), lose(POD), *away(apply(size=5)), edit(SERVICE, {"spec": {"ports": None}})),
+        steps=(apply(size=3), lose(POD), *operator_down(apply(size=5)), edit(SERVICE, {"spec": {"ports": None}})),
         ends="Ready",                              # final reason of the resource's Ready condition
     )
 
@@ -19,7 +19,7 @@ Scenarios of a new operator take a dozen lines:
         scoreboard.require(await sweep(ETCD, GROW, disturbance))
 
 After each step the operator, Kubernetes' controllers and the garbage collector settle, except after steps of
-`at_once(...)` and `hurried`. No operator runs during the steps of `away(...)`. Any function can be a step:
+`at_once(...)` and `limit_turns`. No operator runs during the steps of `operator_down(...)`. Any function can be a step:
 `ScenarioStep("partition a from b", lambda stage: stage.database.partition("a", "b"))`. The disturbances are in
 `shared.testing.harness.disturbance`, the oracles that check each run in `shared.testing.harness.sweep`.
 """
@@ -37,7 +37,7 @@ from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.runtime.controller import Controller
 from shared.testing.api_server.actor import Actor
 from shared.testing.api_server.kinds import Served
-from shared.testing.api_server.requests import Aimed
+from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.kubelet.kubelet import Processes
 from shared.testing.kubelet.workloads import Workloads
 
@@ -67,7 +67,7 @@ class Simulated(Database, Processes, Protocol):
 
     violations: list[str]
 
-    def witness(self, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, target: TargetedRequest, live: Obj | None) -> None:
         """Check a write that the operator made.
 
         Args:
@@ -143,7 +143,7 @@ class Stage:
     Attributes:
         kind: kind of the resource.
         namespace: namespace of all objects.
-        person: client of the user that carries out the steps.
+        user_client: client of the user that carries out the steps.
         workloads: Kubernetes' controllers; a step can make their pods fail.
         database: database of the subject, which steps change directly.
         clock: clock of the world, if it can be advanced.
@@ -151,14 +151,14 @@ class Stage:
 
     kind: Kind
     namespace: str
-    person: Actor
+    user_client: Actor
     workloads: Workloads
     database: Any = None
     clock: Clock | None = None
 
     def find(self, kind: Kind | None = None) -> list[Obj]:
         """List the objects of a kind, by default the resources, in order of name."""
-        return self.person.list(kind or self.kind, self.namespace)
+        return self.user_client.list(kind or self.kind, self.namespace)
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class ScenarioStep:
         act: carries out the step.
         absent: whether no operator runs during the step.
         turns: number of turns of operator and workloads before the next step; None until they settle.
-        untold: whether no watch event reports the step, so that the operator observes it at its next resync.
+        unobserved: whether no watch event reports the step, so that the operator observes it at its next resync.
     """
 
     text: str
     act: Callable[[Stage], object]
     absent: bool = False
     turns: int | None = None
-    untold: bool = False
+    unobserved: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -190,7 +190,7 @@ class Scenario:
     Attributes:
         given: setup steps, during which no disturbance is injected.
         ends: reason of the resource's Ready condition at the end; empty if the resource is deleted.
-        counted: whether every run must create and delete as many objects as the undisturbed one. Set to False if
+        exact_counts: whether every run must create and delete as many objects as the undisturbed one. Set to False if
             these numbers depend on timing, as with a limit on turns.
     """
 
@@ -198,7 +198,7 @@ class Scenario:
     steps: tuple[ScenarioStep, ...]
     given: tuple[ScenarioStep, ...] = ()
     ends: str = "Ready"
-    counted: bool = True
+    exact_counts: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -210,7 +210,7 @@ def apply(name: str = "cache", **spec: Any) -> ScenarioStep:
     def act(stage: Stage) -> None:
         body = {"apiVersion": stage.kind.api_version, "kind": stage.kind.name}
         metadata = {"name": name, "namespace": stage.namespace}
-        stage.person.apply(stage.kind, {**body, "metadata": metadata, "spec": spec}, force=True)
+        stage.user_client.apply(stage.kind, {**body, "metadata": metadata, "spec": spec}, force=True)
 
     return ScenarioStep(f"apply {name} {_short(spec)}", act)
 
@@ -220,7 +220,7 @@ def create(kind: Kind, name: str, **body: Any) -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
-        stage.person.create(kind, {**head, "metadata": {"name": name, "namespace": stage.namespace}, **body})
+        stage.user_client.create(kind, {**head, "metadata": {"name": name, "namespace": stage.namespace}, **body})
 
     return ScenarioStep(f"create {kind} {name}", act)
 
@@ -229,7 +229,7 @@ def edit(kind: Kind | None, patch: Obj, name: str = "cache") -> ScenarioStep:
     """Merge a patch into an object as a user; by default into the resource."""
     return ScenarioStep(
         f"edit {kind or 'resource'} {name} {_short(patch)}",
-        lambda stage: stage.person.merge(kind or stage.kind, stage.namespace, name, patch),
+        lambda stage: stage.user_client.merge(kind or stage.kind, stage.namespace, name, patch),
     )
 
 
@@ -237,7 +237,7 @@ def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> Sce
     """Delete an object as a user, by default the resource; `options` are DeleteOptions."""
     return ScenarioStep(
         f"delete {kind or 'resource'} {name}",
-        lambda stage: stage.person.delete(kind or stage.kind, stage.namespace, name, **options),
+        lambda stage: stage.user_client.delete(kind or stage.kind, stage.namespace, name, **options),
     )
 
 
@@ -248,16 +248,16 @@ def lose(kind: Kind = POD) -> ScenarioStep:
         there = stage.find(kind)
         if not there:
             raise NotFound(f"there is no {kind} to lose")
-        stage.person.delete(kind, stage.namespace, there[0]["metadata"]["name"], gracePeriodSeconds=0)
+        stage.user_client.delete(kind, stage.namespace, there[0]["metadata"]["name"], gracePeriodSeconds=0)
 
     return ScenarioStep(f"lose a {kind}", act)
 
 
-def trouble(what: str) -> ScenarioStep:
-    """Make pods fail from now on for a reason, as in `Workloads.trouble`; an empty one makes them ready again."""
+def pod_problem(what: str) -> ScenarioStep:
+    """Make pods fail from now on for a reason, as in `Workloads.pod_problem`; an empty one makes them ready again."""
 
     def act(stage: Stage) -> None:
-        stage.workloads.trouble = lambda _: what
+        stage.workloads.pod_problem = lambda _: what
 
     return ScenarioStep(f"pods are {what or 'ready'}", act)
 
@@ -272,24 +272,24 @@ def later(seconds: float) -> ScenarioStep:
     return ScenarioStep(f"{seconds:g} s pass", act)
 
 
-def away(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
+def operator_down(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
     """Run no operator during these steps. It starts again before the next step, or at the end."""
     return tuple(replace(step, absent=True) for step in steps)
 
 
 def at_once(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
     """Carry out these steps without any reaction between them."""
-    return (*(hurried(step, 0) for step in steps[:-1]), *steps[-1:])
+    return (*(limit_turns(step, 0) for step in steps[:-1]), *steps[-1:])
 
 
-def hurried(step: ScenarioStep, turns: int) -> ScenarioStep:
+def limit_turns(step: ScenarioStep, turns: int) -> ScenarioStep:
     """Continue with the next step after this many turns, before this one has settled; on a real server, immediately."""
     return replace(step, turns=turns)
 
 
-def untold(step: ScenarioStep) -> ScenarioStep:
+def unobserved(step: ScenarioStep) -> ScenarioStep:
     """Hide this step from watches: the operator observes it at its next resync."""
-    return replace(step, untold=True)
+    return replace(step, unobserved=True)
 
 
 def describe_steps(steps: Iterable[ScenarioStep]) -> str:

@@ -98,7 +98,7 @@ class World:
 
     def _connect_database(self) -> None:
         if self._simulated is not None:
-            self.server.witness = self._simulated.witness
+            self.server.check_write = self._simulated.check_write
         if isinstance(self.database, Timed):
             self.database.clock = self.clock
 
@@ -119,7 +119,7 @@ class World:
         return Outcome(objects, counts, self.database.state())
 
 
-class Play:
+class ScenarioRun:
     """One run of a scenario.
 
     Args:
@@ -159,7 +159,7 @@ class Play:
             self._kind, NAMESPACE, world.server.actor("kubectl"), world.workloads, world.database, clock=world.clock
         )
 
-    async def go(self, steps: Iterable[ScenarioStep]) -> None:
+    async def run_steps(self, steps: Iterable[ScenarioStep]) -> None:
         """Carry out the steps. At the end an operator runs, its watches work, and the world is settled.
 
         Raises:
@@ -170,7 +170,7 @@ class Play:
         if self.operator is None:
             self.begin()
         await self.settle()
-        if self.operator is not None and self.operator.deaf:
+        if self.operator is not None and self.operator.broken_watches:
             self.operator.relist()
             await self.settle()
 
@@ -183,13 +183,13 @@ class Play:
         try:
             step.act(self.stage)
         except (NotFound, AlreadyExists):  # a user would wait for the operator
-            if self.operator is None or not self.operator.deaf:
+            if self.operator is None or not self.operator.broken_watches:
                 raise
             self.operator.relist()
             await self.settle()
             step.act(self.stage)
-        if step.untold:
-            self.look_again()
+        if step.unobserved:
+            self.resync()
         if step.turns is None:
             await self.settle()
             if await self.after_step():
@@ -200,11 +200,11 @@ class Play:
     async def settle(self) -> None:
         """Settle in spite of crashes."""
         while self.operator is not None:
-            was_broken = bool(self.operator.deaf)
+            was_broken = bool(self.operator.broken_watches)
             if await self._turn(MAX_OUTAGE_TURNS if was_broken else TURNS):
                 break
-            assert was_broken or self.operator.deaf, NOT_SETTLED
-            if self.operator.deaf:  # a watch may break or recover in between
+            assert was_broken or self.operator.broken_watches, NOT_SETTLED
+            if self.operator.broken_watches:  # a watch may break or recover in between
                 self.operator.relist()  # no watch stays broken
                 self.contended = True
         if self.operator is None:
@@ -242,9 +242,9 @@ class Play:
                 await self.world.subject.controller(self.world.database).call(crash.request.body)
         else:
             await self.world.server.request(crash.request)
-        self.look_again()
+        self.resync()
 
-    def look_again(self) -> None:
+    def resync(self) -> None:
         """Queue every resource, as the periodic resync does."""
         if self.operator is not None:
             for key in self.operator.cache.keys(self._kind):

@@ -13,9 +13,9 @@ from shared.kubernetes.errors import KubeError
 from shared.runtime import reconciler
 from shared.testing.harness.disturbance import Disturbance, Overwritten
 from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import Course, panics
+from shared.testing.harness.reference_run import ReferenceRun, panics
 from shared.testing.harness.scenario import Scenario, Subject, Unsafe
-from shared.testing.harness.scenario_runner import Play
+from shared.testing.harness.scenario_runner import ScenarioRun
 
 
 class Oracle(enum.Enum):
@@ -65,13 +65,13 @@ class Sweep:
         return self.runs - len({failure.run for failure in self.failures})
 
 
-_reference_runs: dict[tuple[Subject, Scenario], Course] = {}
+_reference_runs: dict[tuple[Subject, Scenario], ReferenceRun] = {}
 
 
-async def reference_run_of(subject: Subject, scenario: Scenario) -> Course:
+async def reference_run_of(subject: Subject, scenario: Scenario) -> ReferenceRun:
     """Return the undisturbed run, recorded once per process."""
     if (subject, scenario) not in _reference_runs:
-        _reference_runs[subject, scenario] = await Course.learn(subject, scenario)
+        _reference_runs[subject, scenario] = await ReferenceRun.record(subject, scenario)
     return _reference_runs[subject, scenario]
 
 
@@ -89,16 +89,20 @@ async def sweep(subject: Subject, scenario: Scenario, disturbance: Disturbance) 
     return done
 
 
-async def _check_run(course: Course, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
+async def _check_run(course: ReferenceRun, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
     """Return the oracles that reject one run, with the differences."""
     failed: list[tuple[Oracle, list[str]]] = []
     with _unexpected_exceptions() as defects:
         try:
             play = await disturbance.play(course, nth)
             outcome = play.world.outcome
-            unstable = (*disturbance.unstable, *course.subject.unstable, *(() if course.scenario.counted else HISTORY))
+            unstable = (
+                *disturbance.unstable,
+                *course.subject.unstable,
+                *(() if course.scenario.exact_counts else HISTORY),
+            )
             failed.append((Oracle.END, course.reference.differences(outcome, unstable=unstable)))
-            if disturbance.counts != "any" and course.scenario.counted and not play.contended:
+            if disturbance.counts != "any" and course.scenario.exact_counts and not play.contended:
                 at_most = disturbance.counts == "at most"
                 failed.append((Oracle.COUNTS, course.reference.miscounts(outcome, at_most=at_most)))
             failed.append((Oracle.STILL, await _writes_at_rest(play)))
@@ -114,11 +118,11 @@ async def _check_run(course: Course, disturbance: Disturbance, nth: int) -> list
     return [(oracle, details) for oracle, details in failed if details]
 
 
-async def _writes_at_rest(play: Play) -> list[str]:
+async def _writes_at_rest(play: ScenarioRun) -> list[str]:
     """Return the writes after a resync of the current process and a start of another one, except failed writes."""
     log = play.world.server.log
     log.reset()
-    play.look_again()
+    play.resync()
     await play.settle()
     play.end()
     play.begin()

@@ -26,18 +26,18 @@ class Exit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class ProcessStatus:
     """The state of a pod's processes.
 
     Attributes:
-        trouble: reason why the pod is not ready. Empty if it is ready, `Unready` if it runs but fails its readiness
+        pod_problem: reason why the pod is not ready. Empty if it is ready, `Unready` if it runs but fails its readiness
             probe, otherwise the waiting reason of its containers (CrashLoopBackOff, ImagePullBackOff).
-        said: termination message of containers that terminated and are restarted.
+        termination_message: message of containers that terminated and are restarted.
         exits: terminated containers that are not restarted, by name, including init containers. The pod is complete.
     """
 
-    trouble: str = ""
-    said: str = ""
+    pod_problem: str = ""
+    termination_message: str = ""
     exits: Mapping[str, Exit] = field(default_factory=dict)
 
 
@@ -45,7 +45,7 @@ class Fate:
 class Processes(Protocol):
     """The processes that run in pods."""
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         """Start a pod's processes unless they run, and return their state. Called repeatedly.
 
         Args:
@@ -106,11 +106,11 @@ class Kubelet:
             del self._started[uid]
             self.processes.end(uid)
 
-    def sync_pod(self, pod: Obj, trouble: str) -> bool:
+    def sync_pod(self, pod: Obj, pod_problem: str) -> bool:
         """Stop, bind, start or report on a pod; return whether there was anything to do.
 
         Args:
-            trouble: reason why the pod is not ready, regardless of its processes.
+            pod_problem: reason why the pod is not ready, regardless of its processes.
         """
         metadata = pod["metadata"]
         address = (POD, metadata["namespace"], metadata["name"])
@@ -127,13 +127,13 @@ class Kubelet:
         if not pod["spec"].get("nodeName"):
             self._actor.merge(*address, {"spec": {"nodeName": self._node()}})
         ip = pod["status"].get("podIP") or self._address()
-        fate = Fate(trouble)
-        if self.processes is not None and trouble in RUNNING:
+        fate = ProcessStatus(pod_problem)
+        if self.processes is not None and pod_problem in RUNNING:
             self._started |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
             known = pod["status"] | {"podIP": ip}
             files = self._files(pod) if isinstance(self.processes, FileReaders) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
-            fate = Fate(fate.trouble or trouble, fate.said, fate.exits)
+            fate = ProcessStatus(fate.pod_problem or pod_problem, fate.termination_message, fate.exits)
         return self._report(pod, self._status(pod, fate, ip))
 
     def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
@@ -186,10 +186,10 @@ class Kubelet:
         conditions = self.conditions(pod["status"], [("PodScheduled", False)])
         return {"phase": "Pending", "conditions": [conditions[0] | {"reason": "Unschedulable", "message": why}]}
 
-    def _status(self, pod: Obj, fate: Fate, ip: str) -> Obj:
+    def _status(self, pod: Obj, fate: ProcessStatus, ip: str) -> Obj:
         before = pod["status"]
         ended, failed = bool(fate.exits), any(exited.code for exited in fate.exits.values())
-        ready, runs = not fate.trouble and not ended, fate.trouble in RUNNING
+        ready, runs = not fate.pod_problem and not ended, fate.pod_problem in RUNNING
         phase = "Running" if runs or before.get("phase") == "Running" else "Pending"
         initialized = not any(
             fate.exits.get(container["name"], Exit()).code for container in pod["spec"].get("initContainers", ())
@@ -207,25 +207,29 @@ class Kubelet:
             status["initContainerStatuses"] = self._containers(pod, fate, "initContainers", "initContainerStatuses")
         return status
 
-    def _containers(self, pod: Obj, fate: Fate, of: str, named: str) -> list[Obj]:
+    def _containers(self, pod: Obj, fate: ProcessStatus, of: str, named: str) -> list[Obj]:
         before: Obj = {known["name"]: known for known in pod["status"].get(named, ())}
         return [self._container(container, fate, before.get(container["name"], {})) for container in pod["spec"][of]]
 
-    def _container(self, container: Obj, fate: Fate, known: Obj) -> Obj:
-        runs = fate.trouble in RUNNING
-        state: Obj = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": fate.trouble}}
+    def _container(self, container: Obj, fate: ProcessStatus, known: Obj) -> Obj:
+        runs = fate.pod_problem in RUNNING
+        state: Obj = (
+            {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": fate.pod_problem}}
+        )
         same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
-        crashed = fate.trouble == "CrashLoopBackOff" and not same
+        crashed = fate.pod_problem == "CrashLoopBackOff" and not same
         status = {
             "name": container["name"],
             "image": container["image"],
-            "ready": not fate.trouble and not fate.exits,
+            "ready": not fate.pod_problem and not fate.exits,
             "restartCount": known.get("restartCount", 0) + crashed,
             "state": known["state"] if same else state,
         }
         before = known.get("lastState", {})
-        if fate.said or before:
-            status["lastState"] = self._terminated(Exit(1, fate.said), before) if fate.said else before
+        if fate.termination_message or before:
+            status["lastState"] = (
+                self._terminated(Exit(1, fate.termination_message), before) if fate.termination_message else before
+            )
         if fate.exits:
             ended = fate.exits.get(container["name"])
             waits: Obj = {"waiting": {"reason": "PodInitializing"}}

@@ -32,7 +32,7 @@ class Workloads:
 
     Args:
         server: API server that stores the workloads and their pods.
-        trouble: reason why a pod is not ready, as in `kubelet.Fate`; empty if ready.
+        pod_problem: reason why a pod is not ready, as in `kubelet.ProcessStatus`; empty if ready.
         processes: processes that run in pods.
         created: number of pods and addresses created before; new ones get other names.
         nodes: number of nodes over which pods are spread.
@@ -42,12 +42,12 @@ class Workloads:
         self,
         server: ApiServer,
         *,
-        trouble: Callable[[Obj], str] = lambda _: "",
+        pod_problem: Callable[[Obj], str] = lambda _: "",
         processes: Processes | None = None,
         created: int = 0,
         nodes: int = 1,
     ) -> None:
-        self.trouble = trouble
+        self.pod_problem = pod_problem
         self.server = server
         self._controller = server.actor("kube-controller-manager")
         self._kubelet = Kubelet(server, created=created, nodes=nodes)
@@ -58,12 +58,12 @@ class Workloads:
 
     def fork(self, server: ApiServer, processes: Processes | None = None) -> Workloads:
         """Return a copy for a fork of the server and of the processes in its pods."""
-        workloads = Workloads(server, trouble=self.trouble, created=self._created)
+        workloads = Workloads(server, pod_problem=self.pod_problem, created=self._created)
         workloads._kubelet = self._kubelet.fork(server)
         workloads._kubelet.processes = processes
         return workloads
 
-    def give_again(self, addresses: Iterable[str]) -> None:
+    def reuse_addresses(self, addresses: Iterable[str]) -> None:
         """Assign these addresses to the next pods."""
         self._kubelet.reusable.extend(addresses)
 
@@ -86,7 +86,7 @@ class Workloads:
         """
         pods = [pod for _, pod in self.server.objects(POD)]
         self._kubelet.report_deletions()
-        if self._claims.step() or any(self._kubelet.sync_pod(pod, self.trouble(pod)) for pod in pods):
+        if self._claims.step() or any(self._kubelet.sync_pod(pod, self.pod_problem(pod)) for pod in pods):
             return True
         if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):
             return True

@@ -30,7 +30,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.machine.processes import wait_until
 from e2e.cluster.paths import REPOSITORY
 from shared.testing import Workloads
-from shared.testing.kubelet.kubelet import Exit, Fate, Kubelet
+from shared.testing.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, memcached
 from tests.api.support.live import LiveServer
 from tests.support.charts import NAMESPACE, Obj, only, render
@@ -183,9 +183,9 @@ class Machine(Workloads):
         self._directory = directory
         self._check: subprocess.Popen[bytes] | None = None
 
-    def run(self, pod: Obj, _claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, _claims: Mapping[str, Obj]) -> ProcessStatus:
         if pod["metadata"]["labels"].get("app.kubernetes.io/component") != "check":
-            return Fate()
+            return ProcessStatus()
         (container,) = pod["spec"]["containers"]
         if self._check is None:
             account = self._cluster.account(pod["spec"]["serviceAccountName"], self._directory)
@@ -193,7 +193,7 @@ class Machine(Workloads):
             with (self._directory / "check.log").open("wb") as log:
                 self._check = subprocess.Popen(program, cwd=REPOSITORY, stdout=log, stderr=log)
         code = self._check.poll()
-        return Fate() if code is None else Fate(exits={container["name"]: Exit(code)})
+        return ProcessStatus() if code is None else ProcessStatus(exits={container["name"]: Exit(code)})
 
     def end(self, _uid: str) -> None:
         """Do nothing: the process exits by itself."""

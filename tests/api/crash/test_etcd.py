@@ -23,28 +23,28 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, 
 from shared.runtime.operator import Operator, ServedKind
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.kubelet.kubelet import Fate
+from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.api.support.locked import Locked
-from tests.api.support.scenario_runner import Cast, LiveCourse
+from tests.api.support.scenario_runner import Cast, LiveReferenceRun
 from tests.api.support.world import ETCD_BACKUP, ETCD_CLUSTER
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 SELECTED = {
-    "create one",
+    "create one member",
     "create",
-    "there and back",
-    "another lost with its volume",
-    "one lost while nobody watches",
-    "upgraded",
+    "scale up and down",
+    "a later member lost with its volume",
+    "a member lost without an operator",
+    "upgrade",
     "owned objects deleted",
     "the StatefulSet orphans its pods",
-    "restored",
-    "a quorum lost and recovered",
+    "restore",
+    "lost quorum and recovery",
 }
-ALWAYS = "create one"
-DISTURBANCES = ("a crash after", "an answer lost", "409")
+ALWAYS = "create one member"
+DISTURBANCES = ("crash after a write", "lost response", "409")
 
 
 @dataclass
@@ -53,7 +53,7 @@ class LockedFake(FakeEtcd):
 
     lock: Any = field(default_factory=threading.RLock)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         with self.lock:
             return super().run(pod, claims)
 
@@ -82,7 +82,7 @@ CAST = Cast(
     operator=operator,
     patience=6.5,
     unstable=ETCD.unstable,
-    uncounted=frozenset({"a quorum lost and recovered"}),
+    uncounted=frozenset({"lost quorum and recovery"}),
 )
 
 CASES = [
@@ -97,7 +97,7 @@ CASES = [
     for disturbance in DISTURBANCES
 ]
 
-learn = cache(LiveCourse.learn)
+learn = cache(LiveReferenceRun.record)
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
-from tests.api.support.scenario_runner import SCRIPTS, LiveCourse
+from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
 from tests.support.memcached.scenarios import SCENARIOS
 
 SOME = {"create with all optional objects", "scale", "owned objects deleted"}
 REFUSED = {"invalid, then repaired", "left invalid"}
 """Scenarios whose spec the CRD rejects."""
 
-QUICK = ("a crash after", "an answer lost")
+QUICK = ("crash after a write", "lost response")
 
 CASES = [
     pytest.param(
@@ -30,7 +30,7 @@ CASES = [
     for disturbance in SCRIPTS
 ]
 
-learn = cache(LiveCourse.learn)
+learn = cache(LiveReferenceRun.record)
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)

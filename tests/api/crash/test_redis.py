@@ -31,9 +31,9 @@ from shared.kubernetes.kinds import (
 from shared.runtime.operator import Operator, ServedKind
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.kubelet.kubelet import Fate
+from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.api.support.locked import Locked
-from tests.api.support.scenario_runner import Cast, LiveCourse
+from tests.api.support.scenario_runner import Cast, LiveReferenceRun
 from tests.api.support.world import REDIS_CLUSTER
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
@@ -55,7 +55,7 @@ SELECTED = {
     "password Secret appears after creation",
 }
 ALWAYS = "create without replicas"
-DISTURBANCES = ("a crash after", "an answer lost", "409")
+DISTURBANCES = ("crash after a write", "lost response", "409")
 
 FAST = 4
 """Speed of the fake servers' clock relative to real time, so that elections and gossip take less time."""
@@ -74,7 +74,7 @@ class LockedFake(FakeRedis):
     clock: Any = accelerated_time
     lock: Any = field(default_factory=threading.RLock)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         with self.lock:
             return super().run(pod, claims)
 
@@ -132,7 +132,7 @@ CASES = [
     for disturbance in DISTURBANCES
 ]
 
-learn = cache(LiveCourse.learn)
+learn = cache(LiveReferenceRun.record)
 
 
 def test_selected_scenarios_exist() -> None:

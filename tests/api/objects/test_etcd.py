@@ -13,7 +13,7 @@ from tests.api.support.golden import Golden, assert_claim_templates_are_kept
 from tests.api.support.world import World
 from tests.unit.etcd.objects.test_golden import CASES
 from tests.unit.etcd.objects.test_golden import GOLDEN as DIRECTORY
-from tests.unit.etcd.security.secret_fixtures import PEER, Vault
+from tests.unit.etcd.security.secret_fixtures import PEER, ClusterSecrets
 from tests.unit.etcd.world import cluster
 
 GOLDEN = Golden(DIRECTORY, "etcd-operator", (SERVICE, DISRUPTION_BUDGET, STATEFUL_SET))
@@ -44,7 +44,7 @@ def test_immutable_claim_templates_are_kept(restricted: World) -> None:
 def test_secret_is_replaced_only_in_the_observed_version(restricted: World) -> None:
     resource, operator = cluster(tls={"mode": "self"}), restricted.actor(GOLDEN.operator)
     resource.obj["metadata"]["namespace"] = restricted.namespace
-    secrets = Vault(resource)
+    secrets = ClusterSecrets(resource)
     secrets.settle()
 
     def body(**metadata: Any) -> Obj:

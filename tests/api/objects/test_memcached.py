@@ -41,8 +41,8 @@ def test_resource_creates_a_deployment_and_a_headless_service(world: World, oper
 
 
 def test_all_features_create_their_objects_without_further_writes(world: World, operator: Operator) -> None:
-    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
-    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    world.user_client.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.user_client.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
     world.create(
         size=2,
         workload="StatefulSet",
@@ -62,9 +62,9 @@ def test_all_features_create_their_objects_without_further_writes(world: World, 
     assert status["certificate"] == fingerprint(der(certificate()))
     ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
     assert ports == {"memcached": 11211, "metrics": 9150}
-    operator.wire.asked.clear()
+    operator.wire.sent.clear()
     world.edit(MEMCACHED, {"metadata": {"annotations": {"reconcile": "again"}}})
-    world.eventually(lambda: len([request for request in operator.wire.asked if "/secrets/" in request.path]) == 2)
+    world.eventually(lambda: len([request for request in operator.wire.sent if "/secrets/" in request.path]) == 2)
     assert operator.wire.writes == []
 
 

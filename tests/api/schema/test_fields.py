@@ -185,7 +185,7 @@ def test_difference_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlP
         for edit in edits:
             obj = copy.deepcopy(world.get(kind))
             EDITS[kind][edit](obj)
-            world.person.update(kind, obj)
+            world.user_client.update(kind, obj)
         expected = desired(world, kind, second)
         observed = world.get(kind)
         paths = difference(expected, observed, "memcached-operator")

@@ -35,8 +35,8 @@ def settled(world: World, *prefixes: str) -> bool:
 
 
 def test_field_change_equals_creation_and_can_be_reverted(world: World, operator: Operator) -> None:
-    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
-    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    world.user_client.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.user_client.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
     for leaf, name in NAMES.items():
         world.create(f"new-{name}", **({"size": 0} | CHANGES[leaf]))
         world.create(f"old-{name}", size=0)

@@ -60,7 +60,9 @@ class Golden:
             template["spec"].setdefault("volumes", []).append({"name": "data", "emptyDir": {}})
         template["spec"].pop("priorityClassName", None)  # this cluster has no such class
         metadata = template["metadata"] | {"name": f"{case}-pod", "namespace": world.namespace}
-        world.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+        world.user_client.create(
+            POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        )
 
     def template(self, world: World, case: str) -> Obj:
         """Return the pod template of the StatefulSet."""

@@ -56,7 +56,7 @@ class Wire:
     def __init__(self) -> None:
         self.cut = False
         self.faults = Faults()
-        self.asked: list[SentRequest] = []
+        self.sent: list[SentRequest] = []
         self.transport: Transport | None = None
 
     async def request(self, request: Request) -> Response:
@@ -82,16 +82,16 @@ class Wire:
         body = (answer.body if answer else None) or {}
         about = (body.get("metadata") or {}) | (body.get("details") or {})  # metadata of an object, details of a Status
         status = answer.status if answer else 0
-        self.asked.append(SentRequest(request.method, request.path, status, request.query, about.get("uid", "")))
+        self.sent.append(SentRequest(request.method, request.path, status, request.query, about.get("uid", "")))
 
     @property
     def writes(self) -> list[SentRequest]:
-        return [asked for asked in self.asked if asked.method in WRITES]
+        return [sent for sent in self.sent if sent.method in WRITES]
 
     @property
     def created(self) -> Counter[str]:
         """Number of creations by the operator per object, without events."""
-        return Counter(asked.path for asked in self.writes if asked.status == 201 and "/events" not in asked.path)
+        return Counter(sent.path for sent in self.writes if sent.status == 201 and "/events" not in sent.path)
 
 
 class Operator:

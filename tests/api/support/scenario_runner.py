@@ -51,9 +51,9 @@ def counts(method: str, path: str) -> bool:
 
 
 SCRIPTS: dict[str, Script] = {
-    "a crash after": lambda faults, nth: faults.crash_after(nth + 1, when=counts),
-    "an answer lost": lambda faults, nth: faults.lose_answer(skip=nth, when=counts),
-    "a crash before": lambda faults, nth: faults.crash_before(nth + 1, when=counts),
+    "crash after a write": lambda faults, nth: faults.crash_after(nth + 1, when=counts),
+    "lost response": lambda faults, nth: faults.lose_answer(skip=nth, when=counts),
+    "crash before a write": lambda faults, nth: faults.crash_before(nth + 1, when=counts),
     "409": lambda faults, nth: faults.answer(409, skip=nth, when=counts),
     "429": lambda faults, nth: faults.answer(429, skip=nth, when=counts, retry_after=0.1),
     "500": lambda faults, nth: faults.answer(500, skip=nth, when=counts),
@@ -107,19 +107,19 @@ class Run:
 
     @property
     def wrote(self) -> list[SentRequest]:
-        return [asked for asked in self.operator.wire.writes if counts(asked.method, asked.path)]
+        return [sent for sent in self.operator.wire.writes if counts(sent.method, sent.path)]
 
     @property
     def outcome(self) -> Outcome:
         done: Counter[Operation] = Counter()
         deleted: set[str] = set()
-        for asked in self.wrote:
-            *_, plural, name = asked.path.split("/")
-            if asked.status == 201:
+        for sent in self.wrote:
+            *_, plural, name = sent.path.split("/")
+            if sent.status == 201:
                 done[Operation("created", ObjectName(plural, name), own=True)] += 1
-            elif asked.method == "DELETE" and asked.status == 200 and asked.uid not in deleted:
+            elif sent.method == "DELETE" and sent.status == 200 and sent.uid not in deleted:
                 # A deletion without a response is repeated, perhaps before the object is removed.
-                deleted.add(asked.uid)
+                deleted.add(sent.uid)
                 done[Operation("deleted", ObjectName(plural, name), own=True)] += 1
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)
@@ -131,9 +131,9 @@ class Run:
             workloads = self.world.workloads
             assert workloads is not None
             database = self.operator.fleet if self.database is None else self.database
-            stage = Stage(self.cast.kind, self.world.namespace, self.world.person, workloads, database)
+            stage = Stage(self.cast.kind, self.world.namespace, self.world.user_client, workloads, database)
             step.act(stage)
-            if step.untold and self._running:
+            if step.unobserved and self._running:
                 self.operator.restart()  # a restart also observes everything
             if step.turns is None:
                 self.rest()
@@ -147,7 +147,7 @@ class Run:
             if self.operator.crashed:
                 self.operator.revive()
             moves = self._move()
-            now = len(self.wrote if self._polls else self.operator.wire.asked)
+            now = len(self.wrote if self._polls else self.operator.wire.sent)
             if moves or now != before or not self._statuses_are_current():
                 since, before = time.monotonic(), now
             slept_since = time.monotonic()
@@ -168,7 +168,7 @@ class Run:
         before = len(self.wrote)
         self.operator.restart()
         self.rest()
-        return [f"{asked.method} {asked.path}" for asked in self.wrote[before:]]
+        return [f"{sent.method} {sent.path}" for sent in self.wrote[before:]]
 
     def close(self) -> None:
         self.operator.stop()
@@ -215,7 +215,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class LiveCourse:
+class LiveReferenceRun:
     """An undisturbed run on the real API server.
 
     Attributes:
@@ -229,10 +229,10 @@ class LiveCourse:
     cast: Cast
 
     @classmethod
-    def learn(cls, plane: ControlPlane, scenario: Scenario, cast: Cast = MEMCACHED_CAST) -> LiveCourse:
+    def record(cls, plane: ControlPlane, scenario: Scenario, cast: Cast = MEMCACHED_CAST) -> LiveReferenceRun:
         with ThreadPoolExecutor(2) as pool:
-            (one, asked), (other, _) = pool.map(lambda seed: _undisturbed(plane, scenario, seed, cast), (0, 1))
-        return cls(plane, scenario, Reference(one, other), tuple(asked), cast)
+            (one, sent), (other, _) = pool.map(lambda seed: _undisturbed(plane, scenario, seed, cast), (0, 1))
+        return cls(plane, scenario, Reference(one, other), tuple(sent), cast)
 
     def sweep(self, disturbance: str) -> Sweep:
         """Run the scenario once per write, with the fault at that write."""
@@ -250,8 +250,8 @@ class LiveCourse:
 
     def _disturbed(self, disturbance: str, nth: int) -> list[Failure] | None:
         """Return the failures of a run; None if it had fewer writes, as timing decides the number of status updates."""
-        asked = self.writes[nth]
-        point = f"write {nth + 1} of {len(self.writes)} ({asked.method} {asked.path})"
+        sent = self.writes[nth]
+        point = f"write {nth + 1} of {len(self.writes)} ({sent.method} {sent.path})"
         name = f"{self.scenario}, disturbance '{disturbance}', {point}"
         run = Run(self.plane, seed=2 + nth, cast=self.cast)
         unstable = (*UNSTABLE, *self.cast.unstable)
@@ -262,7 +262,7 @@ class LiveCourse:
             details = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
             if run.operator.wire.faults.pending:
                 return None
-            if self.scenario.counted and self.scenario.name not in self.cast.uncounted:
+            if self.scenario.exact_counts and self.scenario.name not in self.cast.uncounted:
                 details[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
             details[Oracle.STILL] = run.eventually(run.writes_of_the_next)
             return [Failure(name, oracle, tuple(lines)) for oracle, lines in details.items() if lines]

@@ -52,7 +52,7 @@ def configurations(name: str, port: int, namespace: str, *, failure_policy: str 
 def remove_rules(world: World) -> None:
     """Remove the validation rules from the CRD, so that only the webhooks and the reconcile reject specs."""
     name = f"{API.kind.plural}.{API.kind.group}"
-    world.person.update(CRD, _without_rules(world.person.get(CRD, None, name)))
+    world.user_client.update(CRD, _without_rules(world.user_client.get(CRD, None, name)))
     world.eventually(lambda: _accepts_bad_spec(world))
 
 

@@ -52,7 +52,7 @@ class World:
         nodes: number of nodes over which pods are spread.
 
     Attributes:
-        person: client of the user.
+        user_client: client of the user.
         workloads: Deployment controller and kubelet, which act whenever the test waits.
         server: API server of all clients.
     """
@@ -69,9 +69,9 @@ class World:
         self.namespace = f"test-{next(_numbers)}"
         self._live = LiveServer(plane, self.namespace, kinds)
         self.server = self._live.as_server
-        self.person = self._live.actor("person")
+        self.user_client = self._live.actor("person")
         self.workloads: Workloads | None = Workloads(self.server, processes=processes, created=created, nodes=nodes)
-        self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+        self.user_client.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:
         """Return another client with a field manager of that name."""
@@ -80,23 +80,23 @@ class World:
     def close(self) -> None:
         """Delete all resources: without controllers, Kubernetes does not empty the namespace."""
         for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
-            for obj in self.person.list(kind, self.namespace):
+            for obj in self.user_client.list(kind, self.namespace):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
         """Create a Memcached, by default with one server."""
         body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": self.metadata(name)}
-        return self.person.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
+        return self.user_client.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
 
     def metadata(self, name: str = "cache") -> Obj:
         return {"name": name, "namespace": self.namespace}
 
     def change(self, name: str = "cache", **spec: Any) -> Obj:
-        return self.person.merge(MEMCACHED, self.namespace, name, {"spec": spec})
+        return self.user_client.merge(MEMCACHED, self.namespace, name, {"spec": spec})
 
     def get(self, kind: Kind, name: str = "cache") -> Obj:
-        return self.person.get(kind, self.namespace, name)
+        return self.user_client.get(kind, self.namespace, name)
 
     def find(self, kind: Kind, name: str = "cache") -> Obj | None:
         try:
@@ -105,10 +105,10 @@ class World:
             return None
 
     def edit(self, kind: Kind, patch: Obj, name: str = "cache") -> Obj:
-        return self.person.merge(kind, self.namespace, name, patch)
+        return self.user_client.merge(kind, self.namespace, name, patch)
 
     def delete(self, kind: Kind, name: str = "cache", **options: Any) -> None:
-        self.person.delete(kind, self.namespace, name, **options)
+        self.user_client.delete(kind, self.namespace, name, **options)
 
     def remove(self, kind: Kind, name: str) -> None:
         """Delete an object regardless of its finalizers."""
@@ -119,7 +119,7 @@ class World:
             pass
 
     def listed(self, kind: Kind) -> list[Obj]:
-        return self.person.list(kind, self.namespace)
+        return self.user_client.list(kind, self.namespace)
 
     def condition(self, name: str = "cache", *, of: str = conditions.READY) -> Obj:
         return accessors.condition(self.find(MEMCACHED, name) or {}, of)

@@ -1,4 +1,4 @@
-"""The client of etcd's gateway against etcd itself: users, their tokens, and certificates."""
+"""Gateway client against real etcd servers: users, tokens and certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLIENTS = (f"--trusted-ca-file={FILES}/authority.crt", "--client-cert-auth")
 
 
 async def defragment(node: Node, access: Access, host: str = "") -> None:
-    """What every version lets nobody do but root."""
+    """Defragment a member, which every version restricts to root."""
     async with node.asked(access, host) as server:
         await server.defragment()
 
@@ -38,29 +38,29 @@ async def enable(node: Node, access: Access = ROOT) -> None:
     await execute(connect, EnableAuth((node.endpoint(),), access, access.user, access.password))
 
 
-async def test_users_are_asked_for_and_their_passwords_changed(etcd: Etcd, etcd_version: str) -> None:
+async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, etcd_version: str) -> None:
     wrong, second = replace(ROOT, password="wrong"), replace(ROOT, password="second")
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
-        asked = (node.endpoint(),)
-        async with node.asked(ROOT) as server:  # nobody asks who we are
+        endpoints = (node.endpoint(),)
+        async with node.asked(ROOT) as server:  # authentication is not enabled
             assert not await server.auth_enabled()
             await server.authenticate()
             await server.defragment()
-        squatter = Wire(node.endpoint(), OPEN)
-        await squatter.post("auth/user/add", {"name": "root", "password": "of somebody else"}, dict)
-        await squatter.aclose()
+        other_client = Wire(node.endpoint(), OPEN)
+        await other_client.post("auth/user/add", {"name": "root", "password": "of another user"}, dict)
+        await other_client.aclose()
 
         await enable(node)
-        await enable(node)  # it is so already
+        await enable(node)  # already enabled
         for access in (OPEN, wrong, ROOT):
             assert await auth_enabled(node, access)
-        with pytest.raises(Unauthenticated, match="asks for a user and a password, and none are given"):
+        with pytest.raises(Unauthenticated, match="requires a user and a password, and none are configured"):
             await defragment(node, OPEN)
-        with pytest.raises(Denied, match="authentication failed") as told:
+        with pytest.raises(Denied, match="authentication failed") as raised:
             await defragment(node, wrong)
-        assert type(told.value) is Denied
-        assert "wrong" not in str(told.value)
+        assert type(raised.value) is Denied
+        assert "wrong" not in str(raised.value)
         async with node.asked(ROOT) as server:
             pieces = [piece async for piece in server.snapshot()]
             assert len(b"".join(pieces)) % 512 == 32
@@ -70,32 +70,32 @@ async def test_users_are_asked_for_and_their_passwords_changed(etcd: Etcd, etcd_
             assert await server.alarms() == ()
             assert not await server.is_compacted(2)
 
-        node.stop()  # and with it its tokens are gone
+        node.stop()  # its tokens are lost
         node.start()
         await eventually(lambda: defragment(node, ROOT), Unreachable)
 
-        change = ChangePassword(asked, ROOT, "root", "second")
+        change = ChangePassword(endpoints, ROOT, "root", "second")
         await execute(connect, change)
-        await execute(connect, change)  # with the former one it is denied, with the new one it is not
+        await execute(connect, change)  # the old password is denied, the new one is accepted
         await defragment(node, second)
         with pytest.raises(Denied):
             await defragment(node, ROOT)
         with pytest.raises(Denied):
-            await execute(connect, ChangePassword(asked, ROOT, "root", "third"))
+            await execute(connect, ChangePassword(endpoints, ROOT, "root", "third"))
         async with node.asked(second) as server:
             await server.authenticate()
 
-        disable = DisableAuth(asked, second)
+        disable = DisableAuth(endpoints, second)
         await execute(connect, disable)
         await execute(connect, disable)
         assert not await auth_enabled(node, OPEN)
         await defragment(node, OPEN)
-        await enable(node, ROOT)  # the user is still there, with another password
+        await enable(node, ROOT)  # the user still exists, with another password
         await defragment(node, ROOT)
 
 
 @pytest.mark.long
-async def test_a_token_that_has_expired_is_replaced(etcd: Etcd) -> None:
+async def test_expired_token_is_replaced(etcd: Etcd) -> None:
     with etcd.cluster(NEWEST, "--auth-token-ttl=1") as cluster:
         node = await leader(cluster.nodes)
         await enable(node)
@@ -107,23 +107,23 @@ async def test_a_token_that_has_expired_is_replaced(etcd: Etcd) -> None:
             assert b"".join([piece async for piece in server.snapshot()])
 
 
-async def test_a_learner_takes_the_token_that_a_voter_gave(etcd: Etcd, etcd_version: str) -> None:
+async def test_learner_accepts_the_token_of_a_voter(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         first = await leader(cluster.nodes)
         await enable(first)
         second = cluster.prepare()
         await execute(connect, AddLearner((first.endpoint(),), ROOT, second.peer_url))
-        await first.status(ROOT, HOST)  # this token, it will not know
+        await first.status(ROOT, HOST)  # the learner will not know this token
         cluster.join(second)
 
-        async def told() -> None:
+        async def learner_accepts_the_token() -> None:
             await first.status(ROOT, HOST)
             assert (await second.status(ROOT, "demo-1.demo.test")).learner
 
-        await eventually(told, Refused, Unreachable)
+        await eventually(learner_accepts_the_token, Refused, Unreachable)
 
 
-async def test_both_ends_prove_who_they_are(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
+async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
     authority, another = Authority(tmp_path), Authority(tmp_path, "another")
     authority.issue("server", HOST)
     pair = Pair(*(file.read_text() for file in authority.issue("client")))
@@ -139,27 +139,31 @@ async def test_both_ends_prove_who_they_are(etcd: Etcd, etcd_version: str, tmp_p
             assert (await server.progress()).member_id == status.member_id
             assert b"".join([piece async for piece in server.snapshot()])
 
-        stranger = Pair(*(file.read_text() for file in another.issue("stranger")))
+        foreign = Pair(*(file.read_text() for file in another.issue("foreign")))
         expired = Pair(*(file.read_text() for file in authority.issue("expired", days=-1)))
         for wrong, host, why in (
             (access, "elsewhere.test", r"not valid for 'elsewhere\.test'"),
             (replace(access, authority=another.certificate.read_text()), HOST, "not to be trusted"),
             (replace(access, pair=None), HOST, "certificate"),
-            (replace(access, pair=stranger), HOST, "certificate"),
+            (replace(access, pair=foreign), HOST, "certificate"),
             (replace(access, pair=expired), HOST, "certificate"),
             (OPEN, HOST, "TLS"),
             (replace(access, authority="nonsense"), HOST, "no authority to trust"),
-            (replace(access, pair=Pair(pair.certificate, stranger.key)), HOST, "the key does not belong to the certificate"),
+            (
+                replace(access, pair=Pair(pair.certificate, foreign.key)),
+                HOST,
+                "the key does not belong to the certificate",
+            ),
         ):
-            with pytest.raises(Unreachable, match=why) as told:
+            with pytest.raises(Unreachable, match=why) as raised:
                 await node.status(wrong, host)
-            assert "PRIVATE" not in str(told.value)
+            assert "PRIVATE" not in str(raised.value)
 
-    with etcd.cluster(etcd_version) as cluster, pytest.raises(Unreachable, match="speaks no TLS"):
+    with etcd.cluster(etcd_version) as cluster, pytest.raises(Unreachable, match="does not use TLS"):
         await (await leader(cluster.nodes)).status(access)
 
 
-async def test_with_users_the_clients_certificate_bears_no_common_name(
+async def test_with_users_the_clients_certificate_must_not_have_a_common_name(
     etcd: Etcd, etcd_version: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -175,26 +179,28 @@ async def test_with_users_the_clients_certificate_bears_no_common_name(
         assert await auth_enabled(node, nameless, HOST)
         await defragment(node, nameless, HOST)
         assert await auth_enabled(node, named, HOST)
-        with pytest.raises(Denied, match="issue it without one"):
+        with pytest.raises(Denied, match="issue one without it"):
             await defragment(node, named, HOST)
 
 
-async def test_the_servers_certificate_must_be_good_for_clients(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
+async def test_server_certificate_must_be_valid_for_client_auth(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", HOST, client=False)
     access = Access(authority.certificate.read_text(), Pair(*(file.read_text() for file in authority.issue("client"))))
     with etcd.cluster(etcd_version, *TLS, *CLIENTS, scheme="https", files=tmp_path) as cluster:
 
-        async def told() -> EtcdError:
+        async def status_error() -> EtcdError:
             try:
                 await cluster.nodes[0].status(access, HOST)
             except EtcdError as error:
                 return error
-            raise AssertionError("it answers")
+            raise AssertionError("the member must not reply")
 
-        async def taught() -> None:
-            said = str(await told())
-            assert "issue it for client auth, too" in said or (etcd_version == "3.4.13" and "connection closed" in said)
+        async def error_is_explained() -> None:
+            text = str(await status_error())
+            assert "issue it for client auth as well" in text or (
+                etcd_version == "3.4.13" and "connection closed" in text
+            )
 
-        await eventually(taught, AssertionError)
-        assert type(await told()) is Unreachable
+        await eventually(error_is_explained, AssertionError)
+        assert type(await status_error()) is Unreachable

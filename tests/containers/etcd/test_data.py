@@ -1,4 +1,4 @@
-"""The client of etcd's gateway against etcd itself: room on disk, hashes over the keys, and snapshots."""
+"""Gateway client against real etcd servers: disk space, hashes of the keys, and snapshots."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.containers.support.etcd_servers import OPEN, Etcd, Node, eventually, 
 MIB = 2**20
 
 
-async def test_a_full_database_is_relieved(etcd: Etcd, etcd_version: str) -> None:
+async def test_full_database_accepts_writes_after_compaction_and_defragmentation(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version, f"--quota-backend-bytes={4 * MIB}") as cluster:
         node = await leader(cluster.nodes)
-        asked = (node.endpoint(),)
+        endpoints = (node.endpoint(),)
 
         async def fill() -> None:
             for _ in range(20):
@@ -39,9 +39,9 @@ async def test_a_full_database_is_relieved(etcd: Etcd, etcd_version: str) -> Non
             with pytest.raises(Refused, match="future revision"):
                 await server.compact(full.revision + 1)
 
-        compact = Compact(asked, OPEN, full.revision)
+        compact = Compact(endpoints, OPEN, full.revision)
         await execute(connect, compact)
-        await execute(connect, compact)  # it is gone already
+        await execute(connect, compact)  # already compacted
         async with node.asked() as server:
             assert await server.is_compacted(full.revision)
             assert await server.is_compacted(1)
@@ -50,16 +50,16 @@ async def test_a_full_database_is_relieved(etcd: Etcd, etcd_version: str) -> Non
         async def freed() -> None:
             now = await node.status()
             assert now.db_size >= full.db_size
-            if not etcd_version.startswith("3.4."):  # it finds out with the next key that is written
+            if not etcd_version.startswith("3.4."):  # 3.4 updates it with the next write
                 assert now.db_in_use < MIB
 
         await eventually(freed, AssertionError)
-        await execute(connect, Defragment(asked, OPEN))
+        await execute(connect, Defragment(endpoints, OPEN))
         assert (await node.status()).db_size < 2 * MIB
 
-        with pytest.raises(NoSpace):  # until it is disarmed
+        with pytest.raises(NoSpace):  # until the alarm is disarmed
             await put(node, "key", b"value")
-        disarm = Disarm(asked, OPEN, alarm)
+        disarm = Disarm(endpoints, OPEN, alarm)
         await execute(connect, disarm)
         await execute(connect, disarm)
         assert (await node.status()).alarms == ()
@@ -75,7 +75,7 @@ async def test_members_with_the_same_keys_have_the_same_hash(etcd: Etcd, etcd_ve
 
         async def hashed(node: Node, at: int) -> tuple[int, int, int]:
             async with node.asked() as server:
-                await server.members()  # it has heard of everything
+                await server.members()  # wait until the member has caught up
                 found = await server.hash_kv(at)
                 return found.hash, found.revision, found.compacted
 
@@ -92,7 +92,9 @@ async def test_members_with_the_same_keys_have_the_same_hash(etcd: Etcd, etcd_ve
         assert {(await hashed(node, revision))[2] for node in cluster.nodes} == {15}
 
 
-async def test_a_snapshot_ends_with_its_hash_and_can_be_restored(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
+async def test_snapshot_ends_with_its_checksum_and_can_be_restored(
+    etcd: Etcd, etcd_version: str, tmp_path: Path
+) -> None:
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
         for number in range(4):
@@ -118,19 +120,19 @@ async def test_a_snapshot_ends_with_its_hash_and_can_be_restored(etcd: Etcd, etc
         run(tool, "snapshot", "restore", cut, "--data-dir", tmp_path / "another")
 
 
-async def test_a_snapshot_that_is_cut_off_is_told(etcd: Etcd, etcd_version: str) -> None:
+async def test_interrupted_snapshot_is_reported(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version, f"--max-request-bytes={4 * MIB}") as cluster:
         node = await leader(cluster.nodes)
-        for number in range(16):  # more than what is on its way at any moment
+        for number in range(16):  # more than any buffer on the way
             await put(node, f"key-{number}", bytes(3 * MIB))
         async with node.asked() as server:
             async with aclosing(server.snapshot()) as pieces:
                 assert len(await anext(pieces)) > 0
-            await server.status()  # who stops early is served on
+            await server.status()  # the member still replies after a stream was closed early
             async with aclosing(server.snapshot()) as pieces:
                 sent = len(await anext(pieces))
                 node.signal(signal.SIGKILL)
-                with pytest.raises(Unreachable, match=r"broke off its answer|before its end"):
+                with pytest.raises(Unreachable, match=r"interrupted its response|ended its snapshot early"):
                     sent += sum([len(piece) async for piece in pieces])
             assert 0 < sent < 48 * MIB
 

@@ -1,4 +1,4 @@
-"""The steps that take care of a cluster, carried out on real ones: what they say and do is what mends them."""
+"""Maintenance steps executed on real clusters: full disks, corrupt members and lost quorums."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ MIB = 2**20
 QUOTA = 16 * MIB
 
 
-def told(reason: str, nodes: Sequence[Node]) -> EtcdCluster:
-    """The resource of these members, whose status bears a reason already."""
+def resource_with_reason(reason: str, nodes: Sequence[Node]) -> EtcdCluster:
+    """Build the resource of these members, with a reason in its status."""
     conditions = [{"type": "Ready", "status": "False", "reason": reason, "message": ""}]
     numbers = range(len(nodes))
     return cluster(len(nodes), recorded=numbers, status={"conditions": conditions}, quotaBackendBytes=QUOTA)
 
 
-async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
-    """What an operator sees of these members."""
+async def observe(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
+    """Observe these members as the operator does."""
     answers: list[EndpointStatus | None] = []
     for node in nodes:
         try:
             answers.append(await node.status())
         except EtcdError:
             answers.append(None)
-    ids = {said.member_id: number for number, said in enumerate(answers) if said}
-    led = next(node for node, said in zip(nodes, answers, strict=True) if said and said.leader == said.member_id)
+    ids = {status.member_id: number for number, status in enumerate(answers) if status}
+    led = next(
+        node for node, status in zip(nodes, answers, strict=True) if status and status.leader == status.member_id
+    )
     async with led.asked() as server:
         listed = await server.members()
         alarms = await server.alarms()
         compacted = await server.is_compacted((await server.status()).revision)
     members = {ids.get(member.id, _number(nodes, member)): member for member in listed.members}
     found = {}
-    for number, said in enumerate(answers):
-        if hashes and said and number in members:
+    for number, status in enumerate(answers):
+        if hashes and status and number in members:
             async with nodes[number].asked() as server:
-                found[said.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
+                found[status.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
     instances = tuple(
-        Instance(number, node.name, pod=pod(node), member=members.get(number), status=said)
-        for number, (node, said) in enumerate(zip(nodes, answers, strict=True))
+        Instance(number, node.name, pod=pod(node), member=members.get(number), status=status)
+        for number, (node, status) in enumerate(zip(nodes, answers, strict=True))
     )
     return Observed(
         instances=instances,
@@ -78,7 +80,7 @@ async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
 
 
 def pod(node: Node) -> Pod:
-    return Pod(node.name, node.address, "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
+    return Pod(node.name, node.address, "StatefulSet", ready=True, leaving=False, ended=False, problem="")
 
 
 def _number(nodes: Sequence[Node], member: Member) -> int:
@@ -86,19 +88,19 @@ def _number(nodes: Sequence[Node], member: Member) -> int:
 
 
 async def carry_out(nodes: Sequence[Node], step: Step) -> list[str]:
-    """Do what a step asks for, where these members really are."""
+    """Execute the calls of a step at the real addresses of these members."""
     by_name = {node.name: node for node in nodes}
     done = []
     for call in step.actions:
         assert isinstance(call, EtcdCall)
-        there = tuple(by_name[endpoint.name].endpoint() for endpoint in call.endpoints)
-        call = dataclasses.replace(call, endpoints=there)
-        await eventually(partial(execute, connect, call), Unhealthy)  # the operator, too, would ask again
+        endpoints = tuple(by_name[endpoint.name].endpoint() for endpoint in call.endpoints)
+        call = dataclasses.replace(call, endpoints=endpoints)
+        await eventually(partial(execute, connect, call), Unhealthy)  # the operator would retry, too
         done.append(str(call))
     return done
 
 
-async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd, etcd_version: str) -> None:
+async def test_full_cluster_accepts_writes_again_and_keeps_every_key(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version, f"--quota-backend-bytes={QUOTA}", size=3) as made:
         led = await leader(made.nodes)
 
@@ -111,19 +113,19 @@ async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd,
             await fill()
         revision = (await led.status()).revision
         done = []
-        resource = told(OUT_OF_SPACE, made.nodes)
+        resource = resource_with_reason(OUT_OF_SPACE, made.nodes)
         for _ in range(100):
-            seen = await world(made.nodes)
-            if not seen.is_full:
+            observed = await observe(made.nodes)
+            if not observed.is_full:
                 break
-            step = relieve_full_disk(resource, Assessment.of(resource, seen), NOW)
+            step = relieve_full_disk(resource, Assessment.of(resource, observed), NOW)
             assert step.reason == OUT_OF_SPACE
-            does = await carry_out(made.nodes, step)
-            if seen.leader and does == [f"defragment {seen.leader.name}"]:  # who leads may change meanwhile
-                rest = [instance.status for instance in seen.instances if instance is not seen.leader]
-                assert all(said and said.db_size < maintenance.MAX_FULL_SHARE * QUOTA for said in rest)
-            done += does
-            await asyncio.sleep(0 if does else 0.2)
+            executed = await carry_out(made.nodes, step)
+            if observed.leader and executed == [f"defragment {observed.leader.name}"]:  # the leader may change
+                rest = [instance.status for instance in observed.instances if instance is not observed.leader]
+                assert all(status and status.db_size < maintenance.MAX_FULL_SHARE * QUOTA for status in rest)
+            done += executed
+            await asyncio.sleep(0 if executed else 0.2)
         names = [each for each in done if each.startswith("defragment")]
         assert done[0] == f"compact up to revision {revision}"
         assert sorted(names) == ["defragment demo-0", "defragment demo-1", "defragment demo-2"]
@@ -133,7 +135,7 @@ async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd,
         assert (await led.status()).revision == revision + 1
 
 
-async def test_live_data_that_fill_the_quota_are_told_and_left(etcd: Etcd) -> None:
+async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -> None:
     with etcd.cluster(NEWEST, f"--quota-backend-bytes={QUOTA}") as made:
         (node,) = made.nodes
         await leader(made.nodes)
@@ -144,20 +146,20 @@ async def test_live_data_that_fill_the_quota_are_told_and_left(etcd: Etcd) -> No
 
         with pytest.raises(NoSpace):
             await fill()
-        resource = told(OUT_OF_SPACE, made.nodes)
+        resource = resource_with_reason(OUT_OF_SPACE, made.nodes)
         done: list[str] = []
         for _ in range(5):
-            step = relieve_full_disk(resource, Assessment.of(resource, await world(made.nodes)), NOW)
+            step = relieve_full_disk(resource, Assessment.of(resource, await observe(made.nodes)), NOW)
             done += await carry_out(made.nodes, step)
         assert [each.split()[0] for each in done] in (["compact"], ["compact", "defragment"])
         assert step.reason == QUOTA_EXCEEDED
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
-        step = relieve_full_disk(raised, Assessment.of(raised, await world(made.nodes)), NOW)
+        step = relieve_full_disk(raised, Assessment.of(raised, await observe(made.nodes)), NOW)
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]
 
 
 @pytest.mark.parametrize("leads", [False, True])
-async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads(etcd: Etcd, leads: bool) -> None:
+async def test_corrupt_member_is_found_and_removed_even_if_it_leads(etcd: Etcd, leads: bool) -> None:
     flags = ("--feature-gates=CompactHashCheck=true", "--compact-hash-check-time=1s")
     with etcd.cluster("3.6.16", *flags, size=3) as made:
         led = await leader(made.nodes)
@@ -177,13 +179,13 @@ async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads
             assert any(alarm.kind == CORRUPT for alarm in (await led.status()).alarms)
 
         await eventually(alarmed, AssertionError)
-        resource, left = told(REPLACING_CORRUPT_MEMBER, made.nodes), list(made.nodes)
+        resource, left = resource_with_reason(REPLACING_CORRUPT_MEMBER, made.nodes), list(made.nodes)
         done: list[str] = []
         for _ in range(10):
-            seen = await world(left, hashes=True)
-            if not corruption.suspected(seen):
+            observed = await observe(left, hashes=True)
+            if not corruption.suspected(observed):
                 break
-            step = replace_corrupt_member(resource, Assessment.of(resource, seen), NOW)
+            step = replace_corrupt_member(resource, Assessment.of(resource, observed), NOW)
             done += await carry_out(left, step)
             if any(isinstance(call, Remove) for call in step.actions):
                 left.remove(victim)
@@ -195,7 +197,7 @@ async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads
         await put(await leader(left), "after", b"value")
 
 
-async def test_a_member_with_a_changed_bit_does_not_start_where_it_compares_first(etcd: Etcd) -> None:
+async def test_corrupt_member_does_not_start_with_the_initial_corruption_check(etcd: Etcd) -> None:
     with etcd.cluster("3.6.16", "--feature-gates=InitialCorruptCheck=true", size=3) as made:
         led = await leader(made.nodes)
         for number in range(20):
@@ -204,26 +206,26 @@ async def test_a_member_with_a_changed_bit_does_not_start_where_it_compares_firs
         with pytest.raises(AssertionError, match=INCONSISTENT):
             corrupt(victim, b"unmistakable-13")
         left = [node for node in made.nodes if node is not victim]
-        seen = await world([*left, victim], hashes=True)
-        assert len(set(seen.hashes.values())) == 1
-        assert len(seen.hashes) == 2
+        observed = await observe([*left, victim], hashes=True)
+        assert len(set(observed.hashes.values())) == 1
+        assert len(observed.hashes) == 2
 
 
 def corrupt(node: Node, value: bytes) -> None:
-    """Change one bit of a value while the member is stopped, and start it again."""
+    """Flip one bit of a value while the member is stopped, then restart the member."""
     node.stop()
     (file,) = node.files.glob("**/snap/db")
-    held = bytearray(file.read_bytes())
-    assert value in held
-    at = held.find(value)
+    content = bytearray(file.read_bytes())
+    assert value in content
+    at = content.find(value)
     while at >= 0:
-        held[at] ^= 1
-        at = held.find(value, at + 1)
-    file.write_bytes(held)
+        content[at] ^= 1
+        at = content.find(value, at + 1)
+    file.write_bytes(content)
     node.start()
 
 
-async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_foretold(
+async def test_survivor_of_a_lost_quorum_continues_with_the_predicted_cluster_id(
     etcd: Etcd, etcd_version: str, tmp_path: Path
 ) -> None:
     with etcd.cluster(etcd_version, size=3) as made:
@@ -241,13 +243,13 @@ async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_for
         assert running.raft_applied >= before.raft_applied
         led.stop()
         led.start()
-        with pytest.raises(EtcdError):  # it waits for a quorum, and serves no client meanwhile
+        with pytest.raises(EtcdError):  # without a quorum it serves no client
             await led.status()
         async with led.asked() as server:
             progress = await server.progress()
         assert progress.member_id == before.member_id
         assert progress.revision == before.revision
-        survivor = judged(progress, before.cluster_id)
+        survivor = chosen_survivor(progress, before.cluster_id)
         assert survivor == "demo-0"
         led.stop()
 
@@ -268,9 +270,9 @@ async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_for
         member_id, cluster_id = bootstrap.ids(led.peer_url, token)
 
         async def leads() -> None:
-            said = await led.status()
-            assert (said.member_id, said.cluster_id, said.leader) == (member_id, cluster_id, member_id)
-            assert said.revision == before.revision
+            status = await led.status()
+            assert (status.member_id, status.cluster_id, status.leader) == (member_id, cluster_id, member_id)
+            assert status.revision == before.revision
 
         await eventually(leads, EtcdError, AssertionError)
         async with led.asked() as server:
@@ -283,8 +285,8 @@ def restore(tool: Path, *arguments: str | Path) -> None:
     subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
 
 
-def judged(progress: RaftProgress, cluster_id: int) -> str:
-    """Whom the operator names, where demo-0 alone is left and tells nothing but its metrics."""
+def chosen_survivor(progress: RaftProgress, cluster_id: int) -> str:
+    """Return the survivor that the operator chooses if only the metrics of demo-0 are available."""
     members = [
         {"name": f"demo-{number}", "id": f"{progress.member_id + number:016x}", "volume": f"disk-{number}"}
         for number in range(3)

@@ -1,4 +1,4 @@
-"""The client of etcd's gateway, and the steps that plans ask for, against etcd itself: how members come and go."""
+"""Gateway client and membership calls against real etcd servers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def member(node: Node, found: Members) -> Member:
 
 
 async def carry_out(call: EtcdCall) -> None:
-    """As the reconciler does: again, where the cluster was not ready for it."""
+    """Execute a call as the reconciler does: repeat it while the cluster is not ready."""
     await eventually(partial(execute, connect, call), Unhealthy, NotInSync, NoLeader)
 
 
 async def grow(cluster: Cluster, by: Node) -> Node:
-    """Add a member, until it has a vote."""
+    """Add a member and promote it to a voter."""
     node = cluster.prepare()
     await carry_out(AddLearner((by.endpoint(),), OPEN, node.peer_url))
     cluster.join(node)
@@ -39,7 +39,7 @@ async def grow(cluster: Cluster, by: Node) -> Node:
     return node
 
 
-async def test_a_member_tells_of_itself_and_of_its_cluster(etcd: Etcd, etcd_version: str) -> None:
+async def test_member_reports_its_status_and_its_cluster(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
         async with node.asked() as server:
@@ -57,21 +57,21 @@ async def test_a_member_tells_of_itself_and_of_its_cluster(etcd: Etcd, etcd_vers
         assert progress.applied >= status.raft_applied
 
 
-async def test_members_come_as_learners_and_go(etcd: Etcd, etcd_version: str) -> None:
+async def test_members_are_added_as_learners_promoted_and_removed(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         first = await leader(cluster.nodes)
-        asked = (first.endpoint(),)
+        endpoints = (first.endpoint(),)
         second = cluster.prepare()
-        add = AddLearner(asked, OPEN, second.peer_url)
+        add = AddLearner(endpoints, OPEN, second.peer_url)
         await execute(connect, add)
-        await execute(connect, add)  # it is there already
+        await execute(connect, add)  # already added
         found = await members(first)
         learner = member(second, found)
         assert (learner.name, learner.learner, len(found.members)) == ("", True, 2)
         with pytest.raises(Refused, match="one at a time"):
-            await execute(connect, AddLearner(asked, OPEN, "http://127.0.0.1:1"))
-        promote = Promote(asked, OPEN, learner)
-        with pytest.raises(NotInSync):  # it has not even started
+            await execute(connect, AddLearner(endpoints, OPEN, "http://127.0.0.1:1"))
+        promote = Promote(endpoints, OPEN, learner)
+        with pytest.raises(NotInSync):  # the learner has not started
             await execute(connect, promote)
 
         cluster.join(second)
@@ -80,48 +80,48 @@ async def test_members_come_as_learners_and_go(etcd: Etcd, etcd_version: str) ->
             with pytest.raises(Refused, match="it is a learner"):
                 await server.members()
         await carry_out(promote)
-        await execute(connect, promote)  # it has its vote already
+        await execute(connect, promote)  # already promoted
         now = member(second, await members(first))
         assert (now.id, now.name, now.learner) == (learner.id, second.name, False)
         assert not (await second.status()).learner
-        with pytest.raises(Refused, match="must be judged anew"):  # it was no risk when this was decided
-            await execute(connect, Remove(asked, OPEN, learner))
+        with pytest.raises(Refused, match="the operator checks again"):  # the removal was planned for a learner
+            await execute(connect, Remove(endpoints, OPEN, learner))
 
         third = await grow(cluster, first)
         nodes = [first, second, third]
         assert await leader(nodes) is first
-        move = MoveLeader(asked, OPEN, now)
+        move = MoveLeader(endpoints, OPEN, now)
         await execute(connect, move)
-        await execute(connect, move)  # it leads already
+        await execute(connect, move)  # already the leader
         assert await leader(nodes) is second
-        with pytest.raises(Refused, match="does not lead any more"):
-            await execute(connect, MoveLeader(asked, OPEN, member(third, await members(first))))
+        with pytest.raises(Refused, match="is no longer the leader"):
+            await execute(connect, MoveLeader(endpoints, OPEN, member(third, await members(first))))
 
-        remove = Remove(asked, OPEN, member(third, await members(first)))
+        remove = Remove(endpoints, OPEN, member(third, await members(first)))
         await carry_out(remove)
-        await execute(connect, remove)  # it is gone already
+        await execute(connect, remove)  # already removed
         with pytest.raises(NoSuchMember):
-            await execute(connect, Promote(asked, OPEN, remove.member))
+            await execute(connect, Promote(endpoints, OPEN, remove.member))
         with pytest.raises(NoSuchMember):
             await execute(connect, MoveLeader((second.endpoint(),), OPEN, remove.member))
         async with first.asked() as server:
             with pytest.raises(NoSuchMember):
                 await server.remove(remove.member.id)
-        await carry_out(Remove(asked, OPEN, now))
+        await carry_out(Remove(endpoints, OPEN, now))
         last = (await eventually(partial(members, first), NoLeader)).members
         assert [each.name for each in last] == [first.name]
         with pytest.raises(Refused, match="the only voter"):
-            await execute(connect, Remove(asked, OPEN, last[0]))
+            await execute(connect, Remove(endpoints, OPEN, last[0]))
         assert (await members(first)).members == last
 
 
-async def test_a_call_goes_to_the_next_endpoint_and_never_to_another_cluster(etcd: Etcd) -> None:
-    with etcd.cluster() as ours, etcd.cluster() as theirs:
-        node, foreign = await leader(ours.nodes), await leader(theirs.nodes)
-        gone = ours.prepare().endpoint()
+async def test_call_uses_the_next_endpoint_and_never_another_cluster(etcd: Etcd) -> None:
+    with etcd.cluster() as cluster, etcd.cluster() as other:
+        node, foreign = await leader(cluster.nodes), await leader(other.nodes)
+        stopped = cluster.prepare().endpoint()
         moved = node.endpoint()
         moved = type(moved)(moved.name, foreign.address, moved.host, foreign.ports[0])
-        await execute(connect, Defragment((gone, moved, node.endpoint()), OPEN))
+        await execute(connect, Defragment((stopped, moved, node.endpoint()), OPEN))
         with pytest.raises(Unreachable, match=r"demo-0 is not at 127\.\S+: a server of another cluster answers there"):
             await execute(connect, AddLearner((moved,), OPEN, "http://127.0.0.1:1"))
         assert len((await members(foreign)).members) == 1
@@ -130,7 +130,7 @@ async def test_a_call_goes_to_the_next_endpoint_and_never_to_another_cluster(etc
 
 
 @pytest.mark.long
-async def test_without_a_quorum_a_member_tells_what_it_remembers(etcd: Etcd, etcd_version: str) -> None:
+async def test_member_without_a_quorum_reports_the_members_that_it_remembers(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version, size=3) as cluster:
         await leader(cluster.nodes)
         survivor, *others = cluster.nodes
@@ -145,15 +145,15 @@ async def test_without_a_quorum_a_member_tells_what_it_remembers(etcd: Etcd, etc
         await eventually(alone, AssertionError)
         async with survivor.asked() as server:
             disarm = server.disarm(Alarm(before.members[0].id, NOSPACE))
-            asked, changed = await asyncio.gather(server.members(), disarm, return_exceptions=True)
-            assert isinstance(asked, NoLeader | Unreachable)
-            assert isinstance(changed, NoLeader)  # etcd's own words
+            listed, disarmed = await asyncio.gather(server.members(), disarm, return_exceptions=True)
+            assert isinstance(listed, NoLeader | Unreachable)
+            assert isinstance(disarmed, NoLeader)  # the error of etcd itself
             assert await server.remembered_members() == before
             assert (await server.progress()).revision == 2
 
         survivor.signal(signal.SIGKILL)
         survivor.start()
-        async with survivor.asked() as server:  # it waits for the others before it serves clients
+        async with survivor.asked() as server:  # without a quorum it serves no client
             with pytest.raises(Unreachable):
                 await server.status()
             progress = await server.progress()
@@ -164,34 +164,34 @@ async def test_without_a_quorum_a_member_tells_what_it_remembers(etcd: Etcd, etc
         assert await members(survivor) == before
 
 
-async def test_a_voter_that_died_is_removed_and_no_member_is_added_before(etcd: Etcd) -> None:
+async def test_dead_voter_must_be_removed_before_a_member_is_added(etcd: Etcd) -> None:
     with etcd.cluster(size=3) as cluster:
         await leader(cluster.nodes)
         dead, *alive = cluster.nodes
-        asked = tuple(node.endpoint() for node in alive)
-        gone = member(dead, await members(alive[0]))
+        endpoints = tuple(node.endpoint() for node in alive)
+        dead_member = member(dead, await members(alive[0]))
         dead.signal(signal.SIGKILL)
         await leader(alive)
         with pytest.raises(Unhealthy):
-            await execute(connect, AddLearner(asked, OPEN, "http://127.0.0.1:1"))
-        await carry_out(Remove(asked, OPEN, gone))
+            await execute(connect, AddLearner(endpoints, OPEN, "http://127.0.0.1:1"))
+        await carry_out(Remove(endpoints, OPEN, dead_member))
         assert {each.name for each in (await members(alive[0])).members} == {node.name for node in alive}
 
 
 @pytest.mark.long
-async def test_a_member_that_hangs_is_given_up_after_five_seconds(etcd: Etcd) -> None:
+async def test_request_to_a_hanging_member_times_out_after_five_seconds(etcd: Etcd) -> None:
     with etcd.cluster() as cluster:
         node = await leader(cluster.nodes)
         node.signal(signal.SIGSTOP)
         begun = time.monotonic()
-        with pytest.raises(Unreachable, match="gave no answer to maintenance/status within 5 s"):
+        with pytest.raises(Unreachable, match="did not answer maintenance/status within 5 s"):
             await node.status()
         assert 4.5 < time.monotonic() - begun < 7
         node.signal(signal.SIGCONT)
         await node.status()
         node.stop()
-        with pytest.raises(Unreachable, match="nothing listens there"):
+        with pytest.raises(Unreachable, match="no process listens on the port"):
             await node.status()
-        with pytest.raises(EtcdError, match="nothing listens there"):
+        with pytest.raises(EtcdError, match="no process listens on the port"):
             async with node.asked() as server:
                 await server.progress()

@@ -1,4 +1,4 @@
-"""What our client says of a cluster is what python-etcd3, over gRPC, says of it."""
+"""Comparison of the gateway client with python-etcd3, which uses gRPC."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ async def other_client(node: Node, snapshot: Path, keys: dict[str, str] | None =
         env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
         cwd=paths.REPOSITORY, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    told = "".join(f"{key} {value}\n" for key, value in (keys or {}).items())
-    printed, _ = await process.communicate(told.encode())
+    lines = "".join(f"{key} {value}\n" for key, value in (keys or {}).items())
+    printed, _ = await process.communicate(lines.encode())
     assert process.returncode == 0
     found: dict[str, Any] = json.loads(printed)
     return found
 
 
-async def test_both_clients_see_the_same(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
+async def test_both_clients_report_the_same(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
+    other_snapshot = tmp_path / "other"
     with etcd.cluster(etcd_version, "--quota-backend-bytes=4194304", size=3) as cluster:
         led = await leader(cluster.nodes)
-        seen = await other_client(led, theirs, KEYS)
-        assert seen["keys"] == KEYS
+        reported = await other_client(led, other_snapshot, KEYS)
+        assert reported["keys"] == KEYS
         status = await led.status()
         assert status.revision == 1 + len(KEYS)
         for name in ("version", "db_size", "leader", "raft_term"):
-            assert getattr(status, name) == seen[name], name
+            assert getattr(status, name) == reported[name], name
         async with led.asked() as server:
             members = (await server.members()).members
-            assert sorted([each.id, each.name, list(each.peer_urls)] for each in members) == sorted(seen["members"])
-            assert seen["alarms"] == []
-            ours = b"".join([piece async for piece in server.snapshot()])
-        assert len(ours) == theirs.stat().st_size
+            assert sorted([each.id, each.name, list(each.peer_urls)] for each in members) == sorted(reported["members"])
+            assert reported["alarms"] == []
+            own_snapshot = b"".join([piece async for piece in server.snapshot()])
+        assert len(own_snapshot) == other_snapshot.stat().st_size
 
         async def fill() -> None:
             try:
                 await put(led, "big", bytes(2**19))
             except NoSpace:
                 return
-            raise AssertionError("there is still room")
+            raise AssertionError("the database is not full")
 
         await eventually(fill, AssertionError)
         async with led.asked() as server:
             (alarm,) = await server.alarms()
-            assert (await other_client(led, theirs))["alarms"] == [[alarm.member_id, 1]]
+            assert (await other_client(led, other_snapshot))["alarms"] == [[alarm.member_id, 1]]
             assert alarm.kind == NOSPACE
             await server.compact((await server.status()).revision)
         for node in cluster.nodes:
             before = (await node.status()).db_size
             async with node.asked() as server:
                 await server.defragment()
-            assert (await other_client(node, theirs))["db_size"] == (await node.status()).db_size < before
+            assert (await other_client(node, other_snapshot))["db_size"] == (await node.status()).db_size < before
         async with led.asked() as server:
             await server.disarm(alarm)
-        seen = await other_client(led, theirs, {"key-0": "another"})
-        assert seen["keys"]["key-0"] == "another"
-        assert seen["alarms"] == []
+        reported = await other_client(led, other_snapshot, {"key-0": "another"})
+        assert reported["keys"]["key-0"] == "another"
+        assert reported["alarms"] == []

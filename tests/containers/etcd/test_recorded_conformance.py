@@ -1,4 +1,4 @@
-"""The record that `FakeEtcd` is held to is that of a real etcd."""
+"""Check that the recording that `FakeEtcd` must match is that of a real etcd."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from e2e.cluster import binaries
 from e2e.cluster.machine.network import free_ports
 from tests.support import paths
 from tests.support.etcd.lab import RealLab
-from tests.support.etcd.recorded_conformance import STORIES
+from tests.support.etcd.recorded_conformance import SESSIONS
 
 VERSION = "3.6.16"
-"""Others tell nearly the same: only here a member that is alone serves before it has had a leader."""
+"""Version of the recording; others differ in details, such as when a lone member starts to serve clients."""
 
 RECORD = paths.RECORDED / "etcd.json"
 RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
 
-AT_ONCE = "the_seed_begins_again"
+AT_ONCE = "seed_bootstraps_again"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in STORIES]
+    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in SESSIONS]
 )
-async def test_a_story_goes_as_recorded(tmp_path: Path, name: str) -> None:
+async def test_recording_matches_a_real_etcd(tmp_path: Path, name: str) -> None:
     lab = RealLab(binaries.build(binaries.ETCD[VERSION]) / "etcd", tmp_path, list(free_ports(12)))
     try:
-        await STORIES[name](lab)
+        await SESSIONS[name](lab)
     finally:
         await lab.close()
-    assert lab.told == RECORDED[name]
+    assert lab.transcript == RECORDED[name]

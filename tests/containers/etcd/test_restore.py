@@ -1,6 +1,6 @@
-"""Snapshots of a real etcd, through our program and etcd's own, into a real etcd that begins with them; no container.
+"""Snapshots of a real etcd, taken and restored by the operator's program and etcd's tools, without containers.
 
-The arguments are those of the pods that the operator makes; only paths are others.
+The arguments are those of the operator's pods; only the paths differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
 
 MINORS = {version.rpartition(".")[0]: version for version in sorted(ETCD)}
-"""The newest version of each minor one."""
+"""Newest version of each minor version."""
 
 SETTINGS = Settings("etcd-operator", "etcd", "etcd-operator:1")
 STORE = VolumeStore(claim_name="snapshots")
@@ -54,17 +54,18 @@ def cluster(version: str, uid: str = "u-1") -> EtcdCluster:
 
 @dataclass
 class Member:
-    """A member that runs as a process, on the volume of which `home` is the mount.
+    """Member that runs as a process.
 
     Attributes:
-        client: its port for clients; metrics: that of its metrics.
+        client: port for clients.
+        metrics: port of the metrics.
     """
 
     process: subprocess.Popen[bytes]
     client: int
     metrics: int
 
-    async def ask(self, path: str, body: Obj) -> Any:
+    async def post(self, path: str, body: Obj) -> Any:
         wire = Wire(self.endpoint, OPEN)
         try:
             return await wire.post(path, body, dict)
@@ -76,12 +77,12 @@ class Member:
         return Node("demo-0", "127.0.0.1", [self.client, 0, self.metrics], None, Path()).endpoint()  # type: ignore[arg-type]
 
     async def put(self, key: str, value: bytes) -> int:
-        answer = await self.ask("kv/put", {"key": _coded(key.encode()), "value": _coded(value)})
+        answer = await self.post("kv/put", {"key": _coded(key.encode()), "value": _coded(value)})
         return int(answer["header"]["revision"])
 
     async def keys(self) -> Keys:
-        """All there are."""
-        answer = await self.ask("kv/range", {"key": _coded(b"\0"), "range_end": _coded(b"\0")})
+        """Read all keys."""
+        answer = await self.post("kv/range", {"key": _coded(b"\0"), "range_end": _coded(b"\0")})
         found = answer.get("kvs") or ()
         return {base64.b64decode(each["key"]).decode(): base64.b64decode(each.get("value", "")) for each in found}
 
@@ -91,26 +92,26 @@ class Member:
         server = connect(self.endpoint, OPEN)
         try:
             found = await server.status()
-            assert found.leader, "it has elected itself by now"
+            assert found.leader, "the member must have a leader"
             return found
         finally:
             await server.aclose()
 
     def stop(self) -> None:
-        """End it in good order, as the kubelet does."""
+        """Stop the process gracefully, as the kubelet does."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(20)
 
 
 @contextmanager
 def running(version: str, home: Path, how: Start) -> Iterator[Member]:
-    """Etcd on a volume, begun as the operator lets it."""
+    """Run etcd on a volume with the bootstrap flags of the operator."""
     client, peer, metrics = free_ports(3)
     resource = cluster(version)
-    told, own = bootstrap.annotated(resource, how), names.peer_url(resource, 0)
-    here = f"http://127.0.0.1:{peer}"  # 3.4 looks up by which names it is reached, when it begins
+    annotations, own = bootstrap.annotated(resource, how), names.peer_url(resource, 0)
+    here = f"http://127.0.0.1:{peer}"  # 3.4 resolves its advertised names at startup
     if isinstance(how, New):
-        told[bootstrap.INITIAL_CLUSTER], own = told[bootstrap.INITIAL_CLUSTER].replace(own, here), here
+        annotations[bootstrap.INITIAL_CLUSTER], own = annotations[bootstrap.INITIAL_CLUSTER].replace(own, here), here
     command = [
         str(etcd_servers.program(version, "etcd")),
         "--name=demo-0",
@@ -120,8 +121,8 @@ def running(version: str, home: Path, how: Start) -> Iterator[Member]:
         f"--listen-peer-urls={here}",
         f"--initial-advertise-peer-urls={own}",
         f"--listen-metrics-urls=http://127.0.0.1:{metrics}",
-        f"--initial-cluster-state={told[bootstrap.INITIAL_STATE]}",
-        f"--initial-cluster={told[bootstrap.INITIAL_CLUSTER]}",
+        f"--initial-cluster-state={annotations[bootstrap.INITIAL_STATE]}",
+        f"--initial-cluster={annotations[bootstrap.INITIAL_CLUSTER]}",
         f"--initial-cluster-token={resource.uid}",
         *features(resource.version).corruption_checks,
         "--logger=zap",
@@ -141,19 +142,19 @@ def running(version: str, home: Path, how: Start) -> Iterator[Member]:
 
 
 async def write(member: Member) -> Keys:
-    """Keys of which some were changed, some deleted and some are large; and history that was compacted."""
+    """Write small and large keys, change some, delete some, and compact the history; return all keys."""
     for number in range(40):
         await member.put(f"key-{number}", bytes([number]) * (1 + 4096 * (number % 9)))
     for number in range(0, 40, 7):
         await member.put(f"key-{number}", b"changed")
     for number in range(0, 40, 11):
-        await member.ask("kv/deleterange", {"key": _coded(f"key-{number}".encode())})
-    await member.ask("kv/compaction", {"revision": "30", "physical": True})
+        await member.post("kv/deleterange", {"key": _coded(f"key-{number}".encode())})
+    await member.post("kv/compaction", {"revision": "30", "physical": True})
     return await member.keys()
 
 
 def work(directory: Path, *arguments: str) -> Obj:
-    """What our program says of its work, which goes well."""
+    """Run the operator's program, which must succeed, and return its termination message."""
     message = directory / "termination-log"
     assert program.main([*arguments, f"--termination-log={message}"]) == 0, message.read_text()
     found: Obj = json.loads(message.read_text())
@@ -161,7 +162,7 @@ def work(directory: Path, *arguments: str) -> Obj:
 
 
 def take(directory: Path, version: str, member: Member, cluster_id: int) -> Obj:
-    """A snapshot in the store, with the arguments of the pod."""
+    """Take a snapshot into the store, with the arguments of the pod; return the termination message."""
     given = [
         "snapshot",
         f"--endpoint=http://127.0.0.1:{member.client}",
@@ -178,27 +179,27 @@ def take(directory: Path, version: str, member: Member, cluster_id: int) -> Obj:
 
 
 def carry_out(pod: Obj, home: Path, version: str, directory: Path) -> Obj:
-    """Do what a pod's containers do, one after the other; what the last one says."""
-    said: Obj = {}
+    """Run the containers of a pod in order; return the termination message of the last one."""
+    result: Obj = {}
     for container in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
-        places = {HOME: str(home), "/var/lib/store": str(directory / "store")}
+        mounts = {HOME: str(home), "/var/lib/store": str(directory / "store")}
         arguments = container["args"]
-        for place, here in places.items():
-            arguments = [text.replace(place, here) for text in arguments]
+        for mount, path in mounts.items():
+            arguments = [text.replace(mount, path) for text in arguments]
         if container["image"] == SETTINGS.agent_image:
-            said = work(directory, *arguments)
+            result = work(directory, *arguments)
         else:
             (name,) = container["command"]
             command = [str(etcd_servers.program(version, name)), *arguments]
-            if version.startswith("3.4."):  # it looks up what the pod's own /etc/hosts knows
+            if version.startswith("3.4."):  # 3.4 resolves names that only the pod's /etc/hosts has
                 command = [*_with_hosts(pod["spec"]["hostAliases"], directory / "hosts"), *command]
             done = subprocess.run(command, capture_output=True, check=False)
             assert done.returncode == 0, done.stderr.decode()
-    return said
+    return result
 
 
 def _with_hosts(aliases: list[Obj], file: Path) -> list[str]:
-    """What makes a command find other names in /etc/hosts, as the kubelet does."""
+    """Return a command prefix that mounts other names into /etc/hosts, as the kubelet does."""
     file.write_text("".join(f"{alias['ip']} {name}\n" for alias in aliases for name in alias["hostnames"]))
     return ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount --bind {file} /etc/hosts && exec "$@"', "sh"]
 
@@ -212,7 +213,7 @@ def contents(database: Path) -> bolt.Contents:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The volume of a member that is gone by the time of its snapshot's restore."""
+    """Volume of a member that stops before its snapshot is restored."""
     return _directory(tmp_path / "home")
 
 
@@ -226,7 +227,7 @@ def _coded(text: bytes) -> str:
 
 
 def taken(version: str, home: Path, directory: Path) -> tuple[Keys, EndpointStatus, Obj]:
-    """What a member held, what it said of itself, and what was said of its snapshot."""
+    """Return the keys of a member, its status, and the termination message of its snapshot."""
     (directory / "store").mkdir()
     with running(version, home, New()) as member:
         keys = asyncio.run(write(member))
@@ -246,12 +247,12 @@ def taken(version: str, home: Path, directory: Path) -> tuple[Keys, EndpointStat
         pytest.param("3.5.35", "3.6.16", marks=pytest.mark.long),
     ],
 )
-def test_a_cluster_begins_with_what_another_one_held(before: str, after: str, home: Path, tmp_path: Path) -> None:
-    keys, status, said = taken(before, home, tmp_path)
-    assert said["revision"] == status.revision
-    if not before.startswith("3.4."):  # it may tell or not
-        assert said["version"] == f"{before.rpartition('.')[0]}.0"
-    assert said["cluster_id"] == f"{status.cluster_id:016x}"
+def test_cluster_is_restored_from_the_snapshot_of_another(before: str, after: str, home: Path, tmp_path: Path) -> None:
+    keys, status, reported = taken(before, home, tmp_path)
+    assert reported["revision"] == status.revision
+    if not before.startswith("3.4."):  # 3.4 may report no version
+        assert reported["version"] == f"{before.rpartition('.')[0]}.0"
+    assert reported["cluster_id"] == f"{status.cluster_id:016x}"
 
     resource, volume = cluster(after, "u-2"), _directory(tmp_path / "restored")
     pod = pods.restore_pod(SETTINGS, resource, STORE, FILE)
@@ -259,43 +260,43 @@ def test_a_cluster_begins_with_what_another_one_held(before: str, after: str, ho
     bumped = features(Version.parse(after)).bumps_revision
     assert sealed["revision"] - status.revision == (pods.REVISION_BUMP if bumped else 0)
 
-    with running(after, volume, Closed()) as member:  # nobody may begin with an empty disk: so it has its data
+    with running(after, volume, Closed()) as member:  # `Closed` refuses to start on an empty disk
         now = asyncio.run(member.status())
         assert asyncio.run(member.keys()) == keys
         assert now.revision >= sealed["revision"]
         _, cluster_id = bootstrap.ids(names.peer_url(resource, 0), resource.uid)
         assert now.cluster_id == cluster_id != status.cluster_id
         assert asyncio.run(member.put("key-1", b"later")) == now.revision + 1
-        if bumped:  # who watched the former cluster from then on is told that it missed something
+        if bumped:  # watches of the former cluster detect missed events
             with pytest.raises(EtcdError, match="compacted"):
-                asyncio.run(member.ask("kv/range", {"key": _coded(b"key-1"), "revision": str(status.revision)}))
+                asyncio.run(member.post("kv/range", {"key": _coded(b"key-1"), "revision": str(status.revision)}))
         member.stop()
 
-    again = carry_out(pod, volume, after, tmp_path)  # the operator had not written down that it was done
+    again = carry_out(pod, volume, after, tmp_path)  # as after a crash before the result was recorded
     assert again["revision"] >= sealed["revision"]
     with running(after, volume, Closed()) as member:
         assert asyncio.run(member.keys()) == keys | {"key-1": b"later"}
 
 
-def test_a_snapshot_of_a_newer_etcd_is_refused_by_its_name(home: Path, tmp_path: Path) -> None:
+def test_snapshot_of_a_newer_etcd_is_refused(home: Path, tmp_path: Path) -> None:
     taken("3.7.3", home, tmp_path)
     volume, message = _directory(tmp_path / "restored"), tmp_path / "termination-log"
     fetch = pods.restore_pod(SETTINGS, cluster("3.6.16"), STORE, FILE)["spec"]["initContainers"][0]["args"]
     given = [text.replace(HOME, str(volume)).replace("/var/lib/store", str(tmp_path / "store")) for text in fetch]
     assert program.main([*given, f"--termination-log={message}"]) == 1
-    said = json.loads(message.read_text())
-    assert said["reason"] == "SnapshotTooNew"
-    assert f"{FILE} in volume at" in said["message"]
-    assert "is of etcd 3.7.0, and 3.6 is to read it" in said["message"]
+    reported = json.loads(message.read_text())
+    assert reported["reason"] == "SnapshotTooNew"
+    assert f"{FILE} in volume at" in reported["message"]
+    assert "was written by etcd 3.7.0, which 3.6 cannot read" in reported["message"]
 
 
 @pytest.mark.parametrize(
     "version", [pytest.param(each, marks=[] if each == "3.6.16" else pytest.mark.long) for each in ETCD]
 )
-def test_a_survivor_goes_on_as_a_cluster_of_its_own_and_its_former_data_stays(
+def test_survivor_continues_as_a_new_cluster_and_keeps_its_former_data(
     version: str, home: Path, tmp_path: Path
 ) -> None:
-    """What a recovery's pod does, on the disk of a member that was ended in good order."""
+    """Run the containers of a recovery pod on the disk of a member that stopped gracefully."""
     with running(version, home, New()) as member:
         keys = asyncio.run(write(member))
         status = asyncio.run(member.status())
@@ -313,8 +314,8 @@ def test_a_survivor_goes_on_as_a_cluster_of_its_own_and_its_former_data_stays(
 
 
 @pytest.mark.parametrize("version", sorted(MINORS.values()))
-def test_a_new_database_is_read_too(version: str, home: Path) -> None:
-    """Its buckets are so small that they stand within their parent's page."""
+def test_new_database_can_be_read(version: str, home: Path) -> None:
+    """Buckets of a new database are inlined in the page of their parent."""
     with running(version, home, New()) as member:
         member.stop()
     assert contents(home / "data" / "member" / "snap" / "db").revision == 1

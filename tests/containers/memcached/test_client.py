@@ -63,7 +63,7 @@ async def test_stopped_server_is_reported_as_unreachable(servers: Servers, versi
             to.stop()
             with pytest.raises(Unreachable, match="it stopped"):
                 await server.stats()
-        assert "no process listens" in str(await refused(to))
+        assert "no process listens on the port" in str(await refused(to))
 
 
 async def test_connection_limit_is_reported(servers: Servers, version: str) -> None:

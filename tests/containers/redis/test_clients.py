@@ -1,4 +1,4 @@
-"""The clients and the cli_check of the end-to-end tests, against real servers: what is lost is found."""
+"""The clients and the CLI check of the end-to-end tests, against real servers: losses are detected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import Access, Address
 from operators.redis.client.server import Server
 
-NOBODY = Access()
+NO_PASSWORD = Access()
 
 
 def addresses(cluster: Cluster) -> list[Address]:
@@ -24,11 +24,13 @@ def addresses(cluster: Cluster) -> list[Address]:
 
 
 def verdict(cluster: Cluster) -> cli_check.Verdict:
-    return cli_check.check(addresses(cluster)[0], NOBODY, cluster.engine)
+    return cli_check.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine)
 
 
-async def hand_over(slot: int, source: tuple[Node, Server], target: tuple[Node, Server], others: list[Server]) -> None:
-    """Move a slot step by step, with a while between the steps."""
+async def move_slowly(
+    slot: int, source: tuple[Node, Server], target: tuple[Node, Server], others: list[Server]
+) -> None:
+    """Move a slot with pauses between the steps."""
     await target[1].execute("CLUSTER", "SETSLOT", slot, "IMPORTING", source[0].id)
     await source[1].execute("CLUSTER", "SETSLOT", slot, "MIGRATING", target[0].id)
     await asyncio.sleep(0.02)
@@ -40,20 +42,18 @@ async def hand_over(slot: int, source: tuple[Node, Server], target: tuple[Node, 
 
 
 @pytest.mark.parametrize("of", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.long)])
-async def test_clients_follow_slots_to_a_node_that_had_none_and_feel_no_error(
-    of: tuple[str, str], tmp_path: Path
-) -> None:
+async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str, str], tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(of) as cluster:
         await cluster.form(3, 1)
         assert verdict(cluster) == cli_check.Verdict(3, 3, ())
         joined = await cluster.join()
-        # The slots of what the clients write again and again come first.
+        # Slots with frequent writes move first.
         with Load.running(lambda: addresses(cluster)[:2]) as load:
             async with cluster.nodes[0].asked() as source, joined.asked() as target, cluster.nodes[1].asked() as other:
                 own = (await cluster.owners())[cluster.nodes[0].id]
                 slots = sorted(own, key=lambda slot: slot not in busy(load))
                 for slot in slots[:150]:
-                    await hand_over(slot, (cluster.nodes[0], source), (joined, target), [other])
+                    await move_slowly(slot, (cluster.nodes[0], source), (joined, target), [other])
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 20
         await cluster.settled()
@@ -61,11 +61,11 @@ async def test_clients_follow_slots_to_a_node_that_had_none_and_feel_no_error(
 
 
 def busy(load: Load) -> set[int]:
-    """The slots of keys that were written so far."""
+    """Return the slots of the keys that were written so far."""
     return {key_slot(each.key.encode()) for each in load.history if each.write}
 
 
-async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(tmp_path: Path) -> None:
+async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
         await cluster.form(3, 1)
         primary, replica = cluster.nodes[0], cluster.nodes[3]
@@ -80,14 +80,17 @@ async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(t
                 await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
             taken = time.monotonic()
             await asyncio.sleep(1)
-        assert load.errors + load.connection_failures, "a master that is killed is felt"
+        assert load.errors + load.connection_failures, "clients notice a killed primary"
         with pytest.raises(AssertionError, match="misses"):
             await asyncio.to_thread(load.check)
         assert await asyncio.to_thread(lambda: load.check(loss_windows=[(stopped - 0.1, taken)])) > 10
         async with cluster.nodes[1].asked() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
             await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
-        assert any("open" in said for said in cli_check.check(addresses(cluster)[1], NOBODY, cluster.engine).problems)
+        assert any(
+            "open" in problem
+            for problem in cli_check.check(addresses(cluster)[1], NO_PASSWORD, cluster.engine).problems
+        )
 
 
 async def test_clients_change_their_password_without_an_error(tmp_path: Path) -> None:
@@ -108,4 +111,4 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 10
         assert cli_check.check(addresses(cluster)[0], load.access, cluster.engine) == cli_check.Verdict(3, 0, ())
-        assert cli_check.check(addresses(cluster)[0], NOBODY, cluster.engine).problems
+        assert cli_check.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine).problems

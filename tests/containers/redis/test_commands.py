@@ -1,4 +1,4 @@
-"""The steps on a cluster against Redis and Valkey themselves: what each does, twice, and what it refuses."""
+"""Cluster commands against real Redis and Valkey: the effect of each, its repetition, and refusals."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from operators.redis.slots.hash_slots import Slots
 
 
 async def twice(call: RedisCall) -> None:
-    """Carry it out as one that is repeated, for nobody knows whether it came about."""
+    """Execute a command twice: it is repeated if its result is unknown."""
     await execute(connect, call)
     await execute(connect, call)
 
 
-async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         one, two, three = (cluster.add() for _ in range(3))
         await cluster.identify()
@@ -43,25 +43,25 @@ async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine
             await twice(SetEpoch(OPEN, node.endpoint, node.id, number + 1))
         await twice(Meet(OPEN, two.endpoint, (one.endpoint,), two.id))
         await twice(Meet(OPEN, three.endpoint, (one.endpoint, two.endpoint), three.id))
-        await cluster.until(lambda said: all(len(each.nodes) == 3 for each in said.values()))
+        await cluster.until(lambda reports: all(len(each.nodes) == 3 for each in reports.values()))
         await twice(AddSlots(OPEN, one.endpoint, one.id, Slots.of(range(8000))))
         await twice(AddSlots(OPEN, two.endpoint, two.id, Slots.all() - Slots.of(range(8000))))
-        said = await cluster.settled()
-        assert [said[node.id].me.epoch for node in (one, two, three)] == [1, 2, 3]
+        reports = await cluster.settled()
+        assert [reports[node.id].me.epoch for node in (one, two, three)] == [1, 2, 3]
         with pytest.raises(Refused, match="owns slots 7999"):
             await execute(connect, AddSlots(OPEN, two.endpoint, two.id, Slots.of(7999, 8000)))
 
         async with one.asked() as server:
             await server.execute("SET", key_in(0), "kept")  # slot 0
         await twice(Replicate(OPEN, three.endpoint, three.id, one.id))
-        await cluster.until(lambda said: said[three.id].keys == 1 and all_know(said, three.id, one.id))
+        await cluster.until(lambda reports: reports[three.id].keys == 1 and all_know(reports, three.id, one.id))
         with pytest.raises(Refused, match="must not become a replica"):
             await execute(connect, Replicate(OPEN, two.endpoint, two.id, one.id))
 
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # it comes about after the answer
-        await cluster.until(lambda said: said[one.id].link_up and all_know(said, one.id, three.id))
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # it comes about after the answer
-        await cluster.until(lambda said: said[one.id].link_up and said[one.id].keys == 1)
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # takes effect after the response
+        await cluster.until(lambda reports: reports[one.id].link_up and all_know(reports, one.id, three.id))
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # takes effect after the response
+        await cluster.until(lambda reports: reports[one.id].link_up and reports[one.id].keys == 1)
         with pytest.raises(Refused, match="must not be reset"):
             await execute(connect, ResetSoft(OPEN, one.endpoint, one.id))
         cluster.check()
@@ -69,39 +69,39 @@ async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine
         four = await cluster.join()
         four.end()
         await twice(Forget(OPEN, four.id, (one.endpoint, two.endpoint, three.endpoint)))
-        said = await cluster.says()
-        assert all({node.id for node in each.nodes} == set(at) for each in said.values())
+        reports = await cluster.says()
+        assert all({node.id for node in each.nodes} == set(at) for each in reports.values())
         four.start()
         await twice(ResetSoft(OPEN, four.endpoint, four.id))
         assert [node.id for node in (await four.says()).nodes] == [four.id]
 
 
-async def test_who_answers_at_an_address_must_be_who_is_meant(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster, redis.cluster(engine) as another:
         await cluster.form(1)
         await another.form(1)
-        (ours,), (stranger,) = cluster.nodes, another.nodes
-        here = replace(ours.endpoint, port=stranger.port)  # its address is another's by now
+        (own,), (foreign,) = cluster.nodes, another.nodes
+        here = replace(own.endpoint, port=foreign.port)  # the address now belongs to a node of another cluster
         for call in (
-            SetEpoch(OPEN, here, ours.id, 7),
-            Meet(OPEN, here, (ours.endpoint,), ours.id),
-            Meet(OPEN, ours.endpoint, (here,), ours.id),
-            AddSlots(OPEN, here, ours.id, Slots.of(1)),
-            Replicate(OPEN, here, ours.id, "0" * 40),
-            FailOver(OPEN, here, ours.id, "TAKEOVER"),
+            SetEpoch(OPEN, here, own.id, 7),
+            Meet(OPEN, here, (own.endpoint,), own.id),
+            Meet(OPEN, own.endpoint, (here,), own.id),
+            AddSlots(OPEN, here, own.id, Slots.of(1)),
+            Replicate(OPEN, here, own.id, "0" * 40),
+            FailOver(OPEN, here, own.id, "TAKEOVER"),
             Forget(OPEN, "0" * 40, (here,)),
-            Configure(OPEN, here, ours.id, {"maxmemory": "1mb"}),
-            SetPasswords(OPEN, here, ours.id, ("0" * 64,)),
-            ResetSoft(OPEN, here, ours.id),
-            CloseSlots(OPEN, ours.id, "0" * 40, Slots.of(1), {ours.id: here}),
+            Configure(OPEN, here, own.id, {"maxmemory": "1mb"}),
+            SetPasswords(OPEN, here, own.id, ("0" * 64,)),
+            ResetSoft(OPEN, here, own.id),
+            CloseSlots(OPEN, own.id, "0" * 40, Slots.of(1), {own.id: here}),
         ):
-            with pytest.raises(Unreachable, match=stranger.id):
+            with pytest.raises(Unreachable, match=foreign.id):
                 await execute(connect, call)
-        assert len((await stranger.says()).nodes) == len((await ours.says()).nodes) == 1
-        assert (await stranger.says()).max_memory == 0
+        assert len((await foreign.says()).nodes) == len((await own.says()).nodes) == 1
+        assert (await foreign.says()).max_memory == 0
 
 
-async def test_passwords_overlap_and_settings_are_secret(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_passwords_overlap_and_stay_out_of_descriptions(redis: Redis, engine: tuple[str, str]) -> None:
     first, second = Access(password="first-secret"), Access(password="second-secret")
     digests = [hashlib.sha256(access.password.encode()).hexdigest() for access in (first, second)]
     with redis.cluster(engine, first, requirepass="first-secret") as cluster:
@@ -125,7 +125,7 @@ async def test_passwords_overlap_and_settings_are_secret(redis: Redis, engine: t
         assert (await node.says(OPEN)).id == node.id
 
 
-async def test_slots_are_closed_where_no_key_is_left_behind(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_slots_are_closed_unless_keys_are_left_behind(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(2)
         source, target = cluster.nodes
@@ -137,8 +137,8 @@ async def test_slots_are_closed_where_no_key_is_left_behind(redis: Redis, engine
             await taking.pipe((("ASKING",), ("SET", key_in(0), "left behind")))  # slot 0
             with pytest.raises(SlotStuck, match="Slots 0 cannot be closed"):
                 await execute(connect, CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
-            said = await cluster.says()
-            assert list(said[source.id].me.migrating) == list(said[target.id].me.importing) == [0]
+            reports = await cluster.says()
+            assert list(reports[source.id].me.migrating) == list(reports[target.id].me.importing) == [0]
             await taking.pipe((("ASKING",), ("DEL", key_in(0))))
             await twice(CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
             await giving.execute("CLUSTER", "SETSLOT", 3, "MIGRATING", target.id)

@@ -1,4 +1,4 @@
-"""What nodes read, and are told, against Redis and Valkey themselves: files, settings, passwords, certificates."""
+"""Configuration of real Redis and Valkey nodes: files, live settings, passwords and certificates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from e2e.cluster.machine import debian, processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
@@ -39,11 +39,11 @@ from shared.pki.certs import Pair, joined
 
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)
-STRANGE = "sp ace\"quote\\back'tick#\x07é€"
-"""A password of all that could go wrong on the way through a file."""
+UNUSUAL_PASSWORD = "sp ace\"quote\\back'tick#\x07é€"
+"""A password with every character that needs quoting in a file."""
 
 TEMPLATE = """\
-# as people have them
+# written by a user
 bind 0.0.0.0
 PORT 7000
 cluster-announce-ip {POD_IP}
@@ -66,7 +66,7 @@ def resource(engine: tuple[str, str], **spec: Any) -> RedisCluster:
 
 
 class Pod:
-    """A server that reads what a pod mounts; a directory stands for the pod."""
+    """A server that reads the files that a pod mounts, from a directory."""
 
     def __init__(self, cluster: Cluster, made: RedisCluster, passwords: Passwords, template: str = "") -> None:
         directory = cluster.directory / f"demo-{len(cluster.nodes)}"
@@ -85,7 +85,7 @@ class Pod:
         (self.node.directory / "users" / USERS_KEY).write_text(passwords.text)
 
     def mount_certificate(self, mounted: MountedCertificates) -> None:
-        """As the kubelet does: what was there before is gone."""
+        """Replace all files of the volume, as the kubelet does."""
         for file in (self.node.directory / "tls").iterdir():
             file.unlink()
         for name, text in mounted.content().items():
@@ -93,8 +93,8 @@ class Pod:
 
     def _text(self) -> str:
         text = redis_conf.render(self._made, self._template)
-        for place in (redis_conf.USERS, redis_conf.TLS):
-            text = text.replace(place, str(self.node.directory / Path(place).name))
+        for path in (redis_conf.USERS, redis_conf.TLS):
+            text = text.replace(path, str(self.node.directory / Path(path).name))
         text = text.replace(f"dir {redis_conf.HOME}\n", f"dir {self.node.directory / 'data'}\n")
         assert "port 6379" in text
         return text.replace("port 6379", f"port {self.port}") + "bind 127.0.0.1\n"
@@ -107,7 +107,7 @@ class Pod:
     async def settings(self, access: Access) -> dict[str, str]:
         async with self.node.asked(access) as server:
             found = await server.execute("CONFIG", "GET", "*")
-            found += await server.execute("CONFIG", "GET", "masterauth")  # it is not among all
+            found += await server.execute("CONFIG", "GET", "masterauth")  # not part of `*`
         return mapping(found)
 
 
@@ -125,20 +125,20 @@ EVERYTHING: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("spec", [{}, {"config": EVERYTHING}], ids=["little", "much"])
-async def test_a_server_starts_with_what_is_rendered_and_has_what_it_would_be_told(
+@pytest.mark.parametrize("spec", [{}, {"config": EVERYTHING}], ids=["defaults", "many settings"])
+async def test_rendered_file_and_live_settings_configure_a_server_alike(
     redis: Redis, engine: tuple[str, str], spec: dict[str, Any]
 ) -> None:
-    made, begun = resource(engine, **spec), Passwords(STRANGE, exporter="reader")
-    access = Access(password=STRANGE)
+    made, passwords = resource(engine, **spec), Passwords(UNUSUAL_PASSWORD, exporter="reader")
+    access = Access(password=UNUSUAL_PASSWORD)
     with redis.cluster(engine) as cluster:
-        pod = Pod(cluster, made, begun, TEMPLATE)
+        pod = Pod(cluster, made, passwords, TEMPLATE)
         await pod.start(access)
         started = await pod.settings(access)
         settings = redis_conf.live(made, TEMPLATE)
         await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, settings))
-        assert await pod.settings(access) == started, "to be told what was read changes nothing"
-        assert started["masterauth"] == STRANGE
+        assert await pod.settings(access) == started, "live settings equal to the file change nothing"
+        assert started["masterauth"] == UNUSUAL_PASSWORD
         assert started["cluster-allow-replica-migration"] == "no"
         assert started["port"] == str(pod.port)
         assert started["slowlog-log-slower-than"] == "20000"
@@ -150,7 +150,9 @@ async def test_a_server_starts_with_what_is_rendered_and_has_what_it_would_be_to
             assert started["maxmemory"] == str(100 << 20)
 
 
-async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_settings_that_require_a_restart_are_exactly_the_listed_ones(
+    redis: Redis, engine: tuple[str, str]
+) -> None:
     made, access = resource(engine), Access()
     with redis.cluster(engine) as cluster:
         pod = Pod(cluster, made, Passwords(""))
@@ -165,15 +167,15 @@ async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis
                     if "immutable" in str(error) or "protected" in str(error):
                         refused.add(name)
         lives = {name for name in RESTART if redis_conf.is_live(name, made.engine)}
-        assert refused - set(OURS) <= RESTART - lives
+        assert refused - set(RESERVED) <= RESTART - lives
         assert not taken & (RESTART - lives)
 
 
 # Passwords.
 
 
-async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: tuple[str, str]) -> None:
-    """Through each state of a change: the replica follows, clients of both passwords enter, who is in stays in."""
+async def test_password_changes_without_an_interruption(redis: Redis, engine: tuple[str, str]) -> None:
+    """Each phase: the replica stays in sync, both passwords are accepted, and open connections stay open."""
     made, state = resource(engine), Passwords("one", exporter="reader")
     until = NOW + timedelta(minutes=10)
     with redis.cluster(engine) as cluster:
@@ -193,14 +195,14 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
         for what in ("introduce", "promote", "forget"):
             match what:
                 case "introduce":
-                    state = state.introduce(STRANGE, until)
+                    state = state.introduce(UNUSUAL_PASSWORD, until)
                 case "promote":
                     state = state.promote(until)
                 case "forget":
-                    state = state.forget(until, "")
+                    state = state.expire(until, "")
             for pod in pods:
                 pod.mount_users(state)
-            for pod in (primary, replica):  # the third one is told nothing: it restarts, and reads
+            for pod in (primary, replica):  # the third node restarts and reads the file instead
                 at, node_id = pod.node.endpoint, pod.node.id
                 access = Access(password=state.current, former=("one",))
                 await execute(connect, SetPasswords(access, at, node_id, state.digests))
@@ -215,18 +217,18 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
                 assert settings["masterauth"] == state.current
             await stayed.execute("INCR", "key")
             cluster.access = Access(password=state.current)
-            await cluster.until(lambda said: said[replica.node.id].link_up)
-            # A link that is made anew is made with what replicas give now.
+            await cluster.until(lambda reports: reports[replica.node.id].link_up)
+            # A new replication link authenticates with the current masterauth.
             async with primary.node.asked(cluster.access) as server:
                 await server.execute("CLIENT", "KILL", "TYPE", "replica")
-            await cluster.until(lambda said: said[replica.node.id].link_up)
+            await cluster.until(lambda reports: reports[replica.node.id].link_up)
         async with primary.node.asked(Access(password="one")) as server:
             with pytest.raises(Denied):
                 await server.execute("PING")
         await stayed.aclose()
 
 
-async def test_nobody_is_asked_and_then_everybody_is(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_authentication_is_turned_on_without_an_interruption(redis: Redis, engine: tuple[str, str]) -> None:
     made, state = resource(engine), Passwords("", exporter="reader")
     with redis.cluster(engine) as cluster:
         pods = [Pod(cluster, made, state) for _ in range(2)]
@@ -246,13 +248,13 @@ async def test_nobody_is_asked_and_then_everybody_is(redis: Redis, engine: tuple
             cluster.access = Access(password=step.current)
             async with pods[0].node.asked(cluster.access) as server:
                 await server.execute("CLIENT", "KILL", "TYPE", "replica")
-            await cluster.until(lambda said: said[pods[1].node.id].link_up)
+            await cluster.until(lambda reports: reports[pods[1].node.id].link_up)
         async with pods[0].node.asked() as server:
             with pytest.raises(Denied):
                 await server.execute("PING")
 
 
-async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_exporter_user_may_only_read_metrics(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         pod = Pod(cluster, resource(engine), Passwords("secret", exporter="reader"))
         await pod.start(Access(password="secret"))
@@ -266,15 +268,15 @@ async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "encrypted"])
-async def test_the_exporter_reads_metrics_with_what_its_container_is_given(
+async def test_exporter_reads_metrics_with_the_environment_of_its_container(
     redis: Redis, engine: tuple[str, str], secure: bool
 ) -> None:
     made = resource(engine, metrics={"enabled": True}, **({"tls": {"mode": "self"}} if secure else {}))
-    held = issued(signer("ours"))
-    access = Access(joined(held.trusted), held.pair, "secret") if secure else Access(password="secret")
+    certificates = issued(signer("own"))
+    access = Access(joined(certificates.trusted), certificates.pair, "secret") if secure else Access(password="secret")
     with redis.cluster(engine, access) as cluster:
         pod = Pod(cluster, made, Passwords("secret", exporter="reader"))
-        pod.mount_certificate(held)
+        pod.mount_certificate(certificates)
         await pod.start(access)
         (port,) = free_ports(1)
         variables = {"REDIS_PASSWORD": "reader"}
@@ -295,7 +297,7 @@ async def test_the_exporter_reads_metrics_with_what_its_container_is_given(
     assert "\nredis_up 1" in text, log.read_text()[-1000:]
     assert 'redis_exporter_last_scrape_error{err=""} 0' in text
     assert "redis_cluster_enabled 1" in text
-    assert "redis_cluster_known_nodes 1" in text, "it may ask about the cluster"
+    assert "redis_cluster_known_nodes 1" in text, "the exporter user may run CLUSTER INFO"
     assert "masterauth" not in text
 
 
@@ -304,7 +306,7 @@ def read_when_served(url: str) -> str:
         with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
         time.sleep(0.1)
-    raise AssertionError(f"nobody serves {url}")
+    raise AssertionError(f"no server responds at {url}")
 
 
 # Certificates.
@@ -322,7 +324,7 @@ def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> MountedCertificates:
 
 
 def shown(port: int, access: Access) -> str:
-    """The certificate that a server shows to who connects now."""
+    """Return the certificate that a server presents on a new connection."""
     context = certs.client_context(access.pair, access.authority)
     with (
         socket.create_connection(("127.0.0.1", port)) as raw,
@@ -332,48 +334,48 @@ def shown(port: int, access: Access) -> str:
 
 
 async def test_certificates_and_their_authority_change_while_nodes_run(redis: Redis, engine: tuple[str, str]) -> None:
-    """Through each step from one authority to another: the processes stay, and so do links among them."""
+    """Each step from one authority to another: processes keep running and links are established again."""
     made = resource(engine, tls={"mode": "secret", "secretName": "x"})
     old, new = signer("old"), signer("new")
-    held, original = issued(old), issued(new)
-    with redis.cluster(engine, Access(joined(held.trusted), held.pair)) as cluster:
+    current, original = issued(old), issued(new)
+    with redis.cluster(engine, Access(joined(current.trusted), current.pair)) as cluster:
         pods = [Pod(cluster, made, Passwords("")) for _ in range(3)]
         for pod in pods:
-            pod.mount_certificate(held)
+            pod.mount_certificate(current)
             await pod.start(cluster.access)
         await cluster.meet(cluster.nodes[1:])
         async with pods[0].node.asked(cluster.access) as server:
             await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
-        begun = {
-            node.id: said.run_id for node, said in zip(cluster.nodes, (await cluster.says()).values(), strict=True)
+        run_ids = {
+            node.id: report.run_id for node, report in zip(cluster.nodes, (await cluster.says()).values(), strict=True)
         }
 
         steps = 0
         while True:
-            why, wanted = following(held, original, reachable=True, now=NOW)
-            if wanted is None:
+            why, following_step = following(current, original, reachable=True, now=NOW)
+            if following_step is None:
                 break
             steps += 1
-            access = Access(joined(dict.fromkeys((*held.trusted, *wanted.trusted))), held.pair)
+            access = Access(joined(dict.fromkeys((*current.trusted, *following_step.trusted))), current.pair)
             for pod in pods:
-                file = {"tls-ca-cert-file": str(pod.node.directory / "tls" / wanted.file)}
+                file = {"tls-ca-cert-file": str(pod.node.directory / "tls" / following_step.file)}
                 with pytest.raises(Refused, match=r"(?i)tls"):
                     await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, file))
-                pod.mount_certificate(wanted)
+                pod.mount_certificate(following_step)
                 await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, file))
-                assert shown(pod.port, access) == wanted.pair.certificate.strip(), why
-                # Half of the nodes have taken a step, and half have not: links that break are made again all the same.
+                assert shown(pod.port, access) == following_step.pair.certificate.strip(), why
+                # While nodes differ by one step, broken links are established again.
                 async with pods[1].node.asked(access) as server:
                     await server.execute("CLIENT", "KILL", "TYPE", "master")
                 cluster.access = access
-                await cluster.until(lambda said: said[pods[1].node.id].link_up)
-            held = wanted
-            cluster.access = Access(joined(held.trusted), held.pair)
+                await cluster.until(lambda reports: reports[pods[1].node.id].link_up)
+            current = following_step
+            cluster.access = Access(joined(current.trusted), current.pair)
             await cluster.settled()
         assert steps == 3
-        assert {node_id: said.run_id for node_id, said in (await cluster.says()).items()} == begun
+        assert {node_id: report.run_id for node_id, report in (await cluster.says()).items()} == run_ids
         async with pods[0].node.asked(replace(cluster.access, authority=old.certificate)) as server:
             with pytest.raises(Exception, match="certificate"):
                 await server.execute("PING")

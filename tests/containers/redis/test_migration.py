@@ -1,4 +1,4 @@
-"""Slots that move between real servers: every key is there exactly once, whatever goes wrong and whoever stops."""
+"""Slot migration between real servers: every key exists exactly once after any failure or interruption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.containers.support.redis_moving import close_arrived, fill, forget, m
 from tests.support.tls import Authority
 
 
-async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_primary_joins_and_leaves_while_a_client_writes(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(3)
         some = Slots.of(*range(0, 16384, 160))
@@ -32,8 +32,8 @@ async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, eng
         node = await cluster.join()
         async with writing(cluster, some) as writer:
             await move(cluster, balanced(await cluster.owners(), [each.id for each in cluster.nodes]))
-            said = await cluster.settled()
-            assert [len(said[each.id].me.slots) for each in cluster.nodes] == [4096] * 4
+            reports = await cluster.settled()
+            assert [len(reports[each.id].me.slots) for each in cluster.nodes] == [4096] * 4
             back = balanced(await cluster.owners(), [each.id for each in cluster.nodes[:3]])
             await asyncio.sleep(0.3)
             await move(cluster, back)
@@ -44,9 +44,7 @@ async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, eng
         await require_whole(cluster, wrote | writer.wrote)
 
 
-async def test_whoever_is_stopped_between_any_two_commands_is_followed_up(
-    redis: Redis, engine: tuple[str, str]
-) -> None:
+async def test_migration_interrupted_after_any_command_is_completed(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(2)
         slots = Slots.of(0, 1, 2)
@@ -58,7 +56,7 @@ async def test_whoever_is_stopped_between_any_two_commands_is_followed_up(
         for cut in range(len(undisturbed.sent)):
             one, two = two, one
             scissors = Scissors(cut)
-            with suppress(Unreachable):  # servers that move slots by themselves may be faster than the time before
+            with suppress(Unreachable):  # servers with atomic migration may finish before the cut
                 await move(cluster, [Move(one, two, slots)], scissors=scissors)
             async with writing(cluster, slots) as writer:
                 await move(cluster, [Move(one, two, slots)])
@@ -68,7 +66,7 @@ async def test_whoever_is_stopped_between_any_two_commands_is_followed_up(
             await forget(cluster, writer.wrote)
 
 
-async def test_a_key_that_is_at_both_ends_is_replaced_by_the_one_that_clients_see(redis: Redis) -> None:
+async def test_stale_copy_of_a_key_at_the_target_is_replaced(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
@@ -77,26 +75,26 @@ async def test_a_key_that_is_at_both_ends_is_replaced_by_the_one_that_clients_se
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await source.execute("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
             late = ("RESTORE-ASKING", key_in(0, 3), 0, await source.execute("DUMP", key_in(1, 3)))
-            await target.execute(*late)  # as if an answer had come too late
+            await target.execute(*late)  # a late RESTORE of an earlier attempt
         await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
         await require_whole(cluster, wrote)
 
 
-async def test_keys_that_nobody_knows_are_never_replaced(redis: Redis) -> None:
+async def test_unexpected_keys_at_the_target_are_never_replaced(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
         wrote = await fill(cluster, Slots.of(0, 1))
         async with two.asked() as target:
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
-            await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of somebody")))
+            await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of another client")))
             await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
             with pytest.raises(SlotStuck, match="demo-1 holds 1 keys of slot 0, which demo-0 owns"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
             assert await target.execute("CLUSTER", "COUNTKEYSINSLOT", 0) == 1
-            said = await cluster.settled()
-            assert 1 in said[two.id].me.slots  # what is in nobody's way has moved
-            assert 0 in said[one.id].me.slots
+            reports = await cluster.settled()
+            assert 1 in reports[two.id].me.slots  # the other slot has moved
+            assert 0 in reports[one.id].me.slots
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await target.pipe((("ASKING",), ("DEL", key_in(0, 3))))
             await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
@@ -104,7 +102,7 @@ async def test_keys_that_nobody_knows_are_never_replaced(redis: Redis) -> None:
         await require_whole(cluster, wrote)
 
 
-async def test_keys_that_expire_on_their_way_hold_nothing_up(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_expiring_keys_do_not_block_a_migration(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
@@ -128,7 +126,7 @@ async def test_keys_that_expire_on_their_way_hold_nothing_up(redis: Redis, engin
         await require_whole(cluster, {stays: b"stays"})
 
 
-async def test_a_target_without_memory_gets_no_slot_and_says_so(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_target_without_memory_receives_no_slot_and_is_reported(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
@@ -139,20 +137,20 @@ async def test_a_target_without_memory_gets_no_slot_and_says_so(redis: Redis, en
             await target.execute("CONFIG", "SET", "maxmemory", used + 100_000)
             with pytest.raises(TargetFull, match=r"demo-1 uses .* of .* bytes"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(range(5461)))])
-            said = await cluster.says()
-            assert not said[one.id].me.migrating
-            assert not said[two.id].me.importing
+            reports = await cluster.says()
+            assert not reports[one.id].me.migrating
+            assert not reports[two.id].me.importing
 
             await target.execute("CONFIG", "SET", "maxmemory", 0)
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)
 
 
-async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_more(
+async def test_full_target_keeps_its_keys_and_continues_with_more_memory(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def misjudged(*_: object) -> None:
-        """As if clients had filled it meanwhile."""
+        """Pass the check, as if clients filled the memory after it."""
 
     monkeypatch.setattr("operators.redis.migration.key_by_key.require_room", misjudged)
     with redis.cluster(OLDEST) as cluster:
@@ -164,22 +162,20 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
             await target.execute("CONFIG", "SET", "maxmemory", (await two.says()).memory + 4_000_000)
             with pytest.raises(TargetFull, match="demo-1 has no memory for slot"):
                 await move(cluster, [Move(one.id, two.id, slots)])
-            said = await cluster.says()
-            open_slots = Slots.of(*said[one.id].me.migrating)
-            assert open_slots == Slots.of(*said[two.id].me.importing)
-            assert len(open_slots) < len(slots - said[two.id].me.slots)  # closed, where none of their keys had gone
+            reports = await cluster.says()
+            open_slots = Slots.of(*reports[one.id].me.migrating)
+            assert open_slots == Slots.of(*reports[two.id].me.importing)
+            assert len(open_slots) < len(slots - reports[two.id].me.slots)  # slots without moved keys are closed
             client = Client(cluster)
             for key, value in wrote.items():
-                assert await client.ask(key, "GET", key) == value  # on both sides of an open slot
+                assert await client.ask(key, "GET", key) == value  # at both ends of an open slot
             await client.aclose()
             await target.execute("CONFIG", "SET", "maxmemory", 0)
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)
 
 
-async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_big_key_moves_alone_without_a_failover(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(big_keys, "BIG_KEY_BYTES", 1_000_000)
     with redis.cluster(OLDEST, cluster_node_timeout="1000", proto_max_bulk_len="20000000") as cluster:
         await cluster.form(3, 1)
@@ -189,12 +185,12 @@ async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
         large = key_in(0, 99)
         for part in range(40):
             await client.ask(large, "RPUSH", large, *[b"%07d" % (part * 20_000 + number) for number in range(20_000)])
-        await cluster.until(lambda said: said[cluster.nodes[3].id].offset >= said[one.id].offset)
+        await cluster.until(lambda reports: reports[cluster.nodes[3].id].offset >= reports[one.id].offset)
         scissors = Scissors()
         await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))], scissors=scissors)
-        patience = [command[3] for command in scissors.sent if command[1:3] == ("SET", "cluster-node-timeout")]
-        assert len(patience) == 6
-        assert patience[-1] == 1000
+        timeouts = [command[3] for command in scissors.sent if command[1:3] == ("SET", "cluster-node-timeout")]
+        assert len(timeouts) == 6
+        assert timeouts[-1] == 1000
         for node in cluster.nodes[:3]:
             async with node.asked() as server:
                 assert (await server.execute("CONFIG", "GET", "cluster-node-timeout"))[1] == "1000"
@@ -207,7 +203,7 @@ async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
         await require_whole(cluster, wrote)
 
 
-async def test_passwords_and_certificates_hold_between_nodes_too(
+async def test_migration_between_nodes_with_passwords_and_tls(
     redis: Redis, engine: tuple[str, str], tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -220,8 +216,8 @@ async def test_passwords_and_certificates_hold_between_nodes_too(
         slots = Slots.of(range(10))
         wrote = await fill(cluster, slots)
         await move(cluster, [Move(one.id, two.id, slots)])
-        said = await cluster.settled()
-        assert not slots - said[two.id].me.slots
+        reports = await cluster.settled()
+        assert not slots - reports[two.id].me.slots
         client = Client(cluster)
         for key, value in wrote.items():
             assert await client.ask(key, "GET", key) == value
@@ -231,18 +227,16 @@ async def test_passwords_and_certificates_hold_between_nodes_too(
 
 
 @pytest.mark.parametrize("end", [0, 1])
-async def test_an_end_that_is_killed_amid_is_waited_for_and_loses_nothing(
-    redis: Redis, engine: tuple[str, str], end: int
-) -> None:
+async def test_node_killed_during_a_migration_loses_no_keys(redis: Redis, engine: tuple[str, str], end: int) -> None:
     with redis.cluster(engine, appendfsync="always") as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
         slots = Slots.of(range(200))
         wrote = await fill(cluster, slots)
         moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)]))
-        await cluster.until(lambda said: bool(said[two.id].me.slots & slots or said[one.id].me.migrating))
+        await cluster.until(lambda reports: bool(reports[two.id].me.slots & slots or reports[one.id].me.migrating))
         cluster.nodes[end].end()
-        with suppress(RedisError):  # it may have been done before
+        with suppress(RedisError):  # the migration may already be complete
             await moving
         with pytest.raises(Unreachable):
             await move(cluster, [Move(one.id, two.id, slots)])
@@ -254,66 +248,66 @@ async def test_an_end_that_is_killed_amid_is_waited_for_and_loses_nothing(
         await require_whole(cluster, wrote)
 
 
-async def test_a_replica_that_takes_the_sources_place_gives_the_slots_away(redis: Redis) -> None:
+async def test_promoted_replica_of_the_source_completes_the_migration(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(3, 1)
-        one, two, _, heir, *_ = cluster.nodes
+        one, two, _, successor, *_ = cluster.nodes
         slots = Slots.of(0, 1, 2)
         wrote = await fill(cluster, slots)
         with pytest.raises(Unreachable):
             await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
-        await cluster.until(lambda said: said[heir.id].keys == said[one.id].keys < len(wrote))
+        await cluster.until(lambda reports: reports[successor.id].keys == reports[one.id].keys < len(wrote))
         one.end()
-        await cluster.until(lambda said: all_know(said, heir.id) and said[heir.id].state_ok)
-        await move(cluster, [Move(heir.id, two.id, slots)])  # though the target takes the cluster to be down
+        await cluster.until(lambda reports: all_know(reports, successor.id) and reports[successor.id].state_ok)
+        await move(cluster, [Move(successor.id, two.id, slots)])  # the target may still report cluster_state:fail
         one.start()
-        await cluster.until(lambda said: said[one.id].me.is_replica or not said[one.id].keys)
+        await cluster.until(lambda reports: reports[one.id].me.is_replica or not reports[one.id].keys)
         await close_arrived(cluster, one.id, two.id)
         assert not slots - (await cluster.settled())[two.id].me.slots
         await require_whole(cluster, wrote)
 
 
-async def test_a_replica_that_takes_the_targets_place_is_given_the_rest(redis: Redis) -> None:
+async def test_promoted_replica_of_the_target_receives_the_remaining_keys(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(3, 1)
-        one, two, _, _, heir, _ = cluster.nodes
+        one, two, _, _, successor, _ = cluster.nodes
         slots = Slots.of(0, 1, 2)
         wrote = await fill(cluster, slots)
         with pytest.raises(Unreachable):
             await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
-        await cluster.until(lambda said: said[heir.id].keys == said[two.id].keys > 0)
+        await cluster.until(lambda reports: reports[successor.id].keys == reports[two.id].keys > 0)
         two.end()
-        await cluster.until(lambda said: said[heir.id].me.is_primary and said[heir.id].state_ok)
+        await cluster.until(lambda reports: reports[successor.id].me.is_primary and reports[successor.id].state_ok)
         await cluster.settled()
-        with pytest.raises(SlotStuck, match=f"is on its way to {two.id}"):
-            await move(cluster, [Move(one.id, heir.id, slots)])
+        with pytest.raises(SlotStuck, match=f"is migrating to {two.id}"):
+            await move(cluster, [Move(one.id, successor.id, slots)])
         two.start()
-        await cluster.until(lambda said: said[two.id].me.primary == heir.id)
+        await cluster.until(lambda reports: reports[two.id].me.primary == successor.id)
         await cluster.settled()
-        await move(cluster, [Move(one.id, heir.id, slots)])
-        assert not slots - (await cluster.settled())[heir.id].me.slots
+        await move(cluster, [Move(one.id, successor.id, slots)])
+        assert not slots - (await cluster.settled())[successor.id].me.slots
         await require_whole(cluster, wrote)
 
 
-async def test_a_target_that_hangs_does_not_cost_the_source_its_place(redis: Redis) -> None:
+async def test_hanging_target_causes_no_failover_of_the_source(redis: Redis) -> None:
     with redis.cluster(OLDEST, cluster_node_timeout="6000") as cluster:
         await cluster.form(3, 1)
-        one, two, _, heir = cluster.nodes[:4]
+        one, two, _, successor = cluster.nodes[:4]
         slots = Slots.of(range(300))
         wrote = await fill(cluster, slots)
         watched = Scissors()
         moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)], scissors=watched))
         while "MIGRATE" not in (command[0] for command in watched.sent):
             assert not moving.done()
-            await asyncio.sleep(0)  # looking at the cluster would take longer than the rest of the migration
+            await asyncio.sleep(0)  # a query of the cluster would take longer than the rest of the migration
         two.signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(4)
         finally:
             two.signal(signal.SIGCONT)
-        with suppress(SlotStuck, Unreachable):  # it may have given up by then
+        with suppress(SlotStuck, Unreachable):  # the migration may have been aborted by then
             await moving
-        assert (await heir.says()).me.primary == one.id
+        assert (await successor.says()).me.primary == one.id
         await cluster.settled()
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)

@@ -1,4 +1,4 @@
-"""What nodes themselves say through a failure, an election and a loss, put together as the plan reads it."""
+"""The cluster view from reports of real nodes during a failure, an election and a loss."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView
 
 
-async def seen(cluster: Cluster) -> ClusterView:
-    """By those who answer now; who reads its data does not."""
-    said: dict[str, NodeReport] = {}
+async def observe(cluster: Cluster) -> ClusterView:
+    """Return the view of the nodes that answer now; a loading node does not."""
+    reports: dict[str, NodeReport] = {}
     for node in cluster.nodes:
         with suppress(RedisError):
             if node.alive:
-                said[node.id] = await node.says()
-    return ClusterView.of(said, {node.id: node.name for node in cluster.nodes})
+                reports[node.id] = await node.says()
+    return ClusterView.of(reports, {node.id: node.name for node in cluster.nodes})
 
 
-async def until(cluster: Cluster, holds: Callable[[ClusterView], bool], seconds: float = 60) -> list[ClusterView]:
-    """All that was seen until something holds; at every moment each slot has an owner."""
+async def until(cluster: Cluster, condition: Callable[[ClusterView], bool], seconds: float = 60) -> list[ClusterView]:
+    """Observe until `condition` is true, and return all views; each slot has an owner in every view."""
     views: list[ClusterView] = []
     deadline = time.monotonic() + seconds
     while True:
-        views.append(await seen(cluster))
+        views.append(await observe(cluster))
         assert views[-1].owned
         assert not views[-1].uncovered
-        if holds(views[-1]):
+        if condition(views[-1]):
             return views
         assert time.monotonic() < deadline, (views[-1].settled, views[-1].report)
         await asyncio.sleep(0.05)
 
 
-async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_view_follows_a_failure_an_election_and_a_return(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(3, 1)
         first, *_, replica, _, _ = cluster.nodes
@@ -50,12 +50,12 @@ async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[
 
         first.end()
         views = await until(cluster, lambda view: not view.settled and replica.id in view.owned)
-        assert "demo-0 does not answer, yet " in views[0].settled
+        assert "demo-0 is unreachable, but " in views[0].settled
         assert [node.id for node in views[-1].failing] == [first.id]
         assert views[-1].owned[replica.id] == Slots.of(range(16384 // 3))
         assert views[-1].holds_only_copy(replica.id)
         assert not views[-1].holds_only_copy(first.id)
-        # Whoever asked while the replica was not elected yet was told to wait for it.
+        # Every view before the election is unsettled or awaits the election.
         assert all(view.settled or view.awaiting_election for view in views[:-1])
 
         first.start()
@@ -64,9 +64,7 @@ async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[
         assert not views[-1].holds_only_copy(replica.id)
 
 
-async def test_one_that_comes_back_empty_is_another_and_the_former_is_lost(
-    redis: Redis, engine: tuple[str, str]
-) -> None:
+async def test_node_that_returns_empty_is_new_and_the_former_one_is_lost(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(3, 1)
         last = cluster.nodes[-1]
@@ -86,13 +84,13 @@ async def test_one_that_comes_back_empty_is_another_and_the_former_is_lost(
         await until(cluster, lambda view: not view.settled and last.id in {node.id for node in view.empty_primaries})
 
 
-async def test_without_a_majority_nothing_is_settled(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_view_is_not_settled_without_a_majority(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(3)
         await until(cluster, lambda view: not view.settled)
         for node in cluster.nodes[1:]:
             node.end(signal.SIGKILL)
         (view, *_) = await until(cluster, lambda view: bool(view.settled))
-        assert view.settled.startswith("Only 1 of 3 masters answer, not demo-1 and demo-2")
+        assert view.settled.startswith("Only 1 of 3 primaries are reachable, not demo-1 and demo-2")
         assert not view.can_elect
-        assert not view.failing, "for that a majority would have to agree"
+        assert not view.failing, "a majority must agree on a failure"

@@ -1,6 +1,6 @@
-"""Specs that the EtcdCluster CRD takes and refuses, a refused one for every constraint it has.
+"""Specs that the EtcdCluster CRD accepts and refuses, one refused for every constraint.
 
-The unit tests ask the operator's own validation about them, `tests/api` asks a real API server.
+The unit tests check them with the operator's own validation, `tests/api` with a real API server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support import podspec_cases
 from tests.support.cases import Case, at_least, at_most, over
-from tests.support.etcd.backup_cases import PLACES, S3, VOLUME
+from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
 VERSION = "3.6.16"
 BASE: dict[str, Any] = {"size": 3, "version": VERSION}
@@ -20,15 +20,15 @@ ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
 NAME_WORDS = "metadata.name is also the name of the StatefulSet"
-ARGUMENT_WORDS = "is for another field or for the operator to set"
-SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
-UNTOLD_WORDS = "is missing, and no image tells it by its tag; give it"
+ARGUMENT_WORDS = "is set by another field or by the operator"
+SERIES_WORDS = "is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7"
+MISSING_WORDS = "is missing, and the image has no tag that is a version"
 SCHEDULE_WORDS = "should match '^[^\\s@]+( +[^\\s]+){4}$'"
 GIB = 2**30
 
 
-def imaged(image: str, **beside: Any) -> dict[str, Any]:
-    return {"version": ..., "image": image, **beside}
+def with_image(image: str, **fields: Any) -> dict[str, Any]:
+    return {"version": ..., "image": image, **fields}
 
 
 def stored(**storage: Any) -> dict[str, Any]:
@@ -48,20 +48,20 @@ ACCEPTED = over(
     (
         *podspec_cases.ACCEPTED,
         Case("three members"),
-        Case("one", {"size": 1}),
-        Case("the most", {"size": 9}),
-        Case("the seed's", imaged("cnych/etcd:v3.4.13")),
-        Case("an image that tells its version behind a port", imaged("example.com:5000/a/etcd:3.5.35-0")),
-        Case("an image that tells its version before a digest", imaged(f"etcd:v3.6.16@sha256:{'0' * 64}")),
-        Case("an image whose tag tells nothing, with the version", {"image": "etcd:stable", "version": "3.6.16"}),
-        Case("a digest, with the version", {"image": f"etcd@sha256:{'0' * 64}"}),
-        Case("an image that tells what the version tells", {"image": "etcd:3.6.16-debian-12"}),
-        Case("a version with its v", {"version": "v3.7.3"}),
+        Case("one member", {"size": 1}),
+        Case("the most members", {"size": 9}),
+        Case("the image of the first release", with_image("cnych/etcd:v3.4.13")),
+        Case("a version in the image tag after a port", with_image("example.com:5000/a/etcd:3.5.35-0")),
+        Case("a version in the image tag before a digest", with_image(f"etcd:v3.6.16@sha256:{'0' * 64}")),
+        Case("an image tag without a version, with the version", {"image": "etcd:stable", "version": "3.6.16"}),
+        Case("an image digest, with the version", {"image": f"etcd@sha256:{'0' * 64}"}),
+        Case("an image tag that matches the version", {"image": "etcd:3.6.16-debian-12"}),
+        Case("a version with a leading v", {"version": "v3.7.3"}),
         *(Case(f"version {version}", {"version": version}) for version in ("3.4.0", "3.5.35", "3.6.16-0", "3.7.3")),
         Case("the smallest volumes", stored(size="256Mi")),
         Case("volumes in bytes", stored(size=GIB)),
         Case(
-            "volumes of a class, that go with the resource", stored(size="1Ti", storageClassName="fast", retain=False)
+            "volumes of a class, deleted with the resource", stored(size="1Ti", storageClassName="fast", retain=False)
         ),
         Case("memory", stored(medium="Memory", size="64Mi")),
         Case("the least quota", {"quotaBackendBytes": 16777216}),
@@ -81,17 +81,23 @@ ACCEPTED = over(
             "further arguments",
             {"extraArgs": ["--max-txn-ops=256", "--log-level=debug", "--socket-reuse-port", "--metrics=extensive"]},
         ),
-        Case("a feature that is nobody else's", {"extraArgs": ["--feature-gates=StopGRPCServiceOnDefrag=true"]}),
-        Case("what 3.6 still knows", {"extraArgs": ["--experimental-txn-mode-write-with-shared-buffer=false"]}),
-        Case("no encryption, said", {"tls": {"mode": "none"}}),
-        Case("encryption by itself", {"tls": {"mode": "self", "client": {"auth": "none"}}}),
-        Case("encryption with certificates of others", {"tls": SECRETS}),
         Case(
-            "encryption by cert-manager",
+            "a feature gate that the operator does not set",
+            {"extraArgs": ["--feature-gates=StopGRPCServiceOnDefrag=true"]},
+        ),
+        Case(
+            "an experimental flag that 3.6 accepts",
+            {"extraArgs": ["--experimental-txn-mode-write-with-shared-buffer=false"]},
+        ),
+        Case("TLS explicitly disabled", {"tls": {"mode": "none"}}),
+        Case("TLS with self-signed certificates", {"tls": {"mode": "self", "client": {"auth": "none"}}}),
+        Case("TLS with certificates from Secrets", {"tls": SECRETS}),
+        Case(
+            "TLS with cert-manager",
             {"tls": {"mode": "certManager", "issuer": {"name": "a", "kind": "ClusterIssuer"}}},
         ),
-        Case("users", {"auth": {"rootSecretName": "root"}}),
-        Case("users no more", {"auth": {"enabled": False, "rootSecretName": "root"}}),
+        Case("authentication", {"auth": {"rootSecretName": "root"}}),
+        Case("authentication disabled", {"auth": {"enabled": False, "rootSecretName": "root"}}),
         Case("snapshots to a volume", {"backup": NIGHTLY}),
         Case("snapshots to a directory", backed_up(destination={"volume": {**VOLUME, "path": "etcd/orders"}})),
         Case("the fewest snapshots kept", backed_up(retention=1)),
@@ -100,10 +106,10 @@ ACCEPTED = over(
             "snapshots to a bucket",
             backed_up(destination={"s3": {**S3, "endpoint": "https://minio:9000", "region": "eu", "prefix": "a/b"}}),
         ),
-        Case("data of an EtcdBackup", FROM_BACKUP),
-        Case("data of a volume", restored(volume=VOLUME, file="2026/monday.db")),
-        Case("data of a bucket", restored(s3=S3, file="monday.db")),
-        Case("what a person allows", {"recovery": {"confirm": "a1b2c3"}}),
+        Case("a restore from an EtcdBackup", FROM_BACKUP),
+        Case("a restore from a volume", restored(volume=VOLUME, file="2026/monday.db")),
+        Case("a restore from a bucket", restored(s3=S3, file="monday.db")),
+        Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),
         Case("paused", {"paused": True}),
         Case("the longest name", resource="a" * 52),
@@ -114,27 +120,35 @@ REFUSED = over(
     BASE,
     (
         *podspec_cases.REFUSED,
-        Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+        Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
         at_least("size", 0, 1),
         at_most("size", 10, 9),
         Case(
             "an image with capital letters",
             {"image": "a/B:1"},
-            "'a/B:1' is no image",
-            "spec.image: 'a/B:1' is no image",
+            "'a/B:1' is not a valid image",
+            "spec.image: 'a/B:1' is not a valid image",
         ),
-        Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
         Case(
-            "a version that is none",
+            "an image that is too long",
+            {"image": "a" * 513},
+            "Too long: may not be more than 512",
+            "at most 512 characters",
+        ),
+        Case(
+            "an invalid version",
             {"version": "three"},
-            "'three' is no version",
-            "spec.version: 'three' is no version",
+            "'three' is not a version",
+            "spec.version: 'three' is not a version",
         ),
         Case(
-            "a version without a patch", {"version": "3.6"}, "'3.6' is no version", "spec.version: '3.6' is no version"
+            "a version without a patch",
+            {"version": "3.6"},
+            "'3.6' is not a version",
+            "spec.version: '3.6' is not a version",
         ),
         Case(
-            "an endless version",
+            "a version that is too long",
             {"version": "3.6.16-" + "1" * 122},
             "may not be more than 128",
             "at most 128 characters",
@@ -149,74 +163,84 @@ REFUSED = over(
             for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1")
         ),
         Case(
-            "an image of no known version",
-            imaged("etcd:v3.3.27"),
+            "an image of an unknown version",
+            with_image("etcd:v3.3.27"),
             SERIES_WORDS,
             f"spec.version: etcd:v3.3.27 {SERIES_WORDS}",
         ),
-        Case("an image without a tag", imaged("etcd"), UNTOLD_WORDS, f"spec.version: {UNTOLD_WORDS}"),
-        Case("an image whose tag tells nothing", imaged("etcd:latest"), UNTOLD_WORDS, f"spec.version: {UNTOLD_WORDS}"),
+        Case("an image without a tag", with_image("etcd"), MISSING_WORDS, f"spec.version: {MISSING_WORDS}"),
         Case(
-            "a registry's port, which is no tag",
-            imaged("example.com:5000/etcd"),
-            UNTOLD_WORDS,
-            f"spec.version: {UNTOLD_WORDS}",
+            "an image tag without a version", with_image("etcd:latest"), MISSING_WORDS, f"spec.version: {MISSING_WORDS}"
         ),
         Case(
-            "volumes without room for a log",
+            "a registry port instead of a tag",
+            with_image("example.com:5000/etcd"),
+            MISSING_WORDS,
+            f"spec.version: {MISSING_WORDS}",
+        ),
+        Case(
+            "volumes too small for a log",
             stored(size="255Mi"),
             "255Mi is too small",
             "spec.storage.size: 255Mi is too small",
         ),
-        Case("volumes of less than nothing", stored(size=-1), "greater than or equal to 0", "cannot be negative"),
-        Case("volumes of much", stored(size="much"), "should match", "is not a quantity"),
-        Case("an endless size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
-        Case("a class that is no name", stored(storageClassName="Fast"), "should match", "does not match"),
-        Case("an endless class", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"),
-        Case("paper", stored(medium="Paper"), "Unsupported value", "give 'Volume' or 'Memory'"),
+        Case("volumes of a negative size", stored(size=-1), "greater than or equal to 0", "cannot be negative"),
+        Case("an invalid volume size", stored(size="much"), "should match", "is not a quantity"),
+        Case("a volume size that is too long", stored(size="1" * 33), "may not be more than 32", "at most 32"),
+        Case("an invalid storage class", stored(storageClassName="Fast"), "should match", "does not match"),
+        Case(
+            "a storage class that is too long",
+            stored(storageClassName="a" * 254),
+            "may not be more than 253",
+            "at most 253",
+        ),
+        Case("an unknown medium", stored(medium="Paper"), "Unsupported value", "use 'Volume' or 'Memory'"),
         at_least("quotaBackendBytes", 16777215, 16777216),
         at_most("quotaBackendBytes", 17179869185, 17179869184),
         Case(
             "a quota as large as its volume",
             {"quotaBackendBytes": GIB, **stored(size="1Gi")},
-            "1073741824 is all that storage.size has, or more",
-            "spec.quotaBackendBytes: 1073741824 is all that storage.size has, or more",
+            "1073741824 is not below storage.size",
+            "spec.quotaBackendBytes: 1073741824 is not below storage.size",
         ),
         Case(
             "compaction of an unknown kind",
             {"autoCompaction": {"mode": "daily"}},
             "Unsupported value",
-            "give 'periodic'",
+            "use 'periodic'",
         ),
         Case(
-            "a retention that is neither",
+            "an invalid retention",
             {"autoCompaction": {"retention": "an hour"}},
             "spec.autoCompaction.retention in body should match",
             "does not match",
         ),
         Case(
-            "a time without a unit",
+            "a periodic retention without a unit",
             {"autoCompaction": {"retention": "5"}},
-            "5 is no time, which mode periodic takes",
-            "spec.autoCompaction.retention: 5 is no time",
+            "'5' is not a duration, which mode periodic requires",
+            "spec.autoCompaction.retention: '5' is not a duration",
         ),
         Case(
-            "a time as a number",
+            "a duration as a number of revisions",
             {"autoCompaction": {"mode": "revision"}},
-            "1h is no number of revisions",
-            "spec.autoCompaction.retention: 1h is no number of revisions",
+            "'1h' is not a number of revisions",
+            "spec.autoCompaction.retention: '1h' is not a number of revisions",
         ),
         Case(
-            "defragmentation at any time", {"defragmentation": {}}, "schedule: Required value", "schedule: is missing"
+            "defragmentation without a schedule",
+            {"defragmentation": {}},
+            "schedule: Required value",
+            "schedule: is required",
         ),
         Case(
-            "a nickname of a schedule",
+            "a schedule macro",
             {"defragmentation": {"schedule": "@daily"}},
             SCHEDULE_WORDS,
             "does not have the five fields of cron",
         ),
         Case(
-            "an endless schedule",
+            "a schedule that is too long",
             {"defragmentation": {"schedule": f"{','.join('0' * 65)} 0 * * *"}},
             "may not be more than 128",
             "at most 128",
@@ -230,19 +254,19 @@ REFUSED = over(
             "heartbeats too far apart",
             {"heartbeatInterval": 10001, "electionTimeout": 50000},
             "should be less than or equal to 10000",
-            "too large; give at most 10000",
+            "too large; use at most 10000",
         ),
         at_least("electionTimeout", 49, 50),
         at_most("electionTimeout", 50001, 50000),
         Case(
-            "elections that one late heartbeat brings about",
+            "an election timeout below five heartbeats",
             {"heartbeatInterval": 201},
-            "a late one would cost the leader its place; give at least 1005",
-            "spec.electionTimeout: less than five heartbeats",
+            "one late heartbeat would trigger an election. Set at least 1005",
+            "spec.electionTimeout: must be at least five times heartbeatInterval",
         ),
         *(
             Case(
-                f"an argument of ours: {argument}",
+                f"an argument that the operator sets: {argument}",
                 {"extraArgs": ["--log-level=debug", argument]},
                 f"'{argument}' {ARGUMENT_WORDS}",
                 f"spec.extraArgs: '{argument}' {ARGUMENT_WORDS}",
@@ -314,15 +338,20 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"no flag: {argument}",
+                f"an invalid flag: {argument}",
                 {"extraArgs": [argument]},
-                f"'{argument}' is no flag with its value",
-                f"'{argument}' is no flag",
+                f"'{argument}' is not a flag with its value",
+                f"'{argument}' is not a flag",
             )
             for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
         ),
         Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
-        Case("an endless argument", {"extraArgs": ["--a" * 86]}, "may not be more than 256", "at most 256 characters"),
+        Case(
+            "an argument that is too long",
+            {"extraArgs": ["--a" * 86]},
+            "may not be more than 256",
+            "at most 256 characters",
+        ),
         Case(
             "too many arguments",
             {"extraArgs": ["--socket-reuse-port"] * 33},
@@ -331,35 +360,35 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"what 3.7 has no more, told by {given}",
+                f"a flag removed in 3.7, with {given}",
                 {**given, "extraArgs": ["--experimental-max-learners=1"]},
-                "is of a flag that 3.7 no longer has",
-                "spec.extraArgs: '--experimental-max-learners=1' is of a flag that 3.7 no longer has",
+                "was removed in 3.7",
+                "spec.extraArgs: '--experimental-max-learners=1' was removed in 3.7",
             )
-            for given in ({"version": "3.7.3"}, imaged("example.com:5000/etcd:v3.7.3"))
+            for given in ({"version": "3.7.3"}, with_image("example.com:5000/etcd:v3.7.3"))
         ),
         Case(
-            "a flag as a variable",
+            "a flag as an environment variable",
             {"env": [{"name": "ETCD_NAME"}]},
             "that begin with ETCD_",
             "spec.env: variables that begin with ETCD_",
         ),
         *(
             Case(
-                f"{field} of ours",
+                f"{field} with the operator's prefix",
                 {field: {"a": "b", "etcd.ydzs.io/serves": "clients"}},
-                "keys that begin with etcd.ydzs.io/ are the operator's",
-                f"spec.{field}: keys that begin with etcd.ydzs.io/ are the operator's",
+                "keys that begin with etcd.ydzs.io/ are reserved for the operator",
+                f"spec.{field}: keys that begin with etcd.ydzs.io/ are reserved for the operator",
             )
             for field in ("labels", "annotations")
         ),
-        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        Case("an unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         *(
             Case(
-                f"certificates of others, of which one is missing: {sorted(lacking)}",
+                f"mode secret with a missing Secret: {sorted(lacking)}",
                 {"tls": lacking},
-                "secret takes your certificates",
-                "spec.tls.mode: secret takes your certificates",
+                "mode secret requires your own certificates",
+                "spec.tls.mode: mode secret requires your own certificates",
             )
             for lacking in (
                 {"mode": "secret"},
@@ -369,10 +398,10 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"certificates of others in mode {given['mode']}",
+                f"certificates from Secrets in mode {given['mode']}",
                 {"tls": given},
-                f"{given['mode']} takes no certificates of yours",
-                f"spec.tls.mode: {given['mode']} takes no certificates of yours",
+                f"mode {given['mode']} does not use your own certificates",
+                f"spec.tls.mode: mode {given['mode']} does not use your own certificates",
             )
             for given in (
                 {**SECRETS, "mode": "none"},
@@ -387,56 +416,84 @@ REFUSED = over(
             "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
-            "an issuer for nothing",
+            "an issuer in another mode",
             {"tls": {**ISSUED, "mode": "self"}},
             "is used only in mode certManager",
             "spec.tls.issuer: is used only in mode certManager",
         ),
-        Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
         Case(
-            "an issuer that is no name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"
+            "an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"
         ),
-        Case("an endless issuer", {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}}, "more than 253", "at most 253"),
+        Case("an invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
+        Case(
+            "an issuer name that is too long",
+            {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}},
+            "more than 253",
+            "at most 253",
+        ),
         Case(
             "an issuer of an unknown kind",
             {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Notary"}}},
             "Unsupported value",
-            "give 'Issuer' or 'ClusterIssuer'",
+            "use 'Issuer' or 'ClusterIssuer'",
         ),
         *(
-            Case(f"{part}'s Secret of {words}", {"tls": {**SECRETS, part: {"secretName": name}}}, says, advises)
+            Case(
+                f"{part} Secret with {words}",
+                {"tls": {**SECRETS, part: {"secretName": name}}},
+                api_refusal,
+                operator_error,
+            )
             for part in ("peer", "client")
-            for name, words, says, advises in (
-                ("a/b", "another namespace", "should match", "does not match"),
-                ("a" * 254, "an endless name", "may not be more than 253", "at most 253"),
+            for name, words, api_refusal, operator_error in (
+                ("a/b", "a namespace", "should match", "does not match"),
+                ("a" * 254, "a name that is too long", "may not be more than 253", "at most 253"),
             )
         ),
         Case(
-            "an unknown demand of clients",
+            "an unknown mode of client authentication",
             {"tls": {"mode": "self", "client": {"auth": "maybe"}}},
             "Unsupported value",
-            "give 'none' or 'required'",
+            "use 'none' or 'required'",
         ),
-        Case("users without a Secret", {"auth": {}}, "rootSecretName: Required value", "rootSecretName: is missing"),
-        Case("users of a Secret that is no name", {"auth": {"rootSecretName": "A"}}, "should match", "does not match"),
-        Case("users of an endless Secret", {"auth": {"rootSecretName": "a" * 254}}, "more than 253", "at most 253"),
         Case(
-            "snapshots at any time",
+            "authentication without a Secret",
+            {"auth": {}},
+            "rootSecretName: Required value",
+            "rootSecretName: is required",
+        ),
+        Case(
+            "authentication with an invalid Secret name",
+            {"auth": {"rootSecretName": "A"}},
+            "should match",
+            "does not match",
+        ),
+        Case(
+            "authentication with a Secret name that is too long",
+            {"auth": {"rootSecretName": "a" * 254}},
+            "more than 253",
+            "at most 253",
+        ),
+        Case(
+            "snapshots without a schedule",
             {"backup": {"destination": NIGHTLY["destination"]}},
             "schedule: Required value",
-            "schedule: is missing",
+            "schedule: is required",
         ),
         Case(
-            "snapshots to nowhere",
+            "snapshots without a destination",
             {"backup": {"schedule": "0 0 * * *"}},
             "destination: Required value",
-            "destination: is missing",
+            "destination: is required",
         ),
         Case(
-            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "does not have the five fields of cron"
+            "a schedule of six fields",
+            backed_up(schedule="0 0 2 * * *"),
+            SCHEDULE_WORDS,
+            "does not have the five fields of cron",
         ),
         Case(
-            "snapshots on an endless schedule",
+            "snapshots on a schedule that is too long",
             backed_up(schedule=f"{','.join('0' * 65)} 0 * * *"),
             "more than 128",
             "at most 128",
@@ -447,57 +504,63 @@ REFUSED = over(
             Case(
                 f"snapshots to {words}",
                 backed_up(destination=destination),
-                "snapshots go to one place; give either volume or s3",
-                "spec.backup.destination: snapshots go to one place",
+                "exactly one destination is required. Set either volume or s3",
+                "spec.backup.destination: exactly one destination is required",
             )
-            for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
+            for words, destination in (("no store", {}), ("two stores", {"volume": VOLUME, "s3": S3}))
         ),
-        *(Case(f"{words}, kept", backed_up(destination=place), says, why) for words, place, says, why in PLACES),
-        Case("data from no snapshot", {"restore": {}}, "from: Required value", "from: is missing"),
+        *(
+            Case(f"snapshots to a store with {words}", backed_up(destination=store), api_refusal, refusal)
+            for words, store, api_refusal, refusal in REFUSED_STORES
+        ),
+        Case("a restore without a source", {"restore": {}}, "from: Required value", "from: is required"),
         *(
             Case(
-                f"data from {words}",
+                f"a restore from {words}",
                 restored(**source),
-                "a snapshot comes from one place; give one of backup, volume and s3",
-                "spec.restore.from: a snapshot comes from one place",
+                "exactly one source is required. Set one of backup, volume and s3",
+                "spec.restore.from: exactly one source is required",
             )
             for words, source in (
-                ("no place", {"file": "a"}),
+                ("no store", {"file": "a"}),
                 ("a backup and a volume", {"backup": "a", "volume": VOLUME}),
                 ("a volume and a bucket", {"volume": VOLUME, "s3": S3, "file": "a"}),
             )
         ),
         Case(
-            "data from any file",
+            "a restore without a file",
             restored(volume=VOLUME),
-            "is missing: a volume or a bucket holds many",
-            "spec.restore.from.file: is missing: a volume or a bucket holds many",
+            "is missing: a volume or bucket may have many snapshots",
+            "spec.restore.from.file: is missing: a volume or bucket may have many snapshots",
         ),
         Case(
-            "data from a file of a backup",
+            "a restore from a backup with a file",
             restored(backup="monday", file="a"),
-            "an EtcdBackup knows its file",
-            "spec.restore.from.file: an EtcdBackup knows its file",
+            "must not be set with backup",
+            "spec.restore.from.file: must not be set with backup",
         ),
-        *(Case(f"{words}, restored", restored(**place, file="a"), says, why) for words, place, says, why in PLACES),
         *(
-            Case(f"{words} of a restore", restored(**source), says, advises)
-            for words, source, says, advises in (
-                ("a backup that is no name", {"backup": "A"}, "should match", "does not match"),
-                ("an endless backup", {"backup": "a" * 254}, "more than 253", "at most 253"),
-                ("a file from the root", {"volume": VOLUME, "file": "/etc/passwd"}, "should match", "does not match"),
-                ("a file above", {"volume": VOLUME, "file": "../a"}, "should match", "does not match"),
-                ("an endless file", {"volume": VOLUME, "file": "a" * 513}, "more than 512", "at most 512"),
+            Case(f"restore from a store with {words}", restored(**store, file="a"), api_refusal, refusal)
+            for words, store, api_refusal, refusal in REFUSED_STORES
+        ),
+        *(
+            Case(f"a restore with {words}", restored(**source), api_refusal, operator_error)
+            for words, source, api_refusal, operator_error in (
+                ("an invalid backup name", {"backup": "A"}, "should match", "does not match"),
+                ("a backup name that is too long", {"backup": "a" * 254}, "more than 253", "at most 253"),
+                ("an absolute file", {"volume": VOLUME, "file": "/etc/passwd"}, "should match", "does not match"),
+                ("a file outside of the volume", {"volume": VOLUME, "file": "../a"}, "should match", "does not match"),
+                ("a file name that is too long", {"volume": VOLUME, "file": "a" * 513}, "more than 512", "at most 512"),
             )
         ),
         Case(
-            "data into memory",
+            "a restore into memory",
             {**FROM_BACKUP, **stored(medium="Memory")},
-            "data is restored onto a volume",
-            "spec.restore: data is restored onto a volume",
+            "a restore needs a volume",
+            "spec.restore: a restore needs a volume",
         ),
-        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
-        Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
+        Case("a recovery without a token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
+        Case("a token that is too long", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
         Case("a name too long for a StatefulSet's pods", {}, NAME_WORDS, NAME_WORDS, resource="a" * 53),
@@ -507,13 +570,13 @@ REFUSED = over(
 ONLY_HERE = over(
     BASE,
     (
-        Case("a 61st minute", backed_up(schedule="60 2 * * *"), advises="bad minute"),
-        Case("a day that never comes", backed_up(schedule="0 0 30 2 *"), advises="bad day-of-month"),
+        Case("minute 60", backed_up(schedule="60 2 * * *"), operator_error="bad minute"),
+        Case("a day that does not exist", backed_up(schedule="0 0 30 2 *"), operator_error="bad day-of-month"),
         Case(
-            "an image that tells another version",
+            "an image tag with another version",
             {"image": "etcd:v3.5.9"},
-            advises="spec.version: says 3.6.16, and the image's tag 3.5.9",
+            operator_error="spec.version: is 3.6.16, but the image's tag is 3.5.9",
         ),
     ),
 )
-"""What no schema can say: the operator's own validation refuses it, at admission and in the reconcile."""
+"""Specs that no schema can refuse: the operator's own validation does, at admission and in the reconcile."""

@@ -1,4 +1,4 @@
-"""Changes of an EtcdCluster's spec that are taken, and that are refused: one for every rule about what a spec was."""
+"""Accepted and refused changes of an EtcdCluster's spec, one for every rule that compares with the old spec."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ def of(**spec: Any) -> Case:
 CHANGES = (
     Change("more members", of(size=1), of(size=9)),
     Change("a larger volume", of(**stored(size="1Gi")), of(**stored(size="1.5Gi"))),
-    Change("the same volume in other words", of(**stored(size="1Gi")), of(**stored(size="1024Mi"))),
+    Change("the same volume size in another unit", of(**stored(size="1Gi")), of(**stored(size="1024Mi"))),
     Change("a larger volume in bytes", of(**stored(size="1Gi")), of(**stored(size=2 * GIB))),
     Change("less memory", of(**stored(medium="Memory", size="1Gi")), of(**stored(medium="Memory", size="512Mi"))),
-    Change("what was the default, said", of(), of(tls={"mode": "none"}, **stored(medium="Volume"))),
-    Change("volumes that go with the resource", of(), of(**stored(retain=False))),
+    Change("defaults made explicit", of(), of(tls={"mode": "none"}, **stored(medium="Volume"))),
+    Change("volumes deleted with the resource", of(), of(**stored(retain=False))),
     Change(
-        "a client's certificate asked for",
+        "client certificates required",
         of(tls={"mode": "self", "client": {"auth": "none"}}),
         of(tls={"mode": "self"}),
     ),
-    Change("another snapshot, before the cluster began", of(**FROM_BACKUP), of(**restored(backup="tuesday"))),
+    Change("another snapshot before the bootstrap", of(**FROM_BACKUP), of(**restored(backup="tuesday"))),
     Change(
-        "another snapshot, where the first could not be had",
+        "another snapshot after a failed restore",
         of(**FROM_BACKUP),
         of(**restored(backup="tuesday")),
         status={"restore": {"source": "a", "phase": "Failed"}},
     ),
-    Change("no snapshot any more", of(**FROM_BACKUP), of(), status=BEGUN),
-    Change("the same snapshot still", of(**FROM_BACKUP), of(size=1, **FROM_BACKUP), status=BEGUN),
+    Change("restore removed from the spec", of(**FROM_BACKUP), of(), status=BEGUN),
+    Change("the same snapshot with another size", of(**FROM_BACKUP), of(size=1, **FROM_BACKUP), status=BEGUN),
 )
-"""Changes that are taken."""
+"""Accepted changes."""
 
 REFUSED_CHANGES = (
     Change(
         "a smaller volume",
         of(**stored(size="2Gi")),
         of(**stored(size="2047Mi")),
-        "is below the 2Gi that volumes have",
-        "spec.storage.size: is below the 2Gi that volumes have",
+        "is below the 2Gi of the existing volumes",
+        "spec.storage.size: is below the 2Gi of the existing volumes",
     ),
     Change(
         "a volume of the default size that shrinks",
         of(),
         of(**stored(size=GIB)),
-        "is below the 8Gi that volumes have",
-        "spec.storage.size: is below the 8Gi that volumes have",
+        "is below the 8Gi of the existing volumes",
+        "spec.storage.size: is below the 8Gi of the existing volumes",
     ),
     Change(
         "memory instead of volumes",
@@ -65,50 +65,54 @@ REFUSED_CHANGES = (
         "volumes instead of memory",
         of(**stored(medium="Memory")),
         of(),
-        "stays Memory, as it was created",
-        "spec.storage.medium: stays Memory, as it was created",
+        "is immutable and must remain Memory",
+        "spec.storage.medium: is immutable and must remain Memory",
     ),
     Change(
-        "a class where there was none",
+        "a storage class where none was given",
         of(),
         of(**stored(storageClassName="fast")),
-        "as it was created: volumes do not change their class",
-        "spec.storage.storageClassName: stays",
+        "as it was created: the class of an existing volume cannot be changed",
+        "spec.storage.storageClassName: is immutable",
     ),
     Change(
-        "another class",
+        "another storage class",
         of(**stored(storageClassName="slow")),
         of(**stored(storageClassName="fast")),
-        "stays slow, as it was created",
-        "spec.storage.storageClassName: stays slow, as it was created",
+        "is immutable and must remain slow",
+        "spec.storage.storageClassName: is immutable and must remain slow",
     ),
     Change(
-        "encryption of what had none",
+        "TLS enabled on an existing cluster",
         of(),
         of(tls={"mode": "self"}),
-        "stays none, as it was created",
-        "spec.tls.mode: stays none, as it was created",
+        "is immutable and must remain none",
+        "spec.tls.mode: is immutable and must remain none",
     ),
     Change(
-        "certificates of another's making",
+        "certificates from another source",
         of(tls={"mode": "self"}),
         of(tls=SECRETS),
-        "stays self, as it was created",
-        "spec.tls.mode: stays self, as it was created",
+        "is immutable and must remain self",
+        "spec.tls.mode: is immutable and must remain self",
     ),
     *(
         Change(
-            f"{words} once the cluster has begun",
+            f"{words} after the bootstrap",
             old,
             of(**restored(backup="tuesday")),
-            "only a new cluster begins with a snapshot",
-            "spec.restore: only a new cluster begins with a snapshot",
+            "only a new cluster can start from a snapshot",
+            "spec.restore: only a new cluster can start from a snapshot",
             status=status,
         )
         for words, old, status in (
             ("a snapshot", of(), BEGUN),
             ("another snapshot", of(**FROM_BACKUP), BEGUN),
-            ("another snapshot, just restored,", of(**FROM_BACKUP), {"restore": {"source": "a", "phase": "Complete"}}),
+            (
+                "another snapshot after a completed restore,",
+                of(**FROM_BACKUP),
+                {"restore": {"source": "a", "phase": "Complete"}},
+            ),
         )
     ),
 )

@@ -1,4 +1,4 @@
-"""Real members of etcd as processes on this machine, for stories."""
+"""Real members of etcd as local processes, for recorded sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import Access, Endpoint, Server
 
-ENDINGS = (
+KNOWN_EXITS = (
     "couldn't find local name",
     "member count is unequal",
     "unmatched member",
@@ -19,24 +19,24 @@ ENDINGS = (
     "missing from --initial-advertise-peer-urls",
     "--initial-cluster has",
 )
-"""What etcd says last, as far as anybody goes by it."""
+"""Parts of etcd's last messages that transcripts compare."""
 
 
-def ending(text: str) -> str:
-    """The words of an ending that are known."""
-    return next((words for words in ENDINGS if words in text), "it ends")
+def known_exit(text: str) -> str:
+    """Return the known part of etcd's last message."""
+    return next((words for words in KNOWN_EXITS if words in text), "it ends")
 
 
 class RealLab:
     """`Lab` of a real etcd.
 
     Args:
-        binary: etcd.
-        ports: a free one for peers, one for clients and one for metrics, for each of four members.
+        binary: path of the etcd binary.
+        ports: three free ports (peers, clients, metrics) for each of four members.
     """
 
     def __init__(self, binary: Path, directory: Path, ports: list[int]) -> None:
-        self.told: list[str] = []
+        self.transcript: list[str] = []
         self._binary = binary
         self._directory = directory
         self._ports = {name: ports[3 * number : 3 * number + 3] for number, name in enumerate("abcd")}
@@ -58,7 +58,7 @@ class RealLab:
             "listen-metrics-urls": f"http://127.0.0.1:{metrics}",
             "initial-cluster-state": state,
             "initial-cluster": ",".join(f"{key}={url}" for key, url in initial.items()),
-            "initial-cluster-token": "story",
+            "initial-cluster-token": "session",
             "log-level": "error",
             "logger": "zap",
             "unsafe-no-fsync": "true",
@@ -69,7 +69,7 @@ class RealLab:
         deadline = time.monotonic() + 8
         while time.monotonic() < deadline:
             if self._running[name].returncode is not None:
-                return self._said(name)
+                return self._exit_message(name)
             try:
                 status = await self.server(name).status()
             except EtcdError:
@@ -81,7 +81,7 @@ class RealLab:
         return ""
 
     async def _published(self, name: str) -> bool:
-        """Whether a leader has its name, where one can be asked."""
+        """Whether a leader knows the name of the member; False if no leader answers."""
         for other in self._running:
             try:
                 found = (await self.server(other).members()).members
@@ -95,21 +95,21 @@ class RealLab:
         if process.returncode is None:
             process.kill()
             await process.wait()
-        await asyncio.sleep(2)  # the others notice
+        await asyncio.sleep(2)  # the other members detect it
 
     async def wipe(self, name: str) -> None:
         await self.stop(name)
         shutil.rmtree(self._directory / name)
 
-    async def ended(self, name: str) -> str:
+    async def exited(self, name: str) -> str:
         try:
             await asyncio.wait_for(self._running[name].wait(), 8)
         except TimeoutError:
             return ""
-        return self._said(name)
+        return self._exit_message(name)
 
     async def calm(self) -> None:
-        await asyncio.sleep(5.5)  # HealthInterval of etcd
+        await asyncio.sleep(5.5)  # etcd's HealthInterval
 
     def server(self, name: str) -> Server:
         _, client, metrics = self._ports[name]
@@ -117,8 +117,8 @@ class RealLab:
             self._servers[name] = connect(Endpoint(name, "127.0.0.1", "localhost", client, metrics), Access())
         return self._servers[name]
 
-    def _said(self, name: str) -> str:
-        return ending((self._directory / f"{name}.log").read_text()[-4000:])
+    def _exit_message(self, name: str) -> str:
+        return known_exit((self._directory / f"{name}.log").read_text()[-4000:])
 
     async def close(self) -> None:
         for server in self._servers.values():

@@ -1,6 +1,4 @@
-"""What people do to an EtcdCluster, and what befalls it, for the crash harness: in memory (`tests/unit`) and on an API
-server (`tests/api`).
-"""
+"""Scenarios of an EtcdCluster for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
 
 from __future__ import annotations
 
@@ -29,16 +27,16 @@ from shared.testing.harness.scenario import (
     Subject,
     apply,
     at_once,
-    away,
     create,
     delete,
     edit,
-    hurried,
     later,
-    untold,
+    limit_turns,
+    operator_down,
+    unobserved,
 )
 from tests.support.issuing import issued
-from tests.support.pod_loss import gone, pods_and_volumes_lost
+from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 OPTIONS = parse_options("etcd-operator", "etcd", ["--agent-image", "example.com/etcd-operator:1"], {})
@@ -48,9 +46,9 @@ ETCD = Subject(
     lambda etcd: dataclasses.replace(clusters(OPTIONS, etcd.connect), issue=issued),
     database=FakeEtcd,
     serves=(backup_api.API.kind,),
-    patience=10.0,  # etcd wants members to be connected for some seconds before there is another
-    # Who leads is nobody's business, nor which of the templates that differ in bootstrap flags alone a pod is from, nor
-    # at which entry of the log the version was first seen.
+    patience=10.0,  # etcd adds a member only after the others have been connected for some seconds
+    # The outcome may differ in the leader, in templates with other bootstrap flags, and in the log index at which the
+    # version was first observed.
     unstable=(
         *("leader", "role", "updatedReplicas", "currentRevision", "updateRevision", "controller-revision-hash"),
         "sinceIndex",
@@ -77,58 +75,60 @@ def member(number: int) -> str:
 
 
 def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
-    """Something happens to etcd, and nobody tells the operator: it looks again after a while."""
-    return untold(ScenarioStep(text, lambda stage: act(stage.database)))
+    """Change etcd without an event for the operator, which observes it after its requeue interval."""
+    return unobserved(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
 lost = partial(pods_and_volumes_lost, NAME)
 
 
-MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))
+MUCH_WRITTEN = to_etcd("clients write many entries", lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))
 
 
 def leader_lost() -> ScenarioStep:
-    """The leader's pod is gone with its volume."""
+    """Delete the leader's pod with its volume."""
 
     def act(stage: Stage) -> None:
         etcd: FakeEtcd = stage.database
-        led = etcd.cluster()
-        process = etcd.process_of(led, led.leader)
+        etcd_cluster = etcd.cluster()
+        process = etcd.process_of(etcd_cluster, etcd_cluster.leader)
         assert process is not None
-        stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
-        stage.person.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
+        stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
+        stage.user_client.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
 
     return ScenarioStep("the leader and its volume are lost", act)
 
 
 def led_by(number: int) -> ScenarioStep:
-    """The lead moves to another member."""
+    """Move the leadership to another member."""
 
     def act(etcd: FakeEtcd) -> None:
-        led = etcd.cluster()
-        led.leader, led.term = etcd.member(member(number)).member, led.term + 1
+        etcd_cluster = etcd.cluster()
+        etcd_cluster.leader, etcd_cluster.term = etcd.member(member(number)).member, etcd_cluster.term + 1
 
     return to_etcd(f"{member(number)} leads", act)
 
 
-def failing(number: int, why: str = STUCK) -> ScenarioStep:
-    """A pod does not start, or not again."""
-    return ScenarioStep(f"{member(number)}: {why}", lambda stage: stage.database.failing.update({member(number): why}))
+def failing(number: int, reason: str = STUCK) -> ScenarioStep:
+    """Keep a pod from starting or restarting."""
+    return ScenarioStep(
+        f"{member(number)}: {reason}", lambda stage: stage.database.failing.update({member(number): reason})
+    )
 
 
-def unpullable(what: str) -> ScenarioStep:
-    """An image cannot be pulled, or one pod alone cannot."""
-    return ScenarioStep(f"{what} cannot be pulled", lambda stage: stage.database.missing.add(what))
+def unpullable(image: str) -> ScenarioStep:
+    """Make an image unpullable, for all pods or for one."""
+    return ScenarioStep(f"{image} cannot be pulled", lambda stage: stage.database.missing.add(image))
 
 
-def well() -> ScenarioStep:
-    """Nothing keeps pods from starting any more."""
-    return ScenarioStep("pods are well", lambda stage: stage.database.failing.clear())
+def pods_start() -> ScenarioStep:
+    """Let all pods start again."""
+    return ScenarioStep("pods start again", lambda stage: stage.database.failing.clear())
 
 
 def hangs(number: int, *, hung: bool = True) -> ScenarioStep:
     return to_etcd(
-        f"{member(number)} {'hangs' if hung else 'is well'}", lambda etcd: etcd.hang(member(number), hangs=hung)
+        f"{member(number)} {'hangs' if hung else 'answers again'}", lambda etcd: etcd.hang(member(number), hangs=hung)
     )
 
 
@@ -138,109 +138,111 @@ def cut_off(*, off: bool = True) -> ScenarioStep:
     )
 
 
-def agreed() -> ScenarioStep:
-    """A person allows the recovery that the status offers."""
+def recovery_confirmed() -> ScenarioStep:
+    """Confirm the recovery that the status offers."""
 
     def act(stage: Stage) -> None:
         stage.database.guard.confirmed = True
         [found] = stage.find()
         token = found["status"]["recovery"]["token"]
-        stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
-    return ScenarioStep("a person allows the recovery", act)
+    return ScenarioStep("the recovery is confirmed", act)
 
 
-def kept(file: str) -> ScenarioStep:
-    """A snapshot is in the store."""
+def snapshot_stored(file: str) -> ScenarioStep:
+    """Put a snapshot into the store."""
 
     def act(stage: Stage) -> None:
         stage.database.snapshots[file] = 1000
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         made = {"metadata": {"name": "snapshots", "namespace": stage.namespace}, "spec": spec}
-        stage.person.create(PERSISTENT_VOLUME_CLAIM, made)
+        stage.user_client.create(PERSISTENT_VOLUME_CLAIM, made)
 
-    return ScenarioStep(f"{file} is kept", act)
+    return ScenarioStep(f"{file} is stored", act)
 
 
-def complete() -> ScenarioStep:
-    """The snapshots that were asked for are taken."""
+def backups_complete() -> ScenarioStep:
+    """Complete all requested backups."""
 
     def act(stage: Stage) -> None:
         for backup in stage.find(backup_api.API.kind):
             done = {"status": {"phase": "Complete", "completedAt": backup["metadata"]["creationTimestamp"]}}
             name = backup["metadata"]["name"]
-            stage.person.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
+            stage.user_client.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
 
-    return ScenarioStep("snapshots are complete", act)
+    return ScenarioStep("backups are complete", act)
 
 
-def given_password(password: str = "one", former: str = "") -> ScenarioStep:
-    texts = {"password": password} | ({"previousPassword": former} if former else {})
+def given_password(password: str = "one", previous: str = "") -> ScenarioStep:
+    texts = {"password": password} | ({"previousPassword": previous} if previous else {})
     return create(SECRET, "root", data={key: base64.b64encode(text.encode()).decode() for key, text in texts.items()})
 
 
 SCENARIOS = (
     Scenario("create", (cluster(3),)),
-    Scenario("create one", (cluster(1),)),
+    Scenario("create one member", (cluster(1),)),
     Scenario("create in memory", (cluster(3, storage={"medium": "Memory"}),)),
-    Scenario("there and back", (cluster(3), cluster(5), cluster(3), cluster(1)), given=(cluster(1),)),
+    Scenario("scale up and down", (cluster(3), cluster(5), cluster(3), cluster(1)), given=(cluster(1),)),
     Scenario(
-        "there and back, hurried",
-        (hurried(cluster(5), 12), hurried(cluster(3), 8), cluster(1)),
+        "scale up and down during scaling",
+        (limit_turns(cluster(5), 12), limit_turns(cluster(3), 8), cluster(1)),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("the seed lost with its volume", lost(0), given=(cluster(3),)),
-    Scenario("another lost with its volume", lost(2), given=(cluster(3),)),
-    Scenario("one lost while nobody watches", away(*lost(2)), given=(cluster(3),)),
+    Scenario("a later member lost with its volume", lost(2), given=(cluster(3),)),
+    Scenario("a member lost without an operator", operator_down(*lost(2)), given=(cluster(3),)),
     Scenario("the leader lost with its volume", (leader_lost(),), given=(cluster(3), led_by(1))),
-    Scenario("shrinks while one is lost", (*lost(1), cluster(1)), given=(cluster(3),), counted=False),
-    Scenario("upgraded", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),
-    Scenario("upgraded again", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN)),
+    Scenario("scale down while a member is lost", (*lost(1), cluster(1)), given=(cluster(3),), exact_counts=False),
+    Scenario("upgrade", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),
+    Scenario("second upgrade", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN)),
     Scenario(
-        "upgraded again too early",
+        "second upgrade before a Raft snapshot",
         (cluster(3, NEW), MUCH_WRITTEN),
         given=(cluster(3, OLD), cluster(3, MIDDLE)),
     ),
     Scenario(
-        "an upgrade held for what the log holds",
+        "second upgrade blocked by log entries",
         (cluster(3, NEW),),
         given=(cluster(3, OLD), cluster(3, MIDDLE)),
         ends="UpgradeHeld",
     ),
-    Scenario("upgraded while the second leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
+    Scenario("upgrade while member 1 leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
     Scenario(
-        "an upgrade refused, and taken back",
+        "refused upgrade reverted",
         (cluster(3, NEW), cluster(3, OLD)),
         given=(cluster(3, OLD),),
     ),
-    Scenario("an upgrade refused", (cluster(3, NEW),), given=(cluster(3, OLD),), ends="UpgradeRefused"),
+    Scenario("refused upgrade", (cluster(3, NEW),), given=(cluster(3, OLD),), ends="UpgradeRefused"),
     Scenario(
-        "an image that cannot be pulled, taken back",
+        "unpullable image reverted",
         (
             unpullable("v3.6.99"),
             cluster(3, "3.6.99"),
             cluster(3),
         ),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
-        "an upgrade taken back half-way",
+        "upgrade reverted midway",
         (unpullable(f"{member(2)} v{MIDDLE}"), cluster(3, MIDDLE), cluster(3, OLD)),
         given=(cluster(3, OLD),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "a learner that never starts",
-        (failing(3), cluster(4), later(700), untold(well()), cluster(3)),
+        (failing(3), cluster(4), later(700), unobserved(pods_start()), cluster(3)),
         given=(cluster(3),),
-        counted=False,
+        exact_counts=False,
     ),
-    Scenario("two pods deleted", at_once(gone(POD, member(0)), gone(POD, member(2))), given=(cluster(3),)),
-    Scenario("all pods deleted", at_once(*(gone(POD, member(number)) for number in range(3))), given=(cluster(3),)),
+    Scenario("two pods deleted", at_once(delete_now(POD, member(0)), delete_now(POD, member(2))), given=(cluster(3),)),
     Scenario(
-        "a stale volume comes back",
+        "all pods deleted", at_once(*(delete_now(POD, member(number)) for number in range(3))), given=(cluster(3),)
+    ),
+    Scenario(
+        "a stale volume appears",
         (
             cluster(1),
             create(
@@ -249,17 +251,22 @@ SCENARIOS = (
                 spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             ),
             cluster(3),
-            gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"),
+            delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"),
         ),
         given=(cluster(3),),
     ),
-    Scenario("scaled down and up at once", (hurried(cluster(1), 6), cluster(3)), given=(cluster(3),), counted=False),
     Scenario(
-        "paused, with edits meanwhile",
+        "scale down and up again at once",
+        (limit_turns(cluster(1), 6), cluster(3)),
+        given=(cluster(3),),
+        exact_counts=False,
+    ),
+    Scenario(
+        "edits while paused",
         (
             cluster(3, paused=True),
             delete(SERVICE, NAME),
-            gone(POD, member(1)),
+            delete_now(POD, member(1)),
             edit(STATEFUL_SET, {"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}}, NAME),
             cluster(3),
         ),
@@ -293,38 +300,44 @@ SCENARIOS = (
     Scenario("deleted", (delete(),), given=(cluster(3),), ends=""),
     Scenario("deleted with its data", (delete(),), given=(cluster(1, storage={"retain": False}),), ends=""),
     Scenario(
-        "deleted and made again", (delete(), cluster(1)), given=(cluster(1),), ends="VolumeInTheWay", counted=False
+        "deleted and recreated", (delete(), cluster(1)), given=(cluster(1),), ends="VolumeInTheWay", exact_counts=False
     ),
     Scenario(
-        "made again, and the old data is taken away",
-        (delete(), cluster(1), gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(0)}")),
+        "recreated, then the old data is deleted",
+        (delete(), cluster(1), delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(0)}")),
         given=(cluster(1),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
-        "no operator meanwhile",
-        away(cluster(3, NEW), delete(SERVICE, NAME), gone(POD, member(1)), *lost(2)),
+        "changes without an operator",
+        operator_down(cluster(3, NEW), delete(SERVICE, NAME), delete_now(POD, member(1)), *lost(2)),
         given=(cluster(3),),
     ),
     Scenario(
-        "the operator is cut off",
-        (cut_off(), cluster(5), gone(POD, member(1)), cut_off(off=False)),
+        "the operator reaches no member",
+        (cut_off(), cluster(5), delete_now(POD, member(1)), cut_off(off=False)),
         given=(cluster(3),),
     ),
-    Scenario("a member hangs, and is well again", (hangs(1), cluster(1), hangs(1, hung=False)), given=(cluster(3),)),
-    Scenario("a full quota", (to_etcd("the quota is used up", FakeEtcd.fill),), given=(cluster(3),)),
+    Scenario("a member hangs and recovers", (hangs(1), cluster(1), hangs(1, hung=False)), given=(cluster(3),)),
+    Scenario("exhausted quota", (to_etcd("the quota is exhausted", FakeEtcd.fill),), given=(cluster(3),)),
     Scenario(
         "a corrupt member",
-        (to_etcd("the second is corrupt", lambda etcd: etcd.corrupt(member(1))),),
+        (to_etcd("member 1 is corrupt", lambda etcd: etcd.corrupt(member(1))),),
         given=(cluster(3),),
     ),
-    Scenario("encrypted", (cluster(3, **TLS),)),
-    Scenario("with users, and their Secret appears", (cluster(3, **AUTH), given_password()), given=(cluster(3),)),
-    Scenario("users no more", (cluster(3, **NO_AUTH),), given=(given_password(), cluster(3, **AUTH))),
-    Scenario("restored", (cluster(3, **RESTORE),), given=(kept("a.db"),)),
-    Scenario("restored once there is what to restore", (cluster(1, **RESTORE), kept("a.db"), later(60)), counted=False),
-    Scenario("restored, and then lost", lost(0), given=(kept("a.db"), cluster(3, **RESTORE))),
-    Scenario("backups by the clock", (later(3600), complete(), later(3600)), given=(cluster(1, **BACKUP),)),
-    Scenario("a quorum lost", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
-    Scenario("a quorum lost and recovered", (*lost(0, 2), agreed()), given=(cluster(3),)),
+    Scenario("create with TLS", (cluster(3, **TLS),)),
+    Scenario(
+        "authentication enabled before its Secret exists", (cluster(3, **AUTH), given_password()), given=(cluster(3),)
+    ),
+    Scenario("authentication disabled", (cluster(3, **NO_AUTH),), given=(given_password(), cluster(3, **AUTH))),
+    Scenario("restore", (cluster(3, **RESTORE),), given=(snapshot_stored("a.db"),)),
+    Scenario(
+        "restore of a snapshot that appears later",
+        (cluster(1, **RESTORE), snapshot_stored("a.db"), later(60)),
+        exact_counts=False,
+    ),
+    Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
+    Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),
+    Scenario("lost quorum", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
+    Scenario("lost quorum and recovery", (*lost(0, 2), recovery_confirmed()), given=(cluster(3),)),
 )

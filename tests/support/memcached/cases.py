@@ -126,12 +126,12 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 REFUSED = (
     *podspec_cases.REFUSED,
-    Case("a missing size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+    Case("a missing size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
     Case(
         "a size that is not a number",
         {"size": "three"},
         "must be of type integer",
-        "is not an integer; use an integer, without quotes",
+        "is not an integer; use an integer without quotes",
     ),
     at_least("size", -1, 0),
     at_most("size", 1001, 1000),
@@ -161,7 +161,7 @@ REFUSED = (
         "items above the maximum of memcached",
         {**BIG, "maxItemSizeMB": 1025},
         "should be less than or equal to 1024",
-        "too large; give at most 1024",
+        "too large; use at most 1024",
     ),
     at_least("containerPort", 1023, 1024),
     at_most("containerPort", 65536, 65535),
@@ -192,9 +192,9 @@ REFUSED = (
     Case("a too long argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
     Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
     Case("paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
-    Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
-    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
-    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),
+    Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; use a list"),
+    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it in quotes"),
+    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "use 'Deployment'"),
     Case(
         "a name too long for a StatefulSet",
         {"workload": "StatefulSet"},
@@ -263,7 +263,7 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case(
         "users with a too long Secret name",
         {"auth": {"secretName": "a" * 254}},
@@ -271,7 +271,7 @@ REFUSED = (
         "at most 253",
     ),
     Case("users with an invalid Secret name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
-    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is required"),
     Case(
         "TLS with a too long Secret name", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"
     ),
@@ -280,7 +280,7 @@ REFUSED = (
         "an unknown clientAuth",
         {"tls": {"secretName": "a", "clientAuth": "maybe"}},
         "Unsupported value",
-        "give 'none' or 'required'",
+        "use 'none' or 'required'",
     ),
     at_least("metrics.port", 1023, 1024),
     at_most("metrics.port", 65536, 65535),
@@ -292,7 +292,7 @@ REFUSED = (
         "spec.metrics.port: 11211 is also containerPort",
     ),
     Case(
-        "autoscaling without a maximum", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is missing"
+        "autoscaling without a maximum", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is required"
     ),
     at_least("autoscaling.minReplicas", 0, 1, maxReplicas=2),
     at_most("autoscaling.minReplicas", 1001, 1000, maxReplicas=2),

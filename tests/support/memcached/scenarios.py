@@ -15,14 +15,14 @@ from shared.testing.harness.scenario import (
     Subject,
     apply,
     at_once,
-    away,
     create,
     delete,
     edit,
-    hurried,
+    limit_turns,
     lose,
-    trouble,
-    untold,
+    operator_down,
+    pod_problem,
+    unobserved,
 )
 from tests.unit.memcached.fake_servers import Fleet, certificate, secret, tls_secret
 
@@ -69,9 +69,9 @@ def renewed_certificate() -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         stage.database.files = new
-        stage.person.merge(SECRET, stage.namespace, "cache-tls", {"data": tls_secret(new)["data"]})
+        stage.user_client.merge(SECRET, stage.namespace, "cache-tls", {"data": tls_secret(new)["data"]})
 
-    return untold(ScenarioStep("the certificate is renewed", act))
+    return unobserved(ScenarioStep("the certificate is renewed", act))
 
 
 # Scenarios that do not depend on servers have none: replacing servers causes many similar writes.
@@ -86,21 +86,21 @@ SCENARIOS = (
     Scenario("change the image of a StatefulSet", (apply(**NAMED, version="1.6.18"),), given=(apply(**NAMED),)),
     Scenario(
         "change again during an update",
-        (hurried(apply(size=1, memoryMB=128), 3), apply(size=2, memoryMB=256)),
+        (limit_turns(apply(size=1, memoryMB=128), 3), apply(size=2, memoryMB=256)),
         given=(apply(size=1),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("switch the workload", (apply(**NAMED), apply(size=1)), given=(apply(size=1),)),
     Scenario(
         "switch the workload and back immediately",
-        (hurried(apply(**NAMED), 3), apply(size=1)),
+        (limit_turns(apply(**NAMED), 3), apply(size=1)),
         given=(apply(size=1),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("metrics on and off", (apply(size=0, metrics={}), apply(size=0)), given=(apply(size=0),)),
     Scenario(
         "auth before its Secret exists",
-        (apply(size=0, **AUTH), given_users(), untold(edit(SECRET, {"data": users("two")}, "cache-users"))),
+        (apply(size=0, **AUTH), given_users(), unobserved(edit(SECRET, {"data": users("two")}, "cache-users"))),
         given=(apply(size=0),),
     ),
     Scenario(
@@ -145,7 +145,7 @@ SCENARIOS = (
     Scenario("a server lost", (lose(POD),), given=(apply(size=2),)),
     Scenario(
         "servers fail, then recover",
-        (trouble("CrashLoopBackOff"), apply(size=2), trouble("")),
+        (pod_problem("CrashLoopBackOff"), apply(size=2), pod_problem("")),
         given=(apply(size=1),),
     ),
     Scenario("deleted", (delete(),), given=(apply(size=1, **BUDGET),), ends=""),
@@ -154,12 +154,12 @@ SCENARIOS = (
     Scenario("orphaned and adopted", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
     Scenario(
         "changes without an operator",
-        away(apply(size=1, version="1.6.18"), delete(SERVICE), lose(POD), delete(), apply(size=1)),
+        operator_down(apply(size=1, version="1.6.18"), delete(SERVICE), lose(POD), delete(), apply(size=1)),
         given=(apply(size=2),),
     ),
     Scenario(
         "foreign Service of the same name",
-        (apply(size=1), untold(delete(SERVICE))),
+        (apply(size=1), unobserved(delete(SERVICE))),
         given=(create(SERVICE, "cache", spec={"ports": [{"port": 80}]}),),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from tests.support import podspec_cases
 from tests.support.cases import Case, at_least, at_most, over
 
@@ -56,13 +56,13 @@ SEED: dict[str, Any] = {
 }
 """Manifest of the first release, except its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name is also the name of the StatefulSet"
-OLD_WORDS = "is older than the operator works with"
-ADVICE_WORDS = "Give redis 6.2 or newer, or valkey 7.2 or newer."
-DIRECTIVE_WORDS = "is for another field or for the operator to set"
-IMAGE_WORDS = "is no image; write it with lower-case letters"
-TWICE_WORDS = "stands in pod[0], too; remove one of the two"
-UNKNOWN_WORDS = "is missing, and pod[0].middlewareImage does not tell it by its tag"
+NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+OLD_WORDS = "is not supported"
+ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
+DIRECTIVE_WORDS = "is set by another field or by the operator"
+IMAGE_WORDS = "is not an image; use lower-case letters"
+TWICE_WORDS = "is also set in pod[0]; remove one of the two"
+UNKNOWN_WORDS = "is missing, and pod[0].middlewareImage has no tag with a version"
 
 
 def podded(**pod: Any) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def imaged(image: str, **fields: Any) -> dict[str, Any]:
 
 def in_pod(case: Case) -> Case:
     """Return a case with the same pod settings in pod[0]."""
-    advises = case.advises.replace("spec.", "spec.pod[0].", 1)
-    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, advises=advises)
+    operator_error = case.operator_error.replace("spec.", "spec.pod[0].", 1)
+    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, operator_error=operator_error)
 
 
 def shared(cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -167,7 +167,7 @@ REFUSED = over(
     (
         *podspec_cases.REFUSED,
         *map(in_pod, shared(podspec_cases.REFUSED)),
-        Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is missing"),
+        Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is required"),
         at_least("replicas", 2, 3),
         at_most("replicas", 501, 500),
         at_least("replicasPerMaster", -1, 0),
@@ -175,36 +175,36 @@ REFUSED = over(
             "too many replicas per primary",
             {"replicas": 500, "replicasPerMaster": 10},
             "should be less than or equal to 9",
-            "too large; give at most 9",
+            "too large; use at most 9",
         ),
         *(
             Case(
                 f"{count} pods for three primaries with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
                 f"three masters at least, with replicasPerMaster replicas each; give at least {least}",
-                "spec.replicas: too few",
+                "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))
         ),
-        Case("unknown deletion policy", {"finalizers": "background"}, "Unsupported value", "give 'foreground' or ''"),
+        Case("unknown deletion policy", {"finalizers": "background"}, "Unsupported value", "use 'foreground' or ''"),
         Case(
             "repository with tag",
             {"repository": "library/redis:7"},
-            "'library/redis:7' is no image without a tag",
-            "spec.repository: 'library/redis:7' is no image without a tag",
+            "'library/redis:7' is not an image without a tag",
+            "spec.repository: 'library/redis:7' is not an image without a tag",
         ),
         Case("too long repository", {"repository": "a" * 513}, "may not be more than 512", "at most 512 characters"),
         Case(
             "invalid version",
             {"version": "three"},
-            "'three' is no version of redis or valkey",
-            "spec.version: 'three' is no version",
+            "'three' is not a version of redis or valkey",
+            "spec.version: 'three' is not a version",
         ),
         Case(
             "version without minor",
             {"version": "7"},
-            "'7' is no version",
-            "spec.version: '7' is no version of redis",
+            "'7' is not a version",
+            "spec.version: '7' is not a version of redis",
         ),
         Case(
             "too long version",
@@ -212,12 +212,12 @@ REFUSED = over(
             "may not be more than 128",
             "at most 128 characters",
         ),
-        Case("unknown engine", {"engine": "keydb"}, "Unsupported value", "give 'redis' or 'valkey'"),
+        Case("unknown engine", {"engine": "keydb"}, "Unsupported value", "use 'redis' or 'valkey'"),
         Case(
             "valkey without repository",
             {"engine": "valkey"},
             "valkey is not in the operator's own image",
-            "spec.repository: is missing: valkey is not in",
+            "spec.repository: is required with engine valkey",
         ),
         *(
             Case(
@@ -260,14 +260,14 @@ REFUSED = over(
             "unknown update strategy of slots",
             {"updateStrategy": {"type": "TakeAll"}},
             "Unsupported value",
-            "give 'AutoReceive' or 'AssignReceive'",
+            "use 'AutoReceive' or 'AssignReceive'",
         ),
         *(
             Case(
                 f"pipeline {given!r}",
                 {"updateStrategy": {"pipeline": given}},
                 f"'{given}' is no number of keys",
-                f"spec.updateStrategy.pipeline: '{given}' is no number of keys; give one from 1 to 9999",
+                f"spec.updateStrategy.pipeline: '{given}' is not a number of keys; use 1 to 9999",
             )
             for given in ("0", "-1", "many", "", "10000", "1.5", "010")
         ),
@@ -278,14 +278,14 @@ REFUSED = over(
             "is not a string",
         ),
         Case("too long pipeline", {"updateStrategy": {"pipeline": "1" * 17}}, "more than 16", "at most 16 characters"),
-        Case("no slots", assigned(slots=0), "greater than or equal to 1", "too small; give at least 1"),
+        Case("no slots", assigned(slots=0), "greater than or equal to 1", "too small; use at least 1"),
         Case("more slots than a cluster has", assigned(slots=16385), "less than or equal to 16384", "at most 16384"),
-        Case("strategy without slots", assigned(slots=...), "slots: Required value", "slots: is missing"),
+        Case("strategy without slots", assigned(slots=...), "slots: Required value", "slots: is required"),
         Case(
             "strategy without source nodes",
             assigned(fromReplicas=...),
             "fromReplicas: Required value",
-            "fromReplicas: is missing",
+            "fromReplicas: is required",
         ),
         *(
             Case(f"slots from {given!r}", assigned(fromReplicas=given), "should match", "does not match")
@@ -305,32 +305,32 @@ REFUSED = over(
             "unknown update strategy of pods",
             podded(updateStrategy={"type": "Recreate"}),
             "Unsupported value",
-            "give 'RollingUpdate' or 'OnDelete'",
+            "use 'RollingUpdate' or 'OnDelete'",
         ),
-        Case("volumes without type", podded(volumes={}), "type: Required value", "type: is missing"),
+        Case("volumes without type", podded(volumes={}), "type: Required value", "type: is required"),
         Case(
             "volumes of unknown type",
             podded(volumes={"type": "tape"}),
             "Unsupported value",
-            "give 'hostPath' or 'nfs'",
+            "use 'hostPath' or 'nfs'",
         ),
         Case(
             "shared volume without claim name",
             podded(volumes={"type": "nfs"}),
             "is missing: with type nfs it names the volume",
-            "spec.pod[0].volumes.persistentVolumeClaimName: is missing",
+            "spec.pod[0].volumes.persistentVolumeClaimName: is required with type nfs",
         ),
         Case(
             "claim name for host directories",
             podded(volumes={**NFS, "type": "hostPath"}),
             "type hostPath takes directories of the nodes and no claim",
-            "spec.pod[0].volumes.persistentVolumeClaimName: type hostPath",
+            "spec.pod[0].volumes.persistentVolumeClaimName: is not allowed with type hostPath",
         ),
         Case(
             "empty claim name",
             podded(volumes={**NFS, "persistentVolumeClaimName": ""}),
             "at least 1 chars",
-            "too short; give at least 1",
+            "too short; use at least 1",
         ),
         Case(
             "too long claim name",
@@ -375,14 +375,14 @@ REFUSED = over(
                 Case(
                     f"reserved {field}",
                     {field: {"a": "b", "redis.middleware.hc.cn/serves": "clients"}},
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
                 Case(
                     f"reserved {field} in pod[0]",
                     podded(**{field: {"redis.middleware.hc.cn/serves": "clients"}}),
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
             )
         ),
@@ -390,8 +390,8 @@ REFUSED = over(
             Case(
                 f"reserved environment variable{where}",
                 spec,
-                "are the operator's to set",
-                "POD_IP and POD_NAME are the operator's",
+                "are set by the operator",
+                "POD_IP and POD_NAME are set by the operator",
             )
             for where, spec in (
                 ("", {"env": [{"name": "POD_IP", "value": "a"}]}),
@@ -405,14 +405,14 @@ REFUSED = over(
                 f"{directive} {DIRECTIVE_WORDS}",
                 f"spec.config: {directive} {DIRECTIVE_WORDS}",
             )
-            for directive in OURS
+            for directive in RESERVED
         ),
         *(
             Case(
                 f"invalid directive: {directive!r}",
                 {"config": {directive: "a"}},
-                f"'{directive}' is no directive of redis.conf",
-                f"spec.config: '{directive}' is no directive of redis.conf",
+                f"'{directive}' is not a directive of redis.conf",
+                f"spec.config: '{directive}' is not a directive of redis.conf",
             )
             for directive in ("Port", "max memory", "-hz", "1st")
         ),
@@ -437,25 +437,25 @@ REFUSED = over(
         Case(
             "volumes in storage and pod[0]",
             {**stored(), **podded(volumes=NFS)},
-            "data lies on volumes of the nodes' own or on pod[0].volumes",
-            "spec.storage: data lies on volumes of the nodes' own",
+            "cannot be combined with pod[0].volumes",
+            "spec.storage: cannot be combined with pod[0].volumes",
         ),
-        Case("auth without Secret name", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+        Case("auth without Secret name", {"auth": {}}, "secretName: Required value", "secretName: is required"),
         Case("invalid Secret name of auth", {"auth": {"secretName": "A"}}, "should match", "does not match"),
         Case("too long Secret name of auth", {"auth": {"secretName": "a" * 254}}, "more than 253", "at most 253"),
-        Case("unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        Case("unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         Case(
             "TLS mode secret without Secret name",
             {"tls": {"mode": "secret"}},
-            "is missing: mode secret takes your certificate",
-            "spec.tls.secretName: is missing: mode secret takes your certificate",
+            "is required with mode secret",
+            "spec.tls.secretName: is required with mode secret",
         ),
         *(
             Case(
                 f"Secret name in TLS mode {given['mode']}",
                 {"tls": {**given, "secretName": "a"}},
-                f"mode {given['mode']} takes no certificate of yours",
-                f"spec.tls.secretName: mode {given['mode']} takes no certificate of yours",
+                f"is not allowed with mode {given['mode']}",
+                f"spec.tls.secretName: is not allowed with mode {given['mode']}",
             )
             for given in ({"mode": "none"}, {"mode": "self"}, ISSUED)
         ),
@@ -475,7 +475,7 @@ REFUSED = over(
             "is used only in mode certManager",
             "spec.tls.issuer: is used only in mode certManager",
         ),
-        Case("issuer without name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
+        Case("issuer without name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"),
         Case("invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
         Case(
             "too long issuer name", {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}}, "more than 253", "at most 253"
@@ -484,13 +484,13 @@ REFUSED = over(
             "unknown issuer kind",
             {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Vault"}}},
             "Unsupported value",
-            "give 'Issuer' or 'ClusterIssuer'",
+            "use 'Issuer' or 'ClusterIssuer'",
         ),
         Case(
             "unknown client authentication",
             {"tls": {"mode": "self", "clientAuth": "optional"}},
             "Unsupported value",
-            "give 'none' or 'required'",
+            "use 'none' or 'required'",
         ),
         Case(
             "invalid exporter image",
@@ -502,10 +502,10 @@ REFUSED = over(
         Case(
             "exporter image in metrics and pod[0]",
             {"metrics": {"image": "a"}, **podded(monitorImage="b")},
-            "stands in pod[0].monitorImage, too",
-            "spec.metrics.image: stands in pod[0].monitorImage, too",
+            "is also set in pod[0].monitorImage",
+            "spec.metrics.image: is also set in pod[0].monitorImage",
         ),
-        Case("recovery without token", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
+        Case("recovery without token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("too long recovery token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
@@ -519,37 +519,37 @@ ONLY_HERE = over(
         Case(
             "image tag that differs from the version",
             podded(middlewareImage="redis:7.0.15"),
-            advises="spec.version: says 8.0.2, and the tag of pod[0].middlewareImage 7.0.15",
+            operator_error="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
         ),
         Case(
             "maxmemory from a field reference",
             podded(env=[{"name": "MAXMEMORY", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]),
-            advises="spec.pod[0].env: MAXMEMORY is read when pods are made; give it a value",
+            operator_error="spec.pod[0].env: MAXMEMORY needs a value",
         ),
         Case(
             "maxmemory as variable and directive",
             {"env": [{"name": "MAXMEMORY", "value": "1gb"}], "config": {"maxmemory": "1gb"}},
-            advises="spec.config: maxmemory stands in spec.env (MAXMEMORY), too",
+            operator_error="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
         ),
         Case(
             "maxmemory as Kubernetes quantity",
             podded(env=[{"name": "MAXMEMORY", "value": "2Gi"}]),
-            advises="MAXMEMORY: '2Gi' is no amount of memory: write it as redis.conf does, such as 2gb",
+            operator_error="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
         ),
         Case(
             "invalid maxmemory directive",
             {"config": {"maxmemory": "50%"}},
-            advises="spec.config.maxmemory: '50%' is no amount of memory",
+            operator_error="spec.config.maxmemory: '50%' is not an amount of memory",
         ),
         Case(
             "unknown field of affinity",
             {"affinity": {"nodeAffinities": {}}},
-            advises="spec.affinity: nodeAffinities is no part of it; give nodeAffinity",
+            operator_error="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
         ),
         Case(
             "node affinity in two fields",
             podded(affinity={**SEED_POD["affinity"], "nodeAffinity": SEED_POD["affinity"]}),
-            advises="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution stands under",
+            operator_error="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
         ),
     ),
 )

@@ -32,16 +32,16 @@ from shared.testing.harness.scenario import (
     Subject,
     apply,
     at_once,
-    away,
     create,
     delete,
     edit,
-    hurried,
     later,
-    untold,
+    limit_turns,
+    operator_down,
+    unobserved,
 )
 from tests.support.issuing import issued
-from tests.support.pod_loss import gone, pods_and_volumes_lost
+from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.redis.simulation.database import FakeRedis
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
@@ -79,7 +79,7 @@ def node(number: int) -> str:
 
 def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
     """Change Redis without an event for the operator, which reconciles after its next resync."""
-    return untold(ScenarioStep(text, lambda stage: act(stage.database)))
+    return unobserved(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
 lost = partial(pods_and_volumes_lost, NAME)
@@ -87,7 +87,7 @@ lost = partial(pods_and_volumes_lost, NAME)
 
 def all_pods_deleted(count: int = 6) -> tuple[ScenarioStep, ...]:
     """Delete all pods at once; each comes back with a new address, which its peers do not know."""
-    return at_once(*(gone(POD, node(number)) for number in range(count)))
+    return at_once(*(delete_now(POD, node(number)) for number in range(count)))
 
 
 def addresses_swapped() -> ScenarioStep:
@@ -98,9 +98,9 @@ def addresses_swapped() -> ScenarioStep:
         at = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in pods}
         here = [address for name, address in at.items() if name.startswith(NAME)]
         there = [address for name, address in at.items() if name.startswith(OTHER)]
-        stage.workloads.give_again([*there, *here])
+        stage.workloads.reuse_addresses([*there, *here])
         for pod in pods:
-            stage.person.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
+            stage.user_client.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
 
     return ScenarioStep("two clusters swap their addresses", act)
 
@@ -122,8 +122,8 @@ def primary_lost(*, with_replicas: bool = False) -> ScenarioStep:
         claims = {claim["metadata"]["name"] for claim in stage.find(PERSISTENT_VOLUME_CLAIM)}
         for pod in (primary, *(replicas if with_replicas else ())):
             if f"data-{pod}" in claims:
-                stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{pod}")
-            stage.person.delete(POD, stage.namespace, pod, gracePeriodSeconds=0)
+                stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{pod}")
+            stage.user_client.delete(POD, stage.namespace, pod, gracePeriodSeconds=0)
 
     return ScenarioStep(f"a primary is lost{' with its replicas' if with_replicas else ''}", act)
 
@@ -172,7 +172,7 @@ def recovery_confirmed() -> ScenarioStep:
         stage.database.guard.confirmed = True
         [found] = stage.find()
         token = found["status"]["recovery"]["token"]
-        stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the user confirms the recovery", act)
 
@@ -183,7 +183,7 @@ def password_given(password: str = "one") -> ScenarioStep:
 
 def password_changed(password: str) -> ScenarioStep:
     """Change the password in the Secret; the operator reads it at its next resync."""
-    return untold(edit(SECRET, {"data": _encoded(password=password)}, "secret"))
+    return unobserved(edit(SECRET, {"data": _encoded(password=password)}, "secret"))
 
 
 def _encoded(**texts: str) -> dict[str, str]:
@@ -212,7 +212,7 @@ def certificate_given(authority: str = "first") -> ScenarioStep:
 
 def certificate_changed(authority: str) -> ScenarioStep:
     """Replace the certificate by one of another authority; the operator reads it at its next resync."""
-    return untold(edit(SECRET, {"data": _encoded(**_certificate(authority))}, "certificate"))
+    return unobserved(edit(SECRET, {"data": _encoded(**_certificate(authority))}, "certificate"))
 
 
 def slots_assigned(slots: int) -> ScenarioStep:
@@ -243,11 +243,11 @@ SCENARIOS = (
     Scenario("assign slots", (slots_assigned(20),), given=(cluster(6),)),
     Scenario(
         "scale again before the change completes",
-        (hurried(cluster(8), 12), hurried(cluster(6), 4), cluster(7)),
+        (limit_turns(cluster(8), 12), limit_turns(cluster(6), 4), cluster(7)),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
-    Scenario("scale-in reverted", (hurried(cluster(6), 3), cluster(8)), given=(cluster(8),), counted=False),
+    Scenario("scale-in reverted", (limit_turns(cluster(6), 3), cluster(8)), given=(cluster(8),), exact_counts=False),
     Scenario("upgrade", (cluster(6, NEW),), given=(cluster(6, OLD),)),
     Scenario("upgrade without volumes", (in_memory(6, NEW),), given=(in_memory(6, OLD),)),
     Scenario("upgrade refused", (cluster(6, "6.2.14"),), given=(cluster(6, OLD),), ends="VersionRefused"),
@@ -260,13 +260,13 @@ SCENARIOS = (
         "unpullable image reverted",
         (unpullable("7.2.99"), cluster(6, "7.2.99"), cluster(6)),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "rolling update waits for a lagging replica",
         (lags(3), cluster(6, NEW), faults_end()),
         given=(cluster(6, OLD),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "size, version and configuration in one change",
@@ -277,41 +277,53 @@ SCENARIOS = (
         "change settings at runtime", (cluster(6, config={"maxmemory-policy": "allkeys-lru"}),), given=(cluster(6),)
     ),
     Scenario("change settings that need a restart", (cluster(6, config={"databases": "4"}),), given=(cluster(6),)),
-    Scenario("delete two pods", at_once(gone(POD, node(0)), gone(POD, node(4))), given=(cluster(6),), counted=False),
-    Scenario("delete all pods", all_pods_deleted(), given=(cluster(6),), counted=False),
     Scenario(
-        "delete all pods while the operator is down", away(*all_pods_deleted()), given=(cluster(6),), counted=False
+        "delete two pods",
+        at_once(delete_now(POD, node(0)), delete_now(POD, node(4))),
+        given=(cluster(6),),
+        exact_counts=False,
+    ),
+    Scenario("delete all pods", all_pods_deleted(), given=(cluster(6),), exact_counts=False),
+    Scenario(
+        "delete all pods while the operator is down",
+        operator_down(*all_pods_deleted()),
+        given=(cluster(6),),
+        exact_counts=False,
     ),
     Scenario(
         "two clusters swap addresses",
         (addresses_swapped(),),
         given=(cluster(6), apply(OTHER, replicas=6, version=OLD, **DISKS)),
-        counted=False,
+        exact_counts=False,
     ),
-    Scenario("lose a primary", (primary_lost(),), given=(cluster(6),), counted=False),
-    Scenario("lose a primary without volumes", (primary_lost(),), given=(in_memory(6),), counted=False),
-    Scenario("lose a replica", lost(5), given=(cluster(6),), counted=False),
-    Scenario("lose a replica while the operator is down", away(*lost(5)), given=(cluster(6),), counted=False),
-    Scenario("scale in while a pod is lost", (*lost(6), cluster(6)), given=(cluster(8),), counted=False),
-    Scenario("lose slots", (primary_lost(with_replicas=True),), given=(cluster(6),), ends="SlotsLost", counted=False),
+    Scenario("lose a primary", (primary_lost(),), given=(cluster(6),), exact_counts=False),
+    Scenario("lose a primary without volumes", (primary_lost(),), given=(in_memory(6),), exact_counts=False),
+    Scenario("lose a replica", lost(5), given=(cluster(6),), exact_counts=False),
+    Scenario(
+        "lose a replica while the operator is down", operator_down(*lost(5)), given=(cluster(6),), exact_counts=False
+    ),
+    Scenario("scale in while a pod is lost", (*lost(6), cluster(6)), given=(cluster(8),), exact_counts=False),
+    Scenario(
+        "lose slots", (primary_lost(with_replicas=True),), given=(cluster(6),), ends="SlotsLost", exact_counts=False
+    ),
     Scenario(
         "lose slots and recover",
         (primary_lost(with_replicas=True), recovery_confirmed()),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
-    Scenario("a node hangs and recovers", (hangs(0), hangs(0, hung=False)), given=(cluster(6),), counted=False),
+    Scenario("a node hangs and recovers", (hangs(0), hangs(0, hung=False)), given=(cluster(6),), exact_counts=False),
     Scenario(
         "edits while paused",
         (
             cluster(6, pause=True),
             delete(SERVICE, NAME),
-            gone(POD, node(4)),
+            delete_now(POD, node(4)),
             edit(STATEFUL_SET, {"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}}, NAME),
             cluster(6),
         ),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "delete owned objects",
@@ -323,7 +335,7 @@ SCENARIOS = (
             delete(STATEFUL_SET, NAME),
         ),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario(
         "delete the StatefulSet and orphan its pods",
@@ -345,14 +357,14 @@ SCENARIOS = (
     Scenario("delete with data", (delete(),), given=(cluster(6, storage={"size": "1Gi", "retain": False}),), ends=""),
     Scenario(
         "changes while the operator is down",
-        away(cluster(8), delete(SERVICE, NAME), gone(POD, node(4))),
+        operator_down(cluster(8), delete(SERVICE, NAME), delete_now(POD, node(4))),
         given=(cluster(6),),
     ),
     Scenario(
         "operator cannot reach any node",
-        (cut_off(), cluster(8), gone(POD, node(4)), cut_off(off=False)),
+        (cut_off(), cluster(8), delete_now(POD, node(4)), cut_off(off=False)),
         given=(cluster(6),),
-        counted=False,
+        exact_counts=False,
     ),
     Scenario("create with TLS", (cluster(6, tls={"mode": "self"}),)),
     Scenario(
@@ -360,7 +372,7 @@ SCENARIOS = (
         (certificate_changed("second"),),
         given=(certificate_given(), cluster(6, **TLS)),
     ),
-    Scenario("password Secret appears after creation", (cluster(6, **AUTH), untold(password_given()))),
+    Scenario("password Secret appears after creation", (cluster(6, **AUTH), unobserved(password_given()))),
     Scenario(
         "change the password", (password_changed("two"), later(7200)), given=(password_given(), cluster(6, **AUTH))
     ),

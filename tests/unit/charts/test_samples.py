@@ -20,7 +20,7 @@ FILES = sorted(SAMPLES.rglob("*.yaml"))
 KINDS = {kind.resource.kind.name: kind for operator in installed() for kind in operator.kinds}
 
 KNOWN_WARNINGS = {
-    "etcd/seed.yaml": ("spec.version: 3.4.13 compares no data among members", "spec.autoCompaction: "),
+    "etcd/seed.yaml": ("spec.version: 3.4.13 does not compare data between members", "spec.autoCompaction: "),
     "redis/seed.yaml": (
         "spec.pod[0].volumes.persistentVolumeClaimName: no claim can be named pvcName",
         "spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution stands beside nodeAffinity",

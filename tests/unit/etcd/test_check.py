@@ -1,4 +1,4 @@
-"""What `helm test` does with an EtcdCluster: it passes where a value comes back, and tells why where none does."""
+"""The `helm test` check of an EtcdCluster: it passes if every endpoint returns the value, and reports failures."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from shared.kubernetes.kinds import Obj
 
 
 class Keys:
-    """As much of etcd's gateway as the check needs; several members of one cluster share it."""
+    """The requests of etcd's gateway that the check uses; the members of one cluster share an instance."""
 
-    def __init__(self, *, forgets: bool = False, refuses: bool = False) -> None:
-        self.held: dict[str, str] = {}
-        self._forgets = forgets
+    def __init__(self, *, loses_values: bool = False, refuses: bool = False) -> None:
+        self.values: dict[str, str] = {}
+        self._forgets = loses_values
         self._refuses = refuses
 
     async def put(self, request: web.Request) -> web.Response:
-        asked: dict[str, Any] = await request.json()
+        body: dict[str, Any] = await request.json()
         if self._refuses:
             return web.json_response({"error": "etcdserver: mvcc: database space exceeded"}, status=429)
-        self.held[asked["key"]] = asked["value"]
+        self.values[body["key"]] = body["value"]
         return web.json_response({"header": {}})
 
     async def range(self, request: web.Request) -> web.Response:
         key = (await request.json())["key"]
-        if key not in self.held or self._forgets:
+        if key not in self.values or self._forgets:
             return web.json_response({"header": {}})
-        return web.json_response({"kvs": [{"key": key, "value": self.held[key]}], "count": "1"})
+        return web.json_response({"kvs": [{"key": key, "value": self.values[key]}], "count": "1"})
 
     async def deleterange(self, request: web.Request) -> web.Response:
-        self.held.pop((await request.json())["key"])
+        self.values.pop((await request.json())["key"])
         return web.json_response({"deleted": "1"})
 
 
 @asynccontextmanager
 async def member(keys: Keys) -> AsyncIterator[str]:
-    """A member's URL."""
+    """Serve a member and return its URL."""
     app = web.Application()
     app.add_routes([web.post(f"/v3/kv/{name}", getattr(keys, name)) for name in ("put", "range", "deleterange")])
     runner = web.AppRunner(app)
@@ -59,39 +59,39 @@ def cluster(*endpoints: str) -> Obj:
     return {"status": {"endpoints": list(endpoints)}}
 
 
-async def test_each_endpoint_is_asked_and_nothing_is_left() -> None:
+async def test_each_endpoint_is_checked_and_the_key_is_deleted() -> None:
     keys = Keys()
-    async with member(keys) as one, member(keys) as other:
-        assert await use(cluster(one, other)) == "each of its 2 endpoints gave back what one took"
-    assert keys.held == {}
+    async with member(keys) as first, member(keys) as second:
+        assert await use(cluster(first, second)) == "all 2 endpoints returned the value written at one of them"
+    assert keys.values == {}
 
 
-async def test_a_member_of_another_cluster_is_told_by_its_address() -> None:
-    async with member(Keys()) as one, member(Keys()) as stranger:
-        with pytest.raises(Failed, match=f"{stranger} was to give back .*, and gave \\[\\]"):
-            await use(cluster(one, stranger))
+async def test_member_of_another_cluster_is_reported_by_address() -> None:
+    async with member(Keys()) as first, member(Keys()) as foreign:
+        with pytest.raises(Failed, match=f"{foreign} returned \\[\\] instead of"):
+            await use(cluster(first, foreign))
 
 
-async def test_a_member_that_forgets_is_told() -> None:
-    async with member(Keys(forgets=True)) as one:
-        with pytest.raises(Failed, match="was to give back"):
-            await use(cluster(one))
+async def test_member_that_loses_the_value_is_reported() -> None:
+    async with member(Keys(loses_values=True)) as first:
+        with pytest.raises(Failed, match="instead of"):
+            await use(cluster(first))
 
 
-async def test_a_refusal_is_told_in_etcds_words() -> None:
-    async with member(Keys(refuses=True)) as one:
-        with pytest.raises(Failed, match=r"answers put with 429: .*database space exceeded"):
-            await use(cluster(one))
+async def test_refusal_quotes_etcds_message() -> None:
+    async with member(Keys(refuses=True)) as first:
+        with pytest.raises(Failed, match=r"answered put with 429: .*database space exceeded"):
+            await use(cluster(first))
 
 
-async def test_a_member_that_cannot_be_reached_is_asked_again() -> None:
-    """Its name may not be known to every DNS server yet."""
+async def test_unreachable_member_is_retried() -> None:
+    """The name may not have reached every DNS server yet."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(NotYet, match="does not answer"):
             await use(cluster(f"http://127.0.0.1:{taken.getsockname()[1]}"))
 
 
-def test_what_it_makes_is_taken_at_the_door() -> None:
+def test_resource_of_the_check_passes_admission() -> None:
     obj = {"metadata": {"name": "check-platform-etcd-operator"}, "spec": CHECK.spec}
     assert ADMISSION.review(ADMISSION.default(obj), None).errors == ()

@@ -1,4 +1,4 @@
-"""The tables of legal transitions, and the state that is taken from what is observed."""
+"""Tables of legal transitions, and states that follow from the observed world."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AT_1 = {
 
 
 def observed(state: MemberState) -> Assessment:
-    """A cluster in which demo-1 is in a state."""
+    """Return facts about a cluster whose member demo-1 is in `state`."""
     resource = cluster()
     at = VOTER if state is M.LEADER else AT_1[state]
     found = seen(resource, VOTER, at, VOTER, leader=1 if state is M.LEADER else 0)
@@ -54,17 +54,17 @@ def observed(state: MemberState) -> Assessment:
 
 @pytest.mark.parametrize("event", MemberEvent)
 @pytest.mark.parametrize("state", MemberState)
-def test_a_member_goes_through_legal_transitions_only(state: MemberState, event: MemberEvent) -> None:
+def test_member_lifecycle_allows_only_legal_transitions(state: MemberState, event: MemberEvent) -> None:
     assert MEMBER.allows(state, event) == (event in LEGAL[state])
 
 
 @pytest.mark.parametrize("state", MemberState)
-def test_the_state_of_a_member_is_taken_from_what_is_observed(state: MemberState) -> None:
+def test_member_state_follows_from_the_observed_world(state: MemberState) -> None:
     assert observed(state).member_states[1] is state
 
 
 @pytest.mark.parametrize("spot", [replace(ABSENT, disk="new", pod=True), ABSENT])
-def test_a_pod_that_waits_to_be_added_is_nothing_of_a_former_member(spot: At) -> None:
+def test_pod_that_waits_to_be_added_is_not_of_a_former_member(spot: At) -> None:
     resource = cluster()
     found = seen(resource, VOTER, spot, VOTER)
     assert Assessment.of(resource, found).member_states[1] is M.VACANT
@@ -72,7 +72,7 @@ def test_a_pod_that_waits_to_be_added_is_nothing_of_a_former_member(spot: At) ->
 
 @pytest.mark.parametrize("state", MemberState)
 @pytest.mark.parametrize("event", [E.ADD, E.PROMOTE, E.REMOVE, E.DELETE, E.HAND_OVER])
-def test_what_is_illegal_is_never_sent(state: MemberState, event: MemberEvent) -> None:
+def test_illegal_member_change_is_never_sent(state: MemberState, event: MemberEvent) -> None:
     facts = observed(state)
     instance = facts.instances[1]
     calls: dict[MemberEvent, Callable[[], Any]] = {
@@ -81,7 +81,7 @@ def test_what_is_illegal_is_never_sent(state: MemberState, event: MemberEvent) -
         E.REMOVE: lambda: member_changes.remove(facts.resource, facts, instance),
         E.DELETE: lambda: member_changes.delete_remains(facts.resource, facts, instance),
         E.HAND_OVER: lambda: member_changes.hand_over(
-            facts.resource, facts, instance, Reason("Scaling"), "it is to go"
+            facts.resource, facts, instance, Reason("Scaling"), "scaling down"
         ),
     }
     if event in LEGAL[state]:
@@ -108,7 +108,7 @@ SEAL_1: Obj = restore_pod(**ended(SEALED))
         (RestoreState.STARTED, {"clusterID": "00000000000000c1"}, None, {}),
     ],
 )
-def test_the_state_of_a_restore_is_taken_from_what_is_observed(
+def test_restore_state_follows_from_the_observed_world(
     state: RestoreState, status: Obj, pod: Obj | None, more: Any
 ) -> None:
     resource = new(**status)
@@ -118,7 +118,7 @@ def test_the_state_of_a_restore_is_taken_from_what_is_observed(
 @pytest.mark.parametrize(
     ("lifecycle", "states", "events"), [(MEMBER, MemberState, MemberEvent), (RESTORE, RestoreState, RestoreEvent)]
 )
-def test_every_state_can_be_reached_and_every_event_happens(lifecycle: Any, states: Any, events: Any) -> None:
+def test_every_state_is_reachable_and_every_event_is_used(lifecycle: Any, states: Any, events: Any) -> None:
     reached, happening = {lifecycle.initial}, set()
     for _ in lifecycle.transitions:
         for state in list(reached):
@@ -129,5 +129,5 @@ def test_every_state_can_be_reached_and_every_event_happens(lifecycle: Any, stat
     assert lifecycle in LIFECYCLES
 
 
-def test_nothing_follows_a_cluster_that_has_begun() -> None:
+def test_started_restore_has_no_further_transition() -> None:
     assert RESTORE.transitions[RestoreState.STARTED] == {}

@@ -1,4 +1,4 @@
-"""What the operator sees of an EtcdCluster: who answers, who does not, and which disk is whose."""
+"""Observation of an EtcdCluster: reachable and unreachable members, and the volumes that they use."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 
 
 @dataclass
-class Voice:
-    """One member's server: what it answers, or why it does not."""
+class FakeMember:
+    """The server of one member, with its answers or the errors that it raises."""
 
     status_: EndpointStatus | EtcdError
     members_: Members | EtcdError = field(default_factory=lambda: NoLeader("no leader"))
     remembered: Members | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
     progress_: RaftProgress | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
     password: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def connect(self, access: Access) -> Any:
         self.given = access.password
         return self
 
-    def _answer(self, what: str, answer: Any) -> Any:
-        self.asked.append(what)
+    def _answer(self, request: str, answer: Any) -> Any:
+        self.requests.append(request)
         if self.password and self.given != self.password:
             raise Denied("invalid user ID or password")
         if isinstance(answer, EtcdError):
@@ -83,15 +83,17 @@ class Voice:
         return self._answer("hash", HashKV(1, revision, 1))
 
     async def aclose(self) -> None:
-        self.asked.append("closed")
+        self.requests.append("closed")
 
 
 def status(
     number: int, *, leader: int = 0, cluster_id: int = CLUSTER_ID, errors: tuple[str, ...] = ()
 ) -> EndpointStatus:
     term = index = 7
-    voice = member_id(leader) if leader >= 0 else 0
-    return EndpointStatus(cluster_id, member_id(number), voice, "3.6.8", 10, term, index, index, 9, 9, errors=errors)
+    leader_id = member_id(leader) if leader >= 0 else 0
+    return EndpointStatus(
+        cluster_id, member_id(number), leader_id, "3.6.8", 10, term, index, index, 9, 9, errors=errors
+    )
 
 
 def listed(*numbers: int, cluster_id: int = CLUSTER_ID) -> Members:
@@ -102,7 +104,7 @@ def listed(*numbers: int, cluster_id: int = CLUSTER_ID) -> Members:
 
 
 class Kubernetes:
-    """An API server with members' pods and claims, and a cache that has seen them."""
+    """An API server with pods and claims of members, and a cache that contains them."""
 
     def __init__(self, resource: EtcdCluster) -> None:
         self.resource = resource
@@ -111,154 +113,170 @@ class Kubernetes:
         self.cache = self.controller.cache(lambda _: None)
         self.labels = names.owner(resource, SETTINGS.operator).labels(names.COMPONENT)
 
-    def pod(self, number: int, *, address: str | None = None, said: str = "", phase: str = "Running") -> None:
-        container: Obj = {"name": "etcd", "ready": not said, "state": {"running": {}}}
-        if said:
-            container |= {"state": {"terminated": {"message": said}}}
+    def pod(self, number: int, *, address: str | None = None, last_message: str = "", phase: str = "Running") -> None:
+        container: Obj = {"name": "etcd", "ready": not last_message, "state": {"running": {}}}
+        if last_message:
+            container |= {"state": {"terminated": {"message": last_message}}}
         reported = {"phase": phase, "podIP": f"10.0.0.{number}" if address is None else address}
         obj = self._object(POD, f"demo-{number}", f"pod-{number}", self.labels)
         self.cache.put(POD, obj | {"status": reported | {"containerStatuses": [container]}})
 
-    def volume(self, number: int, uid: str = "", *, seen: bool = True, exists: bool = True) -> None:
+    def volume(self, number: int, uid: str = "", *, observed: bool = True, exists: bool = True) -> None:
         labels = self.labels | {names.CLUSTER_UID: self.resource.uid}
         obj = self._object(PERSISTENT_VOLUME_CLAIM, f"data-demo-{number}", uid or f"disk-{number}", labels)
-        if seen:
+        if observed:
             self.cache.put(PERSISTENT_VOLUME_CLAIM, obj)
         if exists:
-            person = self.server.actor("kubectl")
-            person.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {k: obj["metadata"][k] for k in ("name", "namespace")}})
+            user_client = self.server.actor("kubectl")
+            user_client.create(
+                PERSISTENT_VOLUME_CLAIM, {"metadata": {k: obj["metadata"][k] for k in ("name", "namespace")}}
+            )
 
     def _object(self, kind: Kind, name: str, uid: str, labels: dict[str, str]) -> Obj:
         metadata = {"name": name, "namespace": "default", "uid": uid, "labels": labels, "resourceVersion": "1"}
         return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
 
-    async def observe(self, *voices: Voice | None) -> Observed:
-        by_address = {f"10.0.0.{number}": voice for number, voice in enumerate(voices) if voice}
+    async def observe(self, *servers: FakeMember | None) -> Observed:
+        by_address = {f"10.0.0.{number}": server for number, server in enumerate(servers) if server}
 
         def connect(endpoint: Endpoint, access: Access) -> Server:
             found: Server = by_address[endpoint.address].connect(access)
             return found
 
-        look = observer(connect)
-        return await look(self.resource, self.cache, Kube(self.server, manager=SETTINGS.operator))
+        observe_cluster = observer(connect)
+        return await observe_cluster(self.resource, self.cache, Kube(self.server, manager=SETTINGS.operator))
 
 
-def three(resource: EtcdCluster) -> Kubernetes:
-    around = Kubernetes(resource)
+def three_pods(resource: EtcdCluster) -> Kubernetes:
+    kubernetes = Kubernetes(resource)
     for number in range(3):
-        around.pod(number)
-        around.volume(number, exists=False)
-    return around
+        kubernetes.pod(number)
+        kubernetes.volume(number, exists=False)
+    return kubernetes
 
 
-async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
-    voices = [Voice(status(n), listed(0, 1, 2)) for n in range(3)]
-    seen = await three(cluster()).observe(*voices)
-    assert [instance.name for instance in seen.healthy_voters] == ["demo-0", "demo-1", "demo-2"]
-    assert [(instance.disk, instance.recorded) for instance in seen.instances] == [
+async def test_healthy_cluster_is_observed_with_one_member_list_request() -> None:
+    servers = [FakeMember(status(n), listed(0, 1, 2)) for n in range(3)]
+    observed = await three_pods(cluster()).observe(*servers)
+    assert [instance.name for instance in observed.healthy_voters] == ["demo-0", "demo-1", "demo-2"]
+    assert [(instance.disk, instance.recorded) for instance in observed.instances] == [
         (f"disk-{n}", f"disk-{n}") for n in range(3)
     ]
-    assert (seen.cluster_id, seen.cluster_version, seen.auth_enabled) == (CLUSTER_ID, "3.6.0", False)
-    assert seen.leader is not None
-    assert seen.leader.name == "demo-0"
-    assert [voice.asked for voice in voices] == [
+    assert (observed.cluster_id, observed.cluster_version, observed.auth_enabled) == (CLUSTER_ID, "3.6.0", False)
+    assert observed.leader is not None
+    assert observed.leader.name == "demo-0"
+    assert [server.requests for server in servers] == [
         ["status", "members", "closed"],
         ["status", "closed"],
         ["status", "closed"],
     ]
 
 
-async def test_one_that_does_not_answer_is_a_place_with_an_error() -> None:
-    voices = [Voice(status(0), listed(0, 1, 2)), Voice(Unreachable("no route")), Voice(status(2), listed(0, 1, 2))]
-    seen = await three(cluster()).observe(*voices)
-    assert seen.instances[1].error == "no route"
-    assert [member.name for member in seen.down] == ["demo-1"]
-    assert not seen.lost(seen.instances[1])
+async def test_unreachable_member_is_observed_with_its_error() -> None:
+    servers = [
+        FakeMember(status(0), listed(0, 1, 2)),
+        FakeMember(Unreachable("no route")),
+        FakeMember(status(2), listed(0, 1, 2)),
+    ]
+    observed = await three_pods(cluster()).observe(*servers)
+    assert observed.instances[1].error == "no route"
+    assert [member.name for member in observed.down] == ["demo-1"]
+    assert not observed.lost(observed.instances[1])
 
 
-async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
-    around = Kubernetes(cluster())
-    around.pod(0, address="")
-    around.pod(1, phase="Failed")
-    seen = await around.observe(None, None, None)
-    assert [(instance.pod is None, instance.error) for instance in seen.instances] == [
+async def test_pod_without_an_address_or_that_has_ended_is_not_queried() -> None:
+    kubernetes = Kubernetes(cluster())
+    kubernetes.pod(0, address="")
+    kubernetes.pod(1, phase="Failed")
+    observed = await kubernetes.observe(None, None, None)
+    assert [(instance.pod is None, instance.error) for instance in observed.instances] == [
         (False, ""),
         (True, ""),
         (True, ""),
     ]
-    assert seen.members is None
+    assert observed.members is None
 
 
-async def test_without_a_quorum_there_is_no_list_but_what_the_most_advanced_remembers() -> None:
-    silent = Voice(Unreachable("refused"), progress_=RaftProgress(member_id(0), 5, 4))
-    alone = Voice(status(1, leader=-1), remembered=listed(0, 1, 2))
-    seen = await three(cluster()).observe(silent, alone, Voice(Unreachable("refused")))
-    assert seen.members is None
-    assert [member.name for member in seen.remembered] == ["demo-0", "demo-1", "demo-2"]
-    assert seen.instances[0].progress == RaftProgress(member_id(0), 5, 4)
-    assert "members" not in alone.asked, "who knows no leader is not asked for a list"
+async def test_most_advanced_member_provides_the_member_list_without_a_quorum() -> None:
+    refusing = FakeMember(Unreachable("refused"), progress_=RaftProgress(member_id(0), 5, 4))
+    alone = FakeMember(status(1, leader=-1), remembered=listed(0, 1, 2))
+    observed = await three_pods(cluster()).observe(refusing, alone, FakeMember(Unreachable("refused")))
+    assert observed.members is None
+    assert [member.name for member in observed.remembered] == ["demo-0", "demo-1", "demo-2"]
+    assert observed.instances[0].progress == RaftProgress(member_id(0), 5, 4)
+    assert "members" not in alone.requests, "a member without a leader is not queried for the list"
 
 
-async def test_a_server_of_another_cluster_at_an_old_address_is_not_believed() -> None:
-    foreign = Voice(status(0, cluster_id=0xBAD), listed(0, cluster_id=0xBAD))
-    seen = await three(cluster()).observe(
-        foreign, Voice(status(1, leader=1), listed(0, 1, 2)), Voice(status(2, leader=1), listed(0, 1, 2))
+async def test_answer_of_another_clusters_server_at_an_old_address_is_ignored() -> None:
+    foreign = FakeMember(status(0, cluster_id=0xBAD), listed(0, cluster_id=0xBAD))
+    observed = await three_pods(cluster()).observe(
+        foreign, FakeMember(status(1, leader=1), listed(0, 1, 2)), FakeMember(status(2, leader=1), listed(0, 1, 2))
     )
-    assert seen.cluster_id == CLUSTER_ID
-    assert foreign.asked == ["status", "closed"]
-    assert [member.name for member in seen.down] == ["demo-0"]
+    assert observed.cluster_id == CLUSTER_ID
+    assert foreign.requests == ["status", "closed"]
+    assert [member.name for member in observed.down] == ["demo-0"]
 
 
-async def test_a_removed_members_record_is_kept_for_its_place_and_not_for_its_successor() -> None:
+async def test_recorded_volume_is_kept_for_a_removed_member_not_its_successor() -> None:
     resource = cluster()
-    without = [Voice(status(0), listed(0, 2)), Voice(Unreachable("ended")), Voice(status(2), listed(0, 2))]
-    assert (await three(resource).observe(*without)).instances[1].vacated
+    without = [
+        FakeMember(status(0), listed(0, 2)),
+        FakeMember(Unreachable("ended")),
+        FakeMember(status(2), listed(0, 2)),
+    ]
+    assert (await three_pods(resource).observe(*without)).instances[1].vacated
     later = Member(77, "", (names.peer_url(resource, 1),), learner=True)
     again = Members(CLUSTER_ID, (*listed(0, 2).members, later))
-    seen = await three(resource).observe(Voice(status(0), again), Voice(Unreachable("…")), Voice(status(2), again))
-    assert (seen.instances[1].member, seen.instances[1].recorded) == (later, "")
+    observed = await three_pods(resource).observe(
+        FakeMember(status(0), again), FakeMember(Unreachable("…")), FakeMember(status(2), again)
+    )
+    assert (observed.instances[1].member, observed.instances[1].recorded) == (later, "")
 
 
 @pytest.mark.parametrize("exists", [True, False])
-async def test_a_disk_that_seems_to_be_another_is_looked_at_live(exists: bool) -> None:
-    """What is not there tells nothing yet: the one that comes in its place does."""
-    around = Kubernetes(cluster())
+async def test_replaced_volume_is_confirmed_by_a_live_read(exists: bool) -> None:
+    """A missing claim proves nothing yet; its replacement does."""
+    kubernetes = Kubernetes(cluster())
     for number in range(3):
-        around.pod(number)
-        around.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
-    voices = [Voice(status(0), listed(0, 1, 2)), Voice(Unreachable("…")), Voice(status(2), listed(0, 1, 2))]
-    seen = await around.observe(*voices)
-    assert seen.instances[1].disk not in ("another", "disk-1")
-    assert seen.lost(seen.instances[1]) is exists
+        kubernetes.pod(number)
+        kubernetes.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
+    servers = [
+        FakeMember(status(0), listed(0, 1, 2)),
+        FakeMember(Unreachable("…")),
+        FakeMember(status(2), listed(0, 1, 2)),
+    ]
+    observed = await kubernetes.observe(*servers)
+    assert observed.instances[1].disk not in ("another", "disk-1")
+    assert observed.lost(observed.instances[1]) is exists
 
 
-async def test_a_claim_that_somebody_made_by_hand_is_seen_before_it_is_taken() -> None:
-    around = Kubernetes(cluster(recorded=None))
-    around.volume(0, seen=False)
-    seen = await around.observe(None, None, None)
-    assert seen.instances[0].volume is not None
+async def test_existing_claim_is_observed_before_the_seed_uses_it() -> None:
+    kubernetes = Kubernetes(cluster(recorded=None))
+    kubernetes.volume(0, observed=False)
+    observed = await kubernetes.observe(None, None, None)
+    assert observed.instances[0].volume is not None
 
 
-async def test_an_empty_disk_is_read_from_etcds_last_words() -> None:
-    around = Kubernetes(cluster())
-    around.pod(1, said=f'"error":"{REFUSED} \\"demo-1\\" in the initial cluster configuration"')
-    around.pod(2, said='"error":"something else"')
-    seen = await around.observe(None, Voice(Unreachable("…")), Voice(Unreachable("…")))
-    assert [instance.empty_data_dir for instance in seen.instances] == [False, True, False]
+async def test_empty_data_directory_is_read_from_etcds_last_message() -> None:
+    kubernetes = Kubernetes(cluster())
+    kubernetes.pod(1, last_message=f'"error":"{REFUSED} \\"demo-1\\" in the initial cluster configuration"')
+    kubernetes.pod(2, last_message='"error":"something else"')
+    observed = await kubernetes.observe(None, FakeMember(Unreachable("…")), FakeMember(Unreachable("…")))
+    assert [instance.empty_data_dir for instance in observed.instances] == [False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("error", "asked"),
+    ("error", "requests"),
     [
         (f"memberID:{member_id(1)} alarm:{NOSPACE} ", {"compacted"}),
         (f"memberID:{member_id(1)} alarm:CORRUPT ", {"hash"}),
         ("", set()),
     ],
 )
-async def test_only_where_something_is_the_matter_more_is_asked(error: str, asked: set[str]) -> None:
+async def test_further_requests_are_sent_only_for_a_raised_alarm(error: str, requests: set[str]) -> None:
     errors = (error,) if error else ()
-    voices = [Voice(status(n, errors=errors), listed(0, 1, 2)) for n in range(3)]
-    seen = await three(cluster()).observe(*voices)
-    assert {what for voice in voices for what in voice.asked} - {"status", "members", "closed"} == asked
-    assert seen.alarms == ((Alarm(member_id(1), error.split(":")[2].strip()),) if error else ())
-    assert len(seen.hashes) == (3 if "hash" in asked else 0)
+    servers = [FakeMember(status(n, errors=errors), listed(0, 1, 2)) for n in range(3)]
+    observed = await three_pods(cluster()).observe(*servers)
+    assert {request for server in servers for request in server.requests} - {"status", "members", "closed"} == requests
+    assert observed.alarms == ((Alarm(member_id(1), error.split(":")[2].strip()),) if error else ())
+    assert len(observed.hashes) == (3 if "hash" in requests else 0)

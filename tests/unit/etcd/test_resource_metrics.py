@@ -1,4 +1,4 @@
-"""What metrics tell of an EtcdCluster, by the status that a plan reports, and of an EtcdBackup."""
+"""Metrics of an EtcdCluster, from the status that a plan reports, and of an EtcdBackup."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.etcd.world import DOWN, LEARNER, VOTER, At, cluster, member_id, plan, seen
 
-Told = dict[tuple[State, tuple[str, ...]], float | None]
+Samples = dict[tuple[State, tuple[str, ...]], float | None]
 
 
-def told(status: Obj, **spec: Any) -> Told:
+def samples(status: Obj, **spec: Any) -> Samples:
     obj = {"spec": {"size": 3, **spec}, "status": status}
     return {(state, labels): value for state, value, labels in cluster_states(obj)}
 
 
-def of(*at: At, **world: Any) -> Told:
+def samples_of(*at: At, **world: Any) -> Samples:
     resource = cluster()
-    return told(plan(resource, seen(resource, *at, **world)).status)
+    return samples(plan(resource, seen(resource, *at, **world)).status)
 
 
-def test_a_cluster_as_wanted() -> None:
-    assert of(VOTER, VOTER, VOTER) == {
+def test_metrics_of_a_ready_cluster() -> None:
+    assert samples_of(VOTER, VOTER, VOTER) == {
         (DESIRED, ()): 3,
         (READY, ()): 3,
         (PAUSED, ()): False,
@@ -56,40 +56,40 @@ def test_a_cluster_as_wanted() -> None:
     }
 
 
-def test_a_learner_is_no_voter() -> None:
-    found = of(VOTER, VOTER, LEARNER)
+def test_learner_is_not_counted_as_voter() -> None:
+    found = samples_of(VOTER, VOTER, LEARNER)
     assert (found[MEMBERS, ("voter",)], found[MEMBERS, ("learner",)]) == (2, 1)
 
 
-def test_a_member_that_is_away_is_still_a_member_and_not_ready() -> None:
-    found = of(VOTER, VOTER, DOWN)
+def test_unreachable_member_is_counted_but_not_ready() -> None:
+    found = samples_of(VOTER, VOTER, DOWN)
     assert (found[MEMBERS, ("voter",)], found[READY, ()], found[HAS_LEADER, ()]) == (3, 2, True)
 
 
-def test_without_a_quorum_nobody_leads() -> None:
-    assert of(VOTER, DOWN, DOWN, leader=None, known=False)[HAS_LEADER, ()] is False
+def test_no_leader_is_reported_without_a_quorum() -> None:
+    assert samples_of(VOTER, DOWN, DOWN, leader=None, known=False)[HAS_LEADER, ()] is False
 
 
-def test_alarms_are_counted_by_kind() -> None:
+def test_alarms_are_counted_by_type() -> None:
     resource = cluster()
     raised = (Alarm(member_id(0), "NOSPACE"), Alarm(member_id(1), "NOSPACE"))
     world = replace(seen(resource, VOTER, VOTER, VOTER), alarms=raised)
-    found = told(plan(resource, world).status)
+    found = samples(plan(resource, world).status)
     assert (found[ALARMS, ("NOSPACE",)], found[ALARMS, ("CORRUPT",)]) == (2, 0)
 
 
-def test_a_quorum_that_is_lost_for_good_waits_for_a_person() -> None:
-    assert told({"recovery": {"token": "t"}})[RECOVERY_WAITING, ()] is True
+def test_recovery_that_waits_for_confirmation_is_reported() -> None:
+    assert samples({"recovery": {"token": "t"}})[RECOVERY_WAITING, ()] is True
 
 
-def test_a_new_cluster_has_none_of_what_it_wants() -> None:
-    found = told({})
+def test_new_cluster_has_desired_but_no_ready_members() -> None:
+    found = samples({})
     assert (found[DESIRED, ()], found[READY, ()], found[MEMBERS, ("voter",)], found[DATABASE, ()]) == (3, 0, 0, None)
-    assert told({}, paused=True)[PAUSED, ()] is True
+    assert samples({}, paused=True)[PAUSED, ()] is True
 
 
-def test_snapshots_by_the_clock_tell_when_they_were_and_are_due() -> None:
-    found = told({"backup": {"lastTime": "2026-01-01T00:00:00Z", "nextTime": "2026-01-01T06:00:00Z"}})
+def test_backup_schedule_reports_last_and_next_time() -> None:
+    found = samples({"backup": {"lastTime": "2026-01-01T00:00:00Z", "nextTime": "2026-01-01T06:00:00Z"}})
     assert (found[SNAPSHOT_SUCCESS, ()], found[SNAPSHOT_DUE, ()]) == (1767225600, 1767247200)
 
 
@@ -102,10 +102,10 @@ def test_snapshots_by_the_clock_tell_when_they_were_and_are_due() -> None:
         ({}, None),
     ],
 )
-def test_a_snapshot_is_told_of_once_it_is_complete(status: Obj, completed: float | None) -> None:
+def test_backup_completion_time_is_reported_only_for_a_complete_backup(status: Obj, completed: float | None) -> None:
     obj = {"spec": {"clusterName": "orders"}, "status": status}
     assert list(backup_states(obj)) == [BACKUP_COMPLETED(completed, "orders")]
 
 
 def test_every_state_is_listed() -> None:
-    assert {state for state, _ in of(VOTER)} - set(COMMON) | {BACKUP_COMPLETED} == set(STATES)
+    assert {state for state, _ in samples_of(VOTER)} - set(COMMON) | {BACKUP_COMPLETED} == set(STATES)

@@ -1,4 +1,4 @@
-"""EtcdClusters and worlds around them, for tests of the pure rooms: states as data."""
+"""EtcdClusters and observed worlds as data, for tests of the pure packages."""
 
 from __future__ import annotations
 
@@ -43,16 +43,21 @@ def cluster(
     """An EtcdCluster `default/demo`.
 
     Args:
-        recorded: numbers of the members that its status tells of, each on its own disk; None for a new one.
+        recorded: numbers of the members in the status, each on its own volume; None for a new cluster.
     """
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
-    said: Obj = {}
+    reported_status: Obj = {}
     if recorded is not None:
         members = [{"name": f"demo-{n}", "id": f"{member_id(n):016x}", "volume": f"disk-{n}"} for n in recorded]
-        said = {"phase": phase, "observedGeneration": observed, "clusterID": f"{CLUSTER_ID:016x}", "members": members}
-        said["version"] = "3.6.8"
+        reported_status = {
+            "phase": phase,
+            "observedGeneration": observed,
+            "clusterID": f"{CLUSTER_ID:016x}",
+            "members": members,
+        }
+        reported_status["version"] = "3.6.8"
     given = {"size": size, "version": "3.6.8", **spec}
-    obj = {"metadata": metadata, "spec": given, "status": said | (status or {})}
+    obj = {"metadata": metadata, "spec": given, "status": reported_status | (status or {})}
     return EtcdCluster.parse(obj)
 
 
@@ -62,16 +67,22 @@ def member_id(number: int) -> int:
 
 @dataclass(frozen=True)
 class At:
-    """What is at one place; by default a healthy voter, on the disk that is recorded.
+    """State of one member, its pod and its volume; by default a healthy voter on its recorded volume.
 
     Attributes:
-        member: whether etcd's list has it.
-        up: whether its server takes part; ready: whether the kubelet finds it ready (None: if it is up).
-        pod: whether there is one; runs: whether etcd's process runs in it (None: if it is up).
-        disk: UID of its volume (None: the recorded one; empty: there is none).
-        empty_data_dir: whether etcd ended there for its disk was empty.
-        old: whether its pod was made of an earlier template; start: what the template said of empty disks then.
-        applied: index of Raft's log; the leader's is 1000.
+        member: whether etcd's member list has an entry.
+        up: whether the server answers and takes part.
+        ready: whether the kubelet reports the pod as ready (None: same as `up`).
+        pod: whether the pod exists.
+        runs: whether the etcd process runs in the pod (None: same as `up`).
+        problem: reason and message of a container that waits, as "REASON: MESSAGE".
+        disk: UID of the volume (None: the recorded one; empty: no volume).
+        empty_data_dir: whether etcd exited because its data directory was empty.
+        old: whether the pod was created from an earlier template.
+        start: bootstrap mode that the template gave to a pod with an empty data directory (None: the current template).
+        applied: applied index of the Raft log; the leader's is 1000.
+        error: why the server is unreachable.
+        made: creation time of the pod.
     """
 
     member: bool = True
@@ -82,7 +93,7 @@ class At:
     pod: bool = True
     runs: bool | None = None
     leaving: bool = False
-    trouble: str = ""
+    problem: str = ""
     disk: str | None = None
     recorded: str | None = None
     empty_data_dir: bool = False
@@ -100,7 +111,7 @@ LEARNER = At(learner=True, ready=False)
 DOWN = At(up=False)
 ABSENT = At(member=False, up=False, pod=False, disk="")
 AWAITED = At(learner=True, started=False, up=False, pod=False, disk="")
-"""A learner that was just added: in the list, and nowhere else."""
+"""A learner that was just added: in the member list, without a pod or volume."""
 
 
 def seen(
@@ -113,13 +124,13 @@ def seen(
     image: str = "",
     **more: Any,
 ) -> Observed:
-    """A world with these places, from number 0 on.
+    """Return an observed world whose members, from number 0 on, are in the given states.
 
     Args:
-        leader: number of who leads; None for nobody.
-        known: whether a quorum tells the list of members.
-        replicas: of the StatefulSet; None for what follows from the members.
-        image: of the StatefulSet's template; empty for the resource's.
+        leader: number of the leader; None for no leader.
+        known: whether a quorum returns the member list.
+        replicas: replicas of the StatefulSet; None for the number that follows from the members.
+        image: image of the StatefulSet's template; empty for the resource's.
     """
     recorded = {known.name: known for known in resource.recorded_members}
     members = tuple(_member(resource, n, spot) for n, spot in enumerate(at) if spot.member)
@@ -158,9 +169,9 @@ def _instance(
     volume = None if memory or not disk else _volume(resource, number, disk)
     status = None
     if spot.up:
-        voice = member_id(leader) if leader is not None else 0
+        leader_id = member_id(leader) if leader is not None else 0
         index = spot.applied
-        status = EndpointStatus(CLUSTER_ID, member_id(number), voice, spot.version, 10, 2, index, index, 4096, 2048)
+        status = EndpointStatus(CLUSTER_ID, member_id(number), leader_id, spot.version, 10, 2, index, index, 4096, 2048)
     return Instance(
         number,
         name,
@@ -178,8 +189,8 @@ def _instance(
 
 def _pod(resource: EtcdCluster, number: int, spot: At, *, ready: bool, runs: bool, uid: str) -> Obj:
     state: Obj = {"running": {"startedAt": LONG_AGO}} if runs else {"terminated": {"reason": "Error"}}
-    if spot.trouble:
-        reason, _, message = spot.trouble.partition(": ")
+    if spot.problem:
+        reason, _, message = spot.problem.partition(": ")
         state = {"waiting": {"reason": reason, "message": message}}
     container: Obj = {"name": "etcd", "ready": ready, "state": state}
     if spot.empty_data_dir:
@@ -227,7 +238,7 @@ def plan(resource: EtcdCluster, world: Observed) -> Plan:
 
 
 def acts(made: Iterable[Action]) -> list[str]:
-    """What is done to the world, as people would say it: applies that may change nothing are left out."""
+    """Describe the actions that change the world; applies and patches, which may change nothing, are omitted."""
     found = []
     for action in made:
         kind = type(action).__name__
@@ -240,13 +251,13 @@ def acts(made: Iterable[Action]) -> list[str]:
 
 
 def replicas_and_start(made: Plan) -> tuple[int, str]:
-    """What the plan asks of the StatefulSet."""
+    """Return the replicas and the bootstrap mode of the StatefulSet that the plan applies."""
     for action in made.actions:
         obj = getattr(action, "obj", {})
         if type(action).__name__ == "Apply" and obj.get("kind") == "StatefulSet":
             state, listed = bootstrap.of(obj["spec"]["template"])
-            ours = [name for entry in listed.split(",") if (name := entry.split("=")[0]).startswith("demo-")]
-            return obj["spec"]["replicas"], f"{state} {' '.join(ours)}".strip()
+            own_names = [name for entry in listed.split(",") if (name := entry.split("=")[0]).startswith("demo-")]
+            return obj["spec"]["replicas"], f"{state} {' '.join(own_names)}".strip()
     raise AssertionError("the plan has no StatefulSet")
 
 

@@ -112,7 +112,7 @@ def test_foreign_annotation_on_the_deployment_keeps_the_resource_ready() -> None
 
 
 def test_failing_server_is_reported_with_the_message_of_kubernetes() -> None:
-    observed = observed_pods(pod(1), pod(2), pod(3, ready=False, trouble="ImagePullBackOff: no such image"))
+    observed = observed_pods(pod(1), pod(2), pod(3, ready=False, problem="ImagePullBackOff: no such image"))
     verdict = plan(resource(phase="Creating"), observed).verdict
     assert verdict.reason == "ServerFailing"
     assert verdict.message == "2 of 3 servers are ready. Pod cache-3 is failing: ImagePullBackOff: no such image"
@@ -143,7 +143,7 @@ def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:
 
 PODS = st.lists(
     st.builds(
-        pod, st.integers(1, 9), ready=st.booleans(), leaving=st.booleans(), trouble=st.sampled_from(["", "X: y"])
+        pod, st.integers(1, 9), ready=st.booleans(), leaving=st.booleans(), problem=st.sampled_from(["", "X: y"])
     ),
     max_size=6,
     unique_by=lambda found: found.name,

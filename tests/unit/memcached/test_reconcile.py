@@ -69,16 +69,16 @@ async def test_healthy_resource_causes_no_write_and_no_read(harness: Harness) ->
     for _ in range(3):
         for key in harness.cache.keys(KIND):
             harness.queue.add(key)
-        harness.person.merge(KIND, NAMESPACE, "cache", {"metadata": {"annotations": {"a": str(_)}}})
+        harness.user_client.merge(KIND, NAMESPACE, "cache", {"metadata": {"annotations": {"a": str(_)}}})
         await harness.settle()
-    assert harness.server.log.silent, harness.server.log.writes()
+    assert harness.server.log.is_empty, harness.server.log.writes()
 
 
 async def test_restarted_operator_does_not_write_to_a_healthy_resource(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
     await harness.restart().settle()
-    assert harness.server.log.silent, harness.server.log.writes()
+    assert harness.server.log.is_empty, harness.server.log.writes()
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ async def test_restarted_operator_does_not_write_to_a_healthy_resource(harness: 
 )
 async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any, edit: Obj) -> None:
     await created(harness)
-    before = harness.person.get(kind, NAMESPACE, "cache")
-    harness.person.merge(kind, NAMESPACE, "cache", edit)
+    before = harness.user_client.get(kind, NAMESPACE, "cache")
+    harness.user_client.merge(kind, NAMESPACE, "cache", edit)
     await harness.settle()
-    after = harness.person.get(kind, NAMESPACE, "cache")
+    after = harness.user_client.get(kind, NAMESPACE, "cache")
     assert after["spec"] == before["spec"]
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
     assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
@@ -107,37 +107,37 @@ async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any
 async def test_foreign_addition_is_kept(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
-    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
+    harness.user_client.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
     await harness.settle()
-    assert harness.server.log.silent
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
+    assert harness.server.log.is_empty
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
 
 
 @pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
 async def test_deleted_object_is_recreated(harness: Harness, kind: Any) -> None:
     await created(harness)
-    harness.person.delete(kind, NAMESPACE, "cache")
+    harness.user_client.delete(kind, NAMESPACE, "cache")
     await harness.settle()
-    assert harness.person.get(kind, NAMESPACE, "cache")
+    assert harness.user_client.get(kind, NAMESPACE, "cache")
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
 @pytest.mark.parametrize("controlled", [False, True], ids=["without owner", "of another controller"])
 async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Harness, controlled: bool) -> None:
     shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
-    uid = harness.person.create(CONFIG_MAP, shop)["metadata"]["uid"]
+    uid = harness.user_client.create(CONFIG_MAP, shop)["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "shop", "uid": uid, "controller": True}
     metadata = {"name": "cache", "namespace": NAMESPACE, **({"ownerReferences": [owner]} if controlled else {})}
     foreign = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
-    before = harness.person.create(SERVICE, foreign)
+    before = harness.user_client.create(SERVICE, foreign)
     resource = await created(harness)
-    assert harness.person.get(SERVICE, NAMESPACE, "cache") == before
+    assert harness.user_client.get(SERVICE, NAMESPACE, "cache") == before
     assert conditions(resource)["Stalled"] == "True"
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
     assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
     assert not harness.server.objects(DEPLOYMENT), "no step runs after the one that blocks"
-    harness.person.delete(SERVICE, NAMESPACE, "cache")
+    harness.user_client.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
     await harness.settle()
@@ -147,11 +147,13 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
 async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harness: Harness) -> None:
     await created(harness)
     taken: Obj = {"ownerReferences": None, "labels": None}
-    harness.person.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
+    harness.user_client.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
     await harness.run()
     assert reason(harness.resource("cache")) == "NotOurs"
     pod = harness.server.objects(POD)[0][1]
-    harness.person.merge(POD, NAMESPACE, pod["metadata"]["name"], {"status": {"conditions": []}}, subresource="status")
+    harness.user_client.merge(
+        POD, NAMESPACE, pod["metadata"]["name"], {"status": {"conditions": []}}, subresource="status"
+    )
     await harness.run()
     stalled = harness.resource("cache")
     assert reason(stalled) == "NotOurs"
@@ -160,21 +162,21 @@ async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harne
 
 async def test_orphaned_object_is_adopted(harness: Harness) -> None:
     await created(harness)
-    harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
+    harness.user_client.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
     harness.server.collect_garbage()
-    uid = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
+    uid = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
     resource = await created(harness)
-    deployment = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    deployment = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
     assert deployment["metadata"]["uid"] == uid
     assert deployment["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
 
 
 async def test_resource_under_deletion_is_not_reconciled(harness: Harness) -> None:
     await created(harness)
-    harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Foreground")
+    harness.user_client.delete(KIND, NAMESPACE, "cache", propagationPolicy="Foreground")
     harness.server.log.reset()
     await harness.run()
-    assert harness.server.log.silent
+    assert harness.server.log.is_empty
     harness.server.collect_garbage()
     await harness.settle()
     assert not harness.server.objects(DEPLOYMENT)
@@ -182,7 +184,7 @@ async def test_resource_under_deletion_is_not_reconciled(harness: Harness) -> No
 
 async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness) -> None:
     before = await created(harness)
-    deployment = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    deployment = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.apply("cache", size=2, memoryMB=1)
     await harness.settle()
     stalled = harness.resource("cache")
@@ -191,7 +193,7 @@ async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness
     assert stalled["status"]["servers"] == before["status"]["servers"]
     harness.apply("cache", size=2)
     await harness.settle()
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"] == deployment["spec"]
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"] == deployment["spec"]
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
@@ -215,9 +217,9 @@ async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(
     """The watch delays the events of a deletion and a creation, so that the operator acts on stale state."""
     await created(harness)
     harness.server.watches.hold()
-    harness.person.delete(DEPLOYMENT, NAMESPACE, "cache")
+    harness.user_client.delete(DEPLOYMENT, NAMESPACE, "cache")
     harness.apply("cache", size=3)
-    new = harness.person.create(
+    new = harness.user_client.create(
         DEPLOYMENT,
         {
             "apiVersion": "apps/v1",
@@ -232,7 +234,7 @@ async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
     await harness.run()
-    kept = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    kept = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
     assert kept["metadata"]["uid"] == new["metadata"]["uid"]
     assert kept["spec"]["selector"] == {"matchLabels": {"a": "b"}}
     harness.server.watches.release()
@@ -243,11 +245,11 @@ async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(
 async def test_status_is_not_written_to_a_later_resource_of_the_same_name(harness: Harness) -> None:
     await created(harness)
     harness.server.watches.hold()
-    harness.person.delete(KIND, NAMESPACE, "cache")
+    harness.user_client.delete(KIND, NAMESPACE, "cache")
     harness.apply("cache", size=1)
-    harness.person.delete(POD, NAMESPACE, harness.server.objects(POD)[0][1]["metadata"]["name"])
+    harness.user_client.delete(POD, NAMESPACE, harness.server.objects(POD)[0][1]["metadata"]["name"])
     pod = harness.server.objects(POD)[0][1]
-    harness.cache.seen(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
+    harness.cache.on_changed(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
     await harness.run()
@@ -298,7 +300,7 @@ async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     harness.server.faults.clear()
     harness.server.watches.release()
     spec |= {"paused": False, "memoryMB": 64}
-    harness.person.apply(SECRET, secret("users", users="app:three\n"), force=True)
+    harness.user_client.apply(SECRET, secret("users", users="app:three\n"), force=True)
     harness.apply("cache", **spec)
     harness.relist()
     await harness.settle()
@@ -327,9 +329,9 @@ ALIASES = {field.alias for field in MemcachedSpec.model_fields.values()}
 async def _move(harness: Harness, spec: dict[str, Any], move: str, value: Any) -> Harness:
     if move == "users":
         if value is not None:
-            harness.person.apply(SECRET, secret("users", users=value), force=True)
+            harness.user_client.apply(SECRET, secret("users", users=value), force=True)
         elif harness.server.objects(SECRET):
-            harness.person.delete(SECRET, NAMESPACE, "users")
+            harness.user_client.delete(SECRET, NAMESPACE, "users")
     elif move in ALIASES:
         spec.pop(move, None)
         spec |= {} if value is None else {move: value}
@@ -339,10 +341,10 @@ async def _move(harness: Harness, spec: dict[str, Any], move: str, value: Any) -
     elif move == "lost":
         (harness.server.faults.lose_answer if value else harness.server.faults.lose_request)()
     elif move == "delete" and harness.server.objects(value):
-        harness.person.delete(value, NAMESPACE, "cache")
+        harness.user_client.delete(value, NAMESPACE, "cache")
     elif move == "kill" and len(harness.server.objects(POD)) > value:
         pod = harness.server.objects(POD)[value][1]
-        harness.person.delete(POD, NAMESPACE, pod["metadata"]["name"])
+        harness.user_client.delete(POD, NAMESPACE, pod["metadata"]["name"])
     elif move == "restart":
         harness = harness.restart()
     elif move == "missed":

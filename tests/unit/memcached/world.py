@@ -28,7 +28,7 @@ def resource(
 
 
 def pod(
-    number: int, *, ready: bool = True, leaving: bool = False, trouble: str = "", controller: str = "ReplicaSet"
+    number: int, *, ready: bool = True, leaving: bool = False, problem: str = "", controller: str = "ReplicaSet"
 ) -> Pod:
     return Pod(
         name=f"cache-{number}",
@@ -37,7 +37,7 @@ def pod(
         ready=ready and not leaving,
         leaving=leaving,
         ended=False,
-        trouble=trouble,
+        problem=problem,
     )
 
 

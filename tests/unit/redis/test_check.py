@@ -1,4 +1,4 @@
-"""`helm test`: what it does to a RedisCluster, and what it makes of what it finds."""
+"""`helm test`: commands that it sends to a RedisCluster, and how it judges the answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CLUSTER: Obj = {"status": {"endpoints": [f"demo-{number}:6379" for number in ran
 
 
 class Nodes:
-    """Three masters; each has a third of the slots, and sends on who asks for others."""
+    """Three primaries: each owns a third of the slots and redirects commands for other slots."""
 
     def __init__(self) -> None:
-        self.held: dict[str, str] = {}
+        self.data: dict[str, str] = {}
         self.open = 0
         self.answer: Callable[[str, tuple[str, ...]], Any] = self.serve
 
@@ -38,12 +38,12 @@ class Nodes:
             raise Refused(f"MOVED {key_slot(command[1].encode())} {owner}")
         match command:
             case "SET", key, value:
-                self.held[key] = value
+                self.data[key] = value
                 return "OK"
             case "DEL", key:
-                return int(self.held.pop(key, None) is not None)
+                return int(self.data.pop(key, None) is not None)
             case "GET", key:
-                return self.held.get(key, "").encode()
+                return self.data.get(key, "").encode()
         raise AssertionError(command)
 
 
@@ -65,14 +65,14 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     return found
 
 
-async def test_every_master_gives_back_what_it_took_and_nothing_is_left(nodes: Nodes) -> None:
-    assert await use(CLUSTER) == f"3 masters gave back {len(KEYS)} keys"
-    assert (nodes.held, nodes.open) == ({}, 0)
+async def test_check_reads_back_a_key_of_every_primary_and_deletes_it(nodes: Nodes) -> None:
+    assert await use(CLUSTER) == f"3 primaries returned {len(KEYS)} keys"
+    assert (nodes.data, nodes.open) == ({}, 0)
 
 
-async def test_a_value_that_is_not_given_back_is_a_failure(nodes: Nodes) -> None:
+async def test_wrong_value_is_a_failure(nodes: Nodes) -> None:
     nodes.answer = lambda address, command: b"another" if command[0] == "GET" else nodes.serve(address, command)
-    with pytest.raises(Failed, match=r"was to be .*, and is"):
+    with pytest.raises(Failed, match=r"is .* instead of"):
         await use(CLUSTER)
     assert nodes.open == 0
 
@@ -81,7 +81,7 @@ async def test_a_value_that_is_not_given_back_is_a_failure(nodes: Nodes) -> None
     ("error", "kind"),
     [(Unreachable("no such name"), NotYet), (Refused("CLUSTERDOWN Hash slot not served"), Failed)],
 )
-async def test_what_may_come_is_waited_for_and_what_is_refused_is_told(
+async def test_unreachable_node_is_retried_and_a_refusal_fails(
     nodes: Nodes, error: Exception, kind: type[Exception]
 ) -> None:
     def refuse(address: str, command: tuple[str, ...]) -> Any:
@@ -92,16 +92,16 @@ async def test_what_may_come_is_waited_for_and_what_is_refused_is_told(
         await use(CLUSTER)
 
 
-async def test_nodes_that_send_one_in_a_circle_are_a_failure(nodes: Nodes) -> None:
-    def send_on(address: str, command: tuple[str, ...]) -> Any:
+async def test_redirection_loop_is_a_failure(nodes: Nodes) -> None:
+    def redirect(address: str, command: tuple[str, ...]) -> Any:
         raise Refused(f"MOVED 1 {CLUSTER['status']['endpoints'][address.startswith('demo-0')]}")
 
-    nodes.answer = send_on
+    nodes.answer = redirect
     with pytest.raises(Failed, match="sent on and on"):
         await use(CLUSTER)
 
 
-def test_what_is_made_is_a_cluster_that_the_operator_takes() -> None:
+def test_checked_resource_passes_admission() -> None:
     metadata = {"name": "check", "namespace": "default", "uid": "u"}
     resource = RedisCluster.parse({"metadata": metadata, "spec": SPEC})
     assert validate(resource) == []

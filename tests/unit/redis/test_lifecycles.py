@@ -1,4 +1,4 @@
-"""The lifecycles of nodes and slots: how they are classified, and that dangerous transitions are illegal."""
+"""Lifecycles of nodes and slots: classification, and dangerous transitions that are illegal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from operators.redis.slots.hash_slots import Slots
 from shared.status.lifecycle import IllegalTransition, Lifecycle
 from tests.unit.redis.world import ABSENT, NEW_RECORDED, At, formed, node_id, replica, world
 
-MASTERS = formed(3, 0)
-THERE = formed()[3:]
+PRIMARIES = formed(3, 0)
+OTHERS = formed()[3:]
 
 
 @pytest.mark.parametrize(
@@ -32,38 +32,38 @@ THERE = formed()[3:]
         (ABSENT, {}, NodeState.FORGOTTEN),
     ],
 )
-def test_a_node_is_classified_by_what_was_observed(spot: At, spec: dict[str, Any], state: NodeState) -> None:
-    resource, seen = world(*MASTERS, spot, **{"replicasPerMaster": 0, **spec})
+def test_node_state_follows_from_the_observation(spot: At, spec: dict[str, Any], state: NodeState) -> None:
+    resource, seen = world(*PRIMARIES, spot, **{"replicasPerMaster": 0, **spec})
     assert Assessment.of(resource, seen).node_state(node_id(3)) is state
 
 
 @pytest.mark.parametrize(
     ("spot", "state"),
     [
-        (MASTERS[0], NodeState.PRIMARY),
-        (At(MASTERS[0].slots, up=False), NodeState.PRIMARY),
-        (At(MASTERS[0].slots, up=False, disk="another"), NodeState.LOST_PRIMARY),
+        (PRIMARIES[0], NodeState.PRIMARY),
+        (At(PRIMARIES[0].slots, up=False), NodeState.PRIMARY),
+        (At(PRIMARIES[0].slots, up=False, disk="another"), NodeState.LOST_PRIMARY),
     ],
 )
-def test_an_owner_of_slots_is_a_primary_until_its_data_is_lost_by_evidence(spot: At, state: NodeState) -> None:
-    resource, seen = world(spot, *MASTERS[1:], *THERE)
+def test_slot_owner_is_a_primary_until_its_data_is_proven_lost(spot: At, state: NodeState) -> None:
+    resource, seen = world(spot, *PRIMARIES[1:], *OTHERS)
     assert Assessment.of(resource, seen).node_state(node_id(0)) is state
 
 
 @pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.REMOVED])
-def test_only_a_node_that_is_gone_is_forgotten_unasked(state: NodeState) -> None:
+def test_only_a_removed_node_is_forgotten_without_confirmation(state: NodeState) -> None:
     with pytest.raises(IllegalTransition):
         NODE.after(state, NodeEvent.FORGET)
 
 
 @pytest.mark.parametrize("state", [state for state in NodeState if state not in (NodeState.EMPTY, NodeState.REPLICA)])
-def test_a_node_with_keys_or_slots_of_its_own_replicates_none(state: NodeState) -> None:
+def test_node_with_keys_or_slots_does_not_become_a_replica(state: NodeState) -> None:
     with pytest.raises(IllegalTransition):
         NODE.after(state, NodeEvent.REPLICATE)
 
 
 @pytest.mark.parametrize("state", [state for state in SlotState if state is not SlotState.EMPTY])
-def test_a_slot_is_assigned_to_its_target_only_once_the_source_has_no_key_of_it(state: SlotState) -> None:
+def test_slot_is_assigned_to_its_target_only_once_the_source_is_empty(state: SlotState) -> None:
     with pytest.raises(IllegalTransition):
         SLOT.after(state, SlotEvent.ASSIGN_AT_TARGET)
 
@@ -80,7 +80,7 @@ def test_a_slot_is_assigned_to_its_target_only_once_the_source_has_no_key_of_it(
         ({}, {"slots": Slots.of(7)}, SlotState.OWNED),
     ],
 )
-def test_a_slot_is_classified_by_what_both_ends_report(
+def test_slot_state_follows_from_the_reports_of_both_ends(
     at_source: dict[str, Any], at_target: dict[str, Any], state: SlotState
 ) -> None:
     ends = (("source", at_source), ("target", at_target))
@@ -94,4 +94,4 @@ def test_every_state_is_in_the_table_and_can_be_reached(lifecycle: Lifecycle[Enu
     found = {type(lifecycle.initial)(state) for state in (lifecycle.initial, *targets)}
     assert set(lifecycle.transitions) == set(type(lifecycle.initial))
     unreached = set(lifecycle.transitions) - found
-    assert unreached <= {NodeState.STRANDED, SlotState.MIGRATING}, "these follow from crashes and failovers alone"
+    assert unreached <= {NodeState.STRANDED, SlotState.MIGRATING}, "only crashes and failovers lead to these states"

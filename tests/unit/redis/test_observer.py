@@ -1,4 +1,4 @@
-"""What the operator sees of a RedisCluster: who answers, who does not, whose address it is, and which disk is whose."""
+"""Observation of a RedisCluster: reachable and unreachable nodes, stale addresses, and volumes."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ master_repl_offset:1
 
 
 @dataclass
-class Voice:
-    """A server that knows nobody: its id, or why it does not answer."""
+class StubServer:
+    """A server that knows no other node: the id that it reports, or the error of every request."""
 
     id: str = ""
     error: RedisError | None = None
-    asked: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     async def pipe(self, commands: Any) -> list[Any]:
-        self.asked.append("looked")
+        self.calls.append("pipe")
         if self.error:
             raise self.error
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460\n"
@@ -52,205 +52,209 @@ class Voice:
         return [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
 
     async def aclose(self) -> None:
-        self.asked.append("closed")
+        self.calls.append("closed")
 
 
 class Kubernetes:
-    """An API server with nodes' pods and claims, and a cache that has seen them."""
+    """An API server with the pods and volume claims of nodes, and a cache of them."""
 
     def __init__(self, resource: RedisCluster) -> None:
         self.resource = resource
         self.controller = clusters(OPTIONS)
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
-        self.person = self.server.actor("kubectl")
+        self.user_client = self.server.actor("kubectl")
         self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT)
 
     def pod(self, number: int, *, address: str | None = None, now: str | None = None, phase: str = "Running") -> Obj:
-        """A pod as the cache has it; and as it is now, if that is said."""
+        """Create a pod in the cache and on the server, where `now` is its current address if that differs."""
         address = f"10.0.0.{number}" if address is None else address
         name = f"demo-{number}"
         spec = {"nodeName": "host", "containers": [{"name": "redis", "image": "redis"}]}
-        live = self.person.create(POD, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        live = self.user_client.create(POD, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
         status = {"phase": phase, "podIP": address}
         obj = self._object(POD, name, live["metadata"]["uid"]) | {"status": status, "spec": spec}
         self.cache.put(POD, obj)
         patch = {"status": {"podIP": address if now is None else now}}
-        self.person.merge(POD, "default", name, patch, subresource="status")
+        self.user_client.merge(POD, "default", name, patch, subresource="status")
         return obj
 
     def volume(self, number: int, uid: str = "", *, exists: bool = False) -> None:
         name = f"data-demo-{number}"
         if exists:
-            uid = self.person.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": name, "namespace": "default"}})[
-                "metadata"
-            ]["uid"]
+            uid = self.user_client.create(
+                PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": name, "namespace": "default"}}
+            )["metadata"]["uid"]
         self.cache.put(PERSISTENT_VOLUME_CLAIM, self._object(PERSISTENT_VOLUME_CLAIM, name, uid or f"disk-{number}"))
 
     def _object(self, kind: Kind, name: str, uid: str) -> Obj:
         about = {"name": name, "namespace": "default", "uid": uid, "labels": self.labels, "resourceVersion": "1"}
         return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": about}
 
-    async def observe(self, **voices: Voice) -> Observed:
-        """What is seen; each voice is at `a` and the last number of its address."""
-        self.asked: list[str] = []
+    async def observe(self, **servers: StubServer) -> Observed:
+        """Observe the cluster; server `a1` answers at the address that ends with 1."""
+        self.connections: list[str] = []
         self.read: list[str] = []
 
         def connect(endpoint: Endpoint, _: Access) -> Server:
-            self.asked.append(endpoint.address)
-            found: Any = voices["a" + endpoint.address.rpartition(".")[2]]
+            self.connections.append(endpoint.address)
+            found: Any = servers["a" + endpoint.address.rpartition(".")[2]]
             return found  # type: ignore[no-any-return]
 
-        look = observer(connect)
-        return await look(self.resource, self.cache, Kube(self, manager="redis-operator"))
+        observe = observer(connect)
+        return await observe(self.resource, self.cache, Kube(self, manager="redis-operator"))
 
     async def request(self, request: Request) -> Response:
-        """As a transport: what is asked live is noted."""
+        """Record the path of a live request, and forward it to the API server."""
         self.read.append(request.path)
         return await self.server.request(request)
 
 
 def three(**spec: Any) -> Kubernetes:
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, **spec))
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, **spec))
     for number in range(3):
-        around.pod(number)
-        around.volume(number)
-    return around
+        kubernetes.pod(number)
+        kubernetes.volume(number)
+    return kubernetes
 
 
-def reachable_nodes(*ids: str) -> dict[str, Voice]:
-    return {f"a{number}": Voice(each) for number, each in enumerate(ids)}
+def reachable_nodes(*ids: str) -> dict[str, StubServer]:
+    return {f"a{number}": StubServer(each) for number, each in enumerate(ids)}
 
 
-async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
-    around = three()
-    asked = reachable_nodes(*(node_id(n) for n in range(3)))
-    seen = await around.observe(**asked)
-    assert [(place.name, place.id, place.disk) for place in seen.instances] == [
+async def test_observation_of_a_healthy_cluster() -> None:
+    kubernetes = three()
+    servers = reachable_nodes(*(node_id(n) for n in range(3)))
+    seen = await kubernetes.observe(**servers)
+    assert [(instance.name, instance.id, instance.disk) for instance in seen.instances] == [
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
     ]
-    assert [voice.asked for voice in asked.values()] == [["looked", "closed"]] * 3, "one question a node"
+    assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
     assert seen.instances[0].host == "host"
 
 
 @pytest.mark.parametrize(
     ("error", "denied"), [(Unreachable("no route"), False), (Denied("WRONGPASS"), True), (Loading("LOADING"), False)]
 )
-async def test_one_that_does_not_answer_is_a_place_with_an_error(error: RedisError, denied: bool) -> None:
-    asked = reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=error)}
-    seen = await three().observe(**asked)
-    place = seen.instances[1]
-    assert (place.report, place.error, place.denied) == (None, str(error), denied)
-    assert asked["a1"].asked == ["looked", "closed"]
+async def test_unreachable_node_is_an_instance_with_an_error(error: RedisError, denied: bool) -> None:
+    servers = reachable_nodes(node_id(0), "", node_id(2)) | {"a1": StubServer(error=error)}
+    seen = await three().observe(**servers)
+    instance = seen.instances[1]
+    assert (instance.report, instance.error, instance.denied) == (None, str(error), denied)
+    assert servers["a1"].calls == ["pipe", "closed"]
     assert not seen.lost(node_id(1))
 
 
-async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
-    around.pod(0, address="")
-    around.pod(1, phase="Failed")
-    seen = await around.observe()
-    assert around.asked == []
-    assert [place.pod is None for place in seen.instances] == [False, True, True]
+async def test_no_request_to_pods_without_an_address_or_that_have_ended() -> None:
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
+    kubernetes.pod(0, address="")
+    kubernetes.pod(1, phase="Failed")
+    seen = await kubernetes.observe()
+    assert kubernetes.connections == []
+    assert [instance.pod is None for instance in seen.instances] == [False, True, True]
 
 
-async def test_a_new_node_is_heard_if_it_is_the_pod_s_address_still() -> None:
-    around = Kubernetes(cluster(replicas=3, replicasPerMaster=0, begun=False))
-    around.pod(0)
-    around.pod(1, now="10.0.0.9")
-    around.pod(2)
-    around.person.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
-    seen = await around.observe(**reachable_nodes(node_id(0), node_id(1), node_id(2)))
-    assert [place.id for place in seen.instances] == [node_id(0), "", ""]
-    assert [place.error for place in seen.instances[1:]] == [ELSEWHERE, ELSEWHERE]
+async def test_new_node_is_accepted_only_at_the_current_address_of_its_pod() -> None:
+    kubernetes = Kubernetes(cluster(replicas=3, replicasPerMaster=0, is_formed=False))
+    kubernetes.pod(0)
+    kubernetes.pod(1, now="10.0.0.9")
+    kubernetes.pod(2)
+    kubernetes.user_client.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
+    seen = await kubernetes.observe(**reachable_nodes(node_id(0), node_id(1), node_id(2)))
+    assert [instance.id for instance in seen.instances] == [node_id(0), "", ""]
+    assert [instance.error for instance in seen.instances[1:]] == [ELSEWHERE, ELSEWHERE]
 
 
-async def test_another_cluster_s_node_at_an_old_address_is_not_heard() -> None:
-    """Two clusters whose pods have swapped addresses must not be told to meet."""
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
+async def test_node_of_another_cluster_at_a_stale_address_is_ignored() -> None:
+    """Two clusters whose pods have swapped addresses must not be merged by CLUSTER MEET."""
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
     for number in range(3):
-        around.pod(number, now="10.0.0.9" if number == 1 else None)
-        around.volume(number)
-    seen = await around.observe(**reachable_nodes(node_id(0), "f" * 40, node_id(2)))
+        kubernetes.pod(number, now="10.0.0.9" if number == 1 else None)
+        kubernetes.volume(number)
+    seen = await kubernetes.observe(**reachable_nodes(node_id(0), "f" * 40, node_id(2)))
     assert (seen.instances[1].report, seen.instances[1].error) == (None, ELSEWHERE)
-    assert not seen.lost(node_id(1)), "nothing is known of it"
+    assert not seen.lost(node_id(1)), "an unreachable node is not lost"
 
 
-async def test_a_node_that_answers_at_two_addresses_is_where_it_is_recorded() -> None:
+async def test_node_that_answers_at_two_addresses_belongs_to_its_recorded_pod() -> None:
     seen = await three().observe(**reachable_nodes(node_id(0), node_id(0), node_id(2)))
-    assert [place.id for place in seen.instances] == [node_id(0), "", node_id(2)]
+    assert [instance.id for instance in seen.instances] == [node_id(0), "", node_id(2)]
 
 
-async def test_a_node_that_is_where_it_was_is_heard_without_asking_kubernetes() -> None:
-    around = three()
-    await around.observe(**reachable_nodes(*(node_id(n) for n in range(3))))
-    assert [path for path in around.read if "secrets" not in path] == []
+async def test_known_node_at_its_recorded_pod_needs_no_kubernetes_request() -> None:
+    kubernetes = three()
+    await kubernetes.observe(**reachable_nodes(*(node_id(n) for n in range(3))))
+    assert [path for path in kubernetes.read if "secrets" not in path] == []
 
 
 @pytest.mark.parametrize("exists", [True, False])
-async def test_a_disk_that_seems_to_be_another_is_looked_at_live(exists: bool) -> None:
-    """What is not there tells nothing yet: the one that comes in its place does."""
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
+async def test_changed_volume_is_confirmed_with_a_live_read(exists: bool) -> None:
+    """A missing volume proves nothing: only its replacement proves the loss of the data."""
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
     for number in range(3):
-        around.pod(number)
-        around.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
-    seen = await around.observe(**reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=Unreachable("…"))})
+        kubernetes.pod(number)
+        kubernetes.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
+    seen = await kubernetes.observe(
+        **reachable_nodes(node_id(0), "", node_id(2)) | {"a1": StubServer(error=Unreachable("…"))}
+    )
     assert seen.instances[1].disk not in ("another", "disk-1")
     assert seen.lost(node_id(1)) is exists
 
 
-async def test_another_node_on_the_same_disk_tells_that_the_former_one_is_gone() -> None:
+async def test_new_node_on_the_same_volume_proves_the_loss_of_the_former_one() -> None:
     seen = await three().observe(**reachable_nodes(node_id(0), node_id(1, 1), node_id(2)))
     assert seen.instances[1].id == node_id(1, 1)
     assert seen.lost(node_id(1))
     assert not seen.lost(node_id(1, 1))
 
 
-async def test_without_volumes_the_pod_is_the_disk() -> None:
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None))
-    pods = [around.pod(number) for number in range(3)]
-    seen = await around.observe(**{f"a{n}": Voice(error=Unreachable("…")) for n in range(3)})
-    assert [place.disk for place in seen.instances] == [pod["metadata"]["uid"] for pod in pods]
-    assert seen.lost(node_id(1)), "the pod is another than the recorded one"
+async def test_pod_uid_identifies_the_data_without_volumes() -> None:
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None))
+    pods = [kubernetes.pod(number) for number in range(3)]
+    seen = await kubernetes.observe(**{f"a{n}": StubServer(error=Unreachable("…")) for n in range(3)})
+    assert [instance.disk for instance in seen.instances] == [pod["metadata"]["uid"] for pod in pods]
+    assert seen.lost(node_id(1)), "the uid of the pod differs from the recorded one"
 
 
 @pytest.mark.parametrize(
     ("volumes", "disk"),
     [({"type": "hostPath"}, "host"), ({"type": "nfs", "persistentVolumeClaimName": "shared"}, "shared")],
 )
-async def test_where_all_share_a_volume_that_is_the_disk(volumes: Obj, disk: str) -> None:
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None, pod=[{"volumes": volumes}]))
-    around.pod(0)
-    seen = await around.observe(a0=Voice(error=Unreachable("…")))
+async def test_shared_volume_identifies_the_data(volumes: Obj, disk: str) -> None:
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None, pod=[{"volumes": volumes}]))
+    kubernetes.pod(0)
+    seen = await kubernetes.observe(a0=StubServer(error=Unreachable("…")))
     assert seen.instances[0].disk == disk
 
 
-async def test_places_are_all_that_are_wanted_recorded_or_there() -> None:
-    around = Kubernetes(cluster(*formed()[:3], *[At()] * 2, replicas=3, replicasPerMaster=0))
-    around.volume(7)
-    seen = await around.observe()
-    assert [place.number for place in seen.instances] == [0, 1, 2, 3, 4, 7]
+async def test_instances_are_the_desired_recorded_and_existing_pods() -> None:
+    kubernetes = Kubernetes(cluster(*formed()[:3], *[At()] * 2, replicas=3, replicasPerMaster=0))
+    kubernetes.volume(7)
+    seen = await kubernetes.observe()
+    assert [instance.number for instance in seen.instances] == [0, 1, 2, 3, 4, 7]
     assert seen.instances[5].volume
 
 
-async def test_pods_of_others_are_none_of_ours() -> None:
-    around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
+async def test_pods_of_another_component_are_ignored() -> None:
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0))
     name = "demo-0"
-    obj = around._object(POD, name, "x")
-    obj["metadata"]["labels"] = {**around.labels, "app.kubernetes.io/component": "errand"}
-    around.cache.put(POD, obj)
-    assert (await around.observe()).instances[0].pod_obj is None
+    obj = kubernetes._object(POD, name, "x")
+    obj["metadata"]["labels"] = {**kubernetes.labels, "app.kubernetes.io/component": "other"}
+    kubernetes.cache.put(POD, obj)
+    assert (await kubernetes.observe()).instances[0].pod_obj is None
 
 
-async def test_a_config_map_of_the_user_s_is_read_or_told_of() -> None:
+async def test_config_map_of_the_user_is_read_or_its_problem_reported() -> None:
     resource = cluster(*formed()[:2], replica(0), replicas=3, replicasPerMaster=0, pod=[{"configmap": "mine"}])
-    around = Kubernetes(resource)
-    problem = (await around.observe()).config.problem
+    kubernetes = Kubernetes(resource)
+    problem = (await kubernetes.observe()).config.problem
     assert problem is not None
     assert "there is no ConfigMap mine" in problem.message
-    around.person.create(CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}})
-    problem = (await around.observe()).config.problem
+    kubernetes.user_client.create(
+        CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}}
+    )
+    problem = (await kubernetes.observe()).config.problem
     assert problem is not None
-    assert f"has no {CONFIG_KEY}" in problem.message
-    around.person.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
-    assert (await around.observe()).config.text == "hz 20\n"
+    assert f"has no key {CONFIG_KEY}" in problem.message
+    kubernetes.user_client.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
+    assert (await kubernetes.observe()).config.text == "hz 20\n"

@@ -1,11 +1,11 @@
-"""What metrics tell of a RedisCluster, by the status that a plan reports."""
+"""Metrics of a RedisCluster, from the status that a plan reports."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.resource_metrics import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
+from operators.redis.resource_metrics import PRIMARIES, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
 from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
@@ -14,24 +14,24 @@ from tests.unit.redis.steps.test_data_loss_recovery import LOSS
 from tests.unit.redis.steps.test_scaling import JOINED
 from tests.unit.redis.world import At, formed, plan, planned, replica, world
 
-Told = dict[tuple[State, tuple[str, ...]], float | None]
+Samples = dict[tuple[State, tuple[str, ...]], float | None]
 
 
-def told(status: Obj, **spec: Any) -> Told:
+def samples(status: Obj, **spec: Any) -> Samples:
     obj = {"spec": {"replicas": 6, **spec}, "status": status}
     return {(state, labels): value for state, value, labels in states(obj)}
 
 
-def of(*at: At, **spec: Any) -> Told:
-    return told(plan(*world(*at)).status, **spec)
+def of(*at: At, **spec: Any) -> Samples:
+    return samples(plan(*world(*at)).status, **spec)
 
 
-def test_a_cluster_as_wanted() -> None:
+def test_metrics_of_a_cluster_in_its_desired_state() -> None:
     assert of(*formed()) == {
         (DESIRED, ()): 6,
         (READY, ()): 6,
         (PAUSED, ()): False,
-        (MASTERS, ()): 3,
+        (PRIMARIES, ()): 3,
         (SLOT_COUNT, ("served",)): SLOTS,
         (SLOT_COUNT, ("unserved",)): 0,
         (SLOTS_LEFT, ()): 0,
@@ -39,35 +39,35 @@ def test_a_cluster_as_wanted() -> None:
     }
 
 
-def test_slots_of_a_master_that_does_not_serve_are_unserved() -> None:
-    lame, *others = formed()
-    found = of(replace(lame, up=False), *others)
+def test_slots_of_an_unreachable_primary_are_unserved() -> None:
+    unreachable, *others = formed()
+    found = of(replace(unreachable, up=False), *others)
     assert found[SLOT_COUNT, ("unserved",)] == 5461
     assert found[SLOT_COUNT, ("served",)] == SLOTS - 5461
     assert found[READY, ()] == 5
 
 
-def test_slots_whose_keys_are_lost_wait_for_a_person() -> None:
+def test_lost_slots_wait_for_confirmation() -> None:
     found = of(*LOSS)
     assert found[RECOVERY_WAITING, ()] is True
     assert found[SLOT_COUNT, ("unserved",)] == 5461
 
 
-def test_slots_on_their_way_are_counted_down() -> None:
+def test_remaining_slots_of_a_migration_are_counted_down() -> None:
     beginning = planned(*formed(), JOINED, replica(6)).status
-    assert told(beginning)[SLOTS_LEFT, ()] == 4096
-    assert told(beginning | {"migration": beginning["migration"] | {"moved": 4000}})[SLOTS_LEFT, ()] == 96
+    assert samples(beginning)[SLOTS_LEFT, ()] == 4096
+    assert samples(beginning | {"migration": beginning["migration"] | {"moved": 4000}})[SLOTS_LEFT, ()] == 96
 
 
-def test_before_it_is_a_cluster_no_slot_is_missing() -> None:
-    found = told({})
-    assert (found[DESIRED, ()], found[READY, ()], found[MASTERS, ()]) == (6, 0, 0)
+def test_no_slot_is_unserved_before_the_cluster_is_formed() -> None:
+    found = samples({})
+    assert (found[DESIRED, ()], found[READY, ()], found[PRIMARIES, ()]) == (6, 0, 0)
     assert not any(state == SLOT_COUNT for state, _ in found)
 
 
-def test_what_a_person_pauses_is_told() -> None:
-    assert told({}, pause=True)[PAUSED, ()] is True
+def test_paused_resource_is_reported() -> None:
+    assert samples({}, pause=True)[PAUSED, ()] is True
 
 
-def test_every_state_is_listed() -> None:
+def test_every_state_is_declared() -> None:
     assert {state for state, _ in of(*formed())} - set(COMMON) == set(STATES)

@@ -1,4 +1,4 @@
-"""The rules of the chart's role are what the operator writes: each is needed, and no other is."""
+"""RBAC rules of the chart: exactly what the operator writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.request_log import Write
 from shared.testing.faults import CALL
 from shared.testing.harness.scenario import Scenario, ScenarioStep
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
@@ -22,8 +22,8 @@ VERBS = {"APPLY": "patch", "PATCH": "patch", "DELETE": "delete", "CREATE": "crea
 READING = {"get", "list", "watch"}
 
 ELSEWHERE = {
-    ("redisclusters/finalizers", "update"),  # asked of whoever sets blockOwnerDeletion, where that is checked
-    ("events", "create"),  # the harness takes events for what they tell
+    ("redisclusters/finalizers", "update"),  # required to set blockOwnerDeletion, where admission checks it
+    ("events", "create"),  # the harness records events without an API request
     ("events", "patch"),
 }
 
@@ -45,7 +45,7 @@ def on_disks(size: str, **budget: object) -> ScenarioStep:
 GROWN = Scenario(
     "larger volumes, and another budget",
     given=(
-        ScenarioStep("a class that grows", lambda stage: stage.person.create(STORAGE_CLASS, GROWING)),
+        ScenarioStep("a class that grows", lambda stage: stage.user_client.create(STORAGE_CLASS, GROWING)),
         on_disks("1Gi", maxUnavailable=1),
     ),
     steps=(on_disks("2Gi", maxUnavailable=2), on_disks("2Gi", minAvailable=4)),
@@ -53,7 +53,7 @@ GROWN = Scenario(
 
 
 def right(write: Write) -> set[tuple[str, str]]:
-    """Which rules a write needs, as (resource, verb)."""
+    """Return the rules that a write requires, as (resource, verb)."""
     plural = "redisclusters" if write.kind == "RedisCluster" else f"{write.kind.lower()}s"
     resource = "/".join(filter(None, (plural, write.subresource)))
     made = {(resource, "create")} if write.status == HTTPStatus.CREATED else set()
@@ -61,23 +61,23 @@ def right(write: Write) -> set[tuple[str, str]]:
 
 
 async def sent(scenario: Scenario) -> set[tuple[str, str]]:
-    play = Play(World(REDIS))
-    await play.go((*scenario.given, *scenario.steps))
+    play = ScenarioRun(World(REDIS))
+    await play.run_steps((*scenario.given, *scenario.steps))
     writes = [write for write in play.world.server.log.all_writes if write.verb != CALL]
     return set().union(*(right(write) for write in writes if write.status < HTTPStatus.BAD_REQUEST))
 
 
 @pytest.fixture(scope="module")
 def given() -> set[tuple[str, str]]:
-    """What the rules allow to be written."""
+    """Rules of the chart, as (resource, verb)."""
     rules: list[Obj] = yaml.safe_load(RULES.read_text())
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-async def test_the_role_is_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
+async def test_role_allows_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
     played = [scenario for scenario in SCENARIOS if scenario.name in PLAYED]
     assert len(played) == len(PLAYED)
     needed = set().union(*[await sent(scenario) for scenario in (*played, GROWN)])
     allowed = {(resource, verb) for resource, verb in given if verb not in READING} - ELSEWHERE
-    assert needed - allowed == set(), "it would be refused"
-    assert allowed - needed == set(), "nobody needs it"
+    assert needed - allowed == set(), "missing rules"
+    assert allowed - needed == set(), "unused rules"

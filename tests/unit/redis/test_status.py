@@ -1,4 +1,4 @@
-"""What is said of a RedisCluster: as the seed has it, and so that it does not move by itself."""
+"""Status of a RedisCluster: compatible with the seed, and stable while nothing changes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shared.status import conditions
 from shared.status.verdict import Verdict
 from tests.unit.redis.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 
-M0, M1, M2, R0, R1, R2 = formed()
+P0, P1, P2, R0, R1, R2 = formed()
 
 
-def test_an_instance_is_told_as_the_seed_has_it() -> None:
+def test_instance_entries_have_the_fields_of_the_seed() -> None:
     resource, found = world(*formed())
-    told = plan(resource, found).status["conditions"]
-    assert told[0] == {
+    entries = plan(resource, found).status["conditions"]
+    assert entries[0] == {
         "name": "demo-0",
         "instance": "10.0.0.1:6379",
         "type": "master",
@@ -33,22 +33,22 @@ def test_an_instance_is_told_as_the_seed_has_it() -> None:
         "disk": "disk-0",
         "version": "redis 8.0.2",
     }
-    assert (told[3]["type"], told[3]["masterNodeId"], "slots" in told[3]) == ("slave", node_id(0), False)
-    assert told[3]["copyOf"] == node_id(0)
+    assert (entries[3]["type"], entries[3]["masterNodeId"], "slots" in entries[3]) == ("slave", node_id(0), False)
+    assert entries[3]["copyOf"] == node_id(0)
 
 
-def test_whose_data_a_replica_has_is_what_it_last_had_all_of() -> None:
+def test_copy_of_is_the_last_primary_that_the_replica_was_in_sync_with() -> None:
     first = plan(*world(*formed())).status
-    turned = [*formed()[:5], replica(1, synced=False)]
-    resource = cluster(*turned, status=first)
-    made = plan(resource, seen(resource, *turned))
+    changed = [*formed()[:5], replica(1, synced=False)]
+    resource = cluster(*changed, status=first)
+    made = plan(resource, seen(resource, *changed))
     assert [made.status["conditions"][5][key] for key in ("masterNodeId", "copyOf")] == [node_id(1), node_id(2)]
-    fresh = [*formed()[:5], replica(2, synced=False, life=1, recorded=None)]
+    fresh = [*formed()[:5], replica(2, synced=False, incarnation=1, recorded=None)]
     resource = cluster(*fresh, status=first | {"conditions": first["conditions"][:5]})
     assert "copyOf" not in plan(resource, seen(resource, *fresh)).status["conditions"][5]
 
 
-def test_the_cluster_is_told_in_numbers_and_shards() -> None:
+def test_status_has_totals_shards_and_endpoints() -> None:
     made = plan(*world(*formed())).status
     assert (made["phase"], made["reason"], made["formed"]) == ("Running", "", True)
     assert (made["replicas"], made["readyReplicas"], made["masters"]) == (6, 6, 3)
@@ -62,7 +62,7 @@ def test_the_cluster_is_told_in_numbers_and_shards() -> None:
     assert "recovery" not in made
 
 
-def test_the_status_of_a_cluster_as_wanted_does_not_move() -> None:
+def test_status_of_an_unchanged_cluster_is_stable() -> None:
     resource, found = world(*formed())
     first = plan(resource, found).status
     busy = [replace(at, keys=at.keys + 99, offset=5000, memory=10**6) for at in formed()]
@@ -70,7 +70,7 @@ def test_the_status_of_a_cluster_as_wanted_does_not_move() -> None:
     assert plan(again, seen(again, *busy)).status == first
 
 
-def test_instances_and_conditions_stand_in_one_list() -> None:
+def test_instances_and_conditions_share_one_list() -> None:
     resource, found = world(*formed())
     composed = conditions.compose(resource.obj, plan(resource, found).status, Verdict(), "2026-01-01T12:00:00Z")
     assert [entry["type"] for entry in composed["conditions"]][-3:] == ["Ready", "Reconciling", "Stalled"]
@@ -85,53 +85,57 @@ def test_instances_and_conditions_stand_in_one_list() -> None:
         (replace(R2, up=False), "Starting", ""),
         (replace(R2, loading=True), "Starting", "It reads its data."),
         (replace(R2, synced=False), "Syncing", "It gets what demo-2 has."),
-        (At(up=False, trouble="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
+        (At(up=False, problem="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
         (replace(R2, up=False, pod=False), "NoPod", "There is no pod."),
         (NEW, "Joining", "It owns no slots."),
     ],
 )
-def test_who_does_not_serve_and_why_is_told(at: At, reason: str, message: str) -> None:
+def test_entry_of_an_unready_node_has_a_reason(at: At, reason: str, message: str) -> None:
     entry = plan(*world(*formed()[:5], at)).status["conditions"][5]
     assert (entry["status"], entry["reason"], entry["message"]) == ("False", reason, message)
 
 
-def test_of_who_does_not_answer_what_was_known_stays() -> None:
+def test_entry_of_an_unreachable_node_keeps_its_last_known_values() -> None:
     first = plan(*world(*formed())).status
     away = [*formed()[:5], replace(R2, up=False, pod=False)]
     resource = cluster(*away, status=first)
     entry = plan(resource, seen(resource, *away)).status["conditions"][5]
     kept = ("nodeId", "masterNodeId", "type", "disk", "version")
     assert {key: entry[key] for key in kept} == {key: first["conditions"][5][key] for key in kept}
-    nobody = [replace(at, up=False) for at in formed()]
-    resource = cluster(*nobody, status=first)
-    silent = plan(resource, seen(resource, *nobody)).status
-    assert [entry["nodeId"] for entry in silent["conditions"]] == [node_id(n) for n in range(6)]
-    assert (silent["shards"], silent["version"], silent["formed"]) == (first["shards"], first["version"], True)
+    all_unreachable = [replace(at, up=False) for at in formed()]
+    resource = cluster(*all_unreachable, status=first)
+    unreachable = plan(resource, seen(resource, *all_unreachable)).status
+    assert [entry["nodeId"] for entry in unreachable["conditions"]] == [node_id(n) for n in range(6)]
+    assert (unreachable["shards"], unreachable["version"], unreachable["formed"]) == (
+        first["shards"],
+        first["version"],
+        True,
+    )
 
 
-def test_the_time_of_a_turn_is_told_once() -> None:
+def test_transition_time_changes_only_with_the_status() -> None:
     first = plan(*world(*formed())).status
     first["conditions"][5]["lastTransitionTime"] = "2025-12-24T00:00:00Z"
     resource = cluster(*formed(), status=first)
     assert plan(resource, seen(resource, *formed())).status == first
-    turned = [*formed()[:5], replace(R2, synced=False)]
-    assert plan(resource, seen(resource, *turned)).status["conditions"][5]["lastTransitionTime"].startswith("2026")
+    changed = [*formed()[:5], replace(R2, synced=False)]
+    assert plan(resource, seen(resource, *changed)).status["conditions"][5]["lastTransitionTime"].startswith("2026")
 
 
-def test_a_place_that_was_let_go_is_told_of_until_it_is_forgotten() -> None:
-    gone = At(up=False, pod=False, failed=True)
-    assert len(plan(*world(*formed(), gone, replicas=6)).status["conditions"]) == 7
+def test_removed_pod_has_an_entry_until_its_node_is_forgotten() -> None:
+    removed = At(up=False, pod=False, failed=True)
+    assert len(plan(*world(*formed(), removed, replicas=6)).status["conditions"]) == 7
     forgotten = replace(ABSENT, recorded=0)
     assert len(plan(*world(*formed(), forgotten, replicas=6)).status["conditions"]) == 6
 
 
-def test_only_nodes_that_serve_are_endpoints() -> None:
+def test_only_ready_nodes_are_endpoints() -> None:
     made = plan(*world(*formed()[:4], replace(R1, synced=False), replace(R2, ready=False)))
     assert made.status["endpoints"] == [f"demo-{n}.demo.default.svc:6379" for n in range(4)]
     assert made.status["readyReplicas"] == 4
 
 
-def test_shards_stand_in_the_order_of_their_masters_numbers() -> None:
+def test_shards_are_in_the_order_of_their_primaries() -> None:
     slots = [f"{n * 1365}-{n * 1365 + 1364}" for n in range(11)] + ["15015-16383"]
     made = plan(*world(*(At(each) for each in slots), *(replica(n) for n in range(12))))
     assert [shard["master"] for shard in made.status["shards"]] == [f"demo-{n}" for n in range(12)]

@@ -1,4 +1,4 @@
-"""RedisClusters and worlds around them, for tests of the pure rooms: states as data."""
+"""RedisClusters and the observed state around them, as data, for tests of the planner and its steps."""
 
 from __future__ import annotations
 
@@ -36,38 +36,40 @@ UID = "u-1"
 CURRENT, FORMER = "current", "an earlier one"
 
 
-def node_id(number: int, life: int = 0) -> str:
-    """Id of the node at a place; with another life, of one that is there after it."""
-    return f"{number:02x}{life:02x}".ljust(40, "a")
+def node_id(number: int, incarnation: int = 0) -> str:
+    """Id of the node of pod `number`; a later incarnation is a node that started there with an empty volume."""
+    return f"{number:02x}{incarnation:02x}".ljust(40, "a")
 
 
 def thirds(count: int = 3) -> list[str]:
-    """All slots in so many ranges."""
+    """All slots, in `count` equal ranges."""
     bounds = [round(SLOTS * number / count) for number in range(count + 1)]
     return [f"{start}-{stop - 1}" for start, stop in pairwise(bounds)]
 
 
 @dataclass(frozen=True)
 class At:
-    """What is at one place; by default a member in step, on the disk that is recorded.
+    """State of one pod and its node; by default a member in sync, on the recorded volume.
 
     Attributes:
-        slots: what its node owns.
-        of: number of the place whose node it replicates; None for a master.
-        life: which node it is: another one after it lost its disk.
-        up: whether it answers; failed: whether the others say that it has failed.
-        member: whether the cluster knows it; knows: whether it knows the cluster.
-        recorded: life of the node that is recorded; None if none is.
-        disk: UID of what holds its data (None: the recorded one; empty: there is none).
-        copied: whether it is recorded that it once had all of its master's data.
-        old: whether its pod was made of an earlier template.
-        since: when it began to be what it is recorded as.
-        opens: slots on their way, as `{slot: (">", number)}` or `("<", number)`.
+        slots: slots that the node owns.
+        of: number of the pod whose node this one replicates; None for a primary.
+        incarnation: increases when the node loses its volume, which gives it another id.
+        up: whether the node answers; failed: whether the other nodes report it as failed.
+        member: whether the cluster knows the node; knows: whether the node knows the cluster.
+        recorded: incarnation of the node in the status; None if the status has no entry.
+        disk: UID of the volume or pod that has the data (None: the recorded one; empty: none).
+        copied: whether the status records that the replica has had all data of its primary.
+        problem: reason and message of the waiting container, as `Reason: message`.
+        stale_address: address at which the other nodes know this one; empty for its current address.
+        old: whether the pod has an earlier template.
+        since: last transition time in the status.
+        open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
     """
 
     slots: str = ""
     of: int | None = None
-    life: int = 0
+    incarnation: int = 0
     up: bool = True
     failed: bool = False
     member: bool = True
@@ -85,22 +87,22 @@ class At:
     ready: bool | None = None
     runs: bool | None = None
     leaving: bool = False
-    trouble: str = ""
+    problem: str = ""
     disk: str | None = None
     host: str | None = None
     address: str = ""
-    looked_for: str = ""
+    stale_address: str = ""
     old: bool = False
-    made: str = LONG_AGO
+    created: str = LONG_AGO
     since: str = LONG_AGO
     version: str = "8.0.2"
-    opens: Mapping[int, tuple[str, int]] | None = None
+    open_slots: Mapping[int, tuple[str, int]] | None = None
     error: str = "no route to host"
     labels: Mapping[str, str] | None = None
 
 
 NEW = At(member=False, knows=False, recorded=None, epoch=0)
-"""A node that was just made: it knows nobody, and nobody knows it."""
+"""A node that has just started: it knows no other node, and no other node knows it."""
 
 NEW_RECORDED = replace(NEW, recorded=0)
 ABSENT = At(up=False, member=False, knows=False, recorded=None, pod=False, disk="")
@@ -111,7 +113,7 @@ def replica(of: int, **more: Any) -> At:
 
 
 def formed(primaries: int = 3, copies: int = 1) -> list[At]:
-    """A cluster as wanted: masters first, then their replicas, in turn."""
+    """A cluster in its desired state: first the primaries, then their replicas in the same order."""
     owners = [At(slots, keys=10) for slots in thirds(primaries)]
     return owners + [replica(number % primaries, keys=10) for number in range(primaries * copies)]
 
@@ -120,19 +122,19 @@ def cluster(
     *at: At,
     replicas: int | None = None,
     phase: str = "Running",
-    begun: bool = True,
+    is_formed: bool = True,
     generation: int = 1,
     observed: int = 1,
     status: Obj | None = None,
     **spec: Any,
 ) -> RedisCluster:
-    """A RedisCluster `default/demo` whose status tells of these places."""
+    """A RedisCluster `default/demo` whose status has an entry for each recorded node."""
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
     conditions = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
-    said: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": begun}
-    given = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
-    given = {key: value for key, value in given.items() if value is not None}
-    return RedisCluster.parse({"metadata": metadata, "spec": given, "status": said | (status or {})})
+    recorded: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": is_formed}
+    fields = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    return RedisCluster.parse({"metadata": metadata, "spec": fields, "status": recorded | (status or {})})
 
 
 def _entry(number: int, spot: At) -> Obj:
@@ -154,10 +156,10 @@ def _entry(number: int, spot: At) -> Obj:
 def seen(
     resource: RedisCluster, *at: At, replicas: int | None = None, stateful_set: bool = True, **more: Any
 ) -> Observed:
-    """A world with these places, from number 0 on.
+    """The observed state of these pods, numbered from 0.
 
     Args:
-        replicas: of the StatefulSet; None for as many as there are places with a pod.
+        replicas: `spec.replicas` of the StatefulSet; None for the number that covers the spec and every pod.
     """
     made = None
     if stateful_set:
@@ -167,12 +169,12 @@ def seen(
         template = {"metadata": {"annotations": marks}, "spec": {"containers": [_container()]}}
         about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
         made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
-    places = tuple(_place(resource, at, number) for number in range(len(at)))
-    return replace(Observed(stateful_set=made, instances=places, secrets=secrets_of(resource)), **more)
+    instances = tuple(_instance(resource, at, number) for number in range(len(at)))
+    return replace(Observed(stateful_set=made, instances=instances, secrets=secrets_of(resource)), **more)
 
 
 def secrets_of(resource: RedisCluster) -> Secrets:
-    """What the Secrets hold where nobody is asked for a password."""
+    """Secrets of a cluster without a password."""
     name = names.users_secret(resource)
     about = {"name": name, "namespace": "default", "uid": "secret-1", "labels": {names.CLUSTER_UID: UID}}
     content = Passwords("", exporter="e").content()
@@ -180,8 +182,8 @@ def secrets_of(resource: RedisCluster) -> Secrets:
 
 
 def world(*at: At, **more: Any) -> tuple[RedisCluster, Observed]:
-    """A cluster whose status is up to date with what there is."""
-    of_seen = {key: more.pop(key) for key in ("stateful_set", "places") if key in more}
+    """A cluster and its observed state, which the status matches."""
+    of_seen = {key: more.pop(key) for key in ("stateful_set", "instances") if key in more}
     resource = cluster(*at, **more)
     return resource, seen(resource, *at, **of_seen)
 
@@ -190,31 +192,31 @@ def _container(image: str = "example.com/redis:8.0.2") -> Obj:
     return {"name": names.CONTAINER, "image": image}
 
 
-def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
+def _instance(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
     spot, name = at[number], f"demo-{number}"
     disk = spot.disk if spot.disk is not None else f"disk-{number}"
     pod_obj = _pod(resource, number, spot, disk) if spot.pod else None
     recorded = next((known for known in resource.recorded_nodes if known.name == name), None)
-    said = said_of(at, number) if spot.up and spot.pod else None
+    report = report_of(at, number) if spot.up and spot.pod else None
     return Instance(
         number,
         name,
         pod=Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None,
         pod_obj=pod_obj,
         volume=_volume(number, disk) if resource.has_storage and disk else None,
-        report=said,
-        error="" if said or not spot.pod else spot.error,
+        report=report,
+        error="" if report or not spot.pod else spot.error,
         disk=disk if resource.has_storage or spot.pod else "",
         recorded=recorded,
     )
 
 
-def said_of(at: tuple[At, ...], number: int) -> NodeReport:
-    """What the node at a place says."""
+def report_of(at: tuple[At, ...], number: int) -> NodeReport:
+    """Report of the node of pod `number`."""
     spot = at[number]
     lines = [_line(at, number, other) for other in range(len(at)) if _knows(at, number, other)]
     return NodeReport(
-        node_id(number, spot.life),
+        node_id(number, spot.incarnation),
         version=spot.version,
         nodes=tuple(lines),
         epoch=max([_epoch(at, other) for other in range(len(at))]) if spot.knows else _epoch(at, number),
@@ -248,18 +250,18 @@ def _line(at: tuple[At, ...], number: int, other: int) -> Node:
     flags = {"master" if spot.of is None else "slave"} | ({"myself"} if me else set())
     if spot.failed and not me:
         flags.add("fail")
-    opens = dict(spot.opens or {}) if me else {}
+    open_slots = dict(spot.open_slots or {}) if me else {}
     return Node(
-        node_id(other, spot.life),
-        address(other, spot) if me else spot.looked_for or address(other, spot),
+        node_id(other, spot.incarnation),
+        address(other, spot) if me else spot.stale_address or address(other, spot),
         6379,
         frozenset(flags),
-        "" if spot.of is None else node_id(spot.of, at[spot.of].life),
+        "" if spot.of is None else node_id(spot.of, at[spot.of].incarnation),
         _epoch(at, other),
         me or (spot.up and spot.pod),
         Slots.parse(spot.slots),
-        {slot: node_id(to, at[to].life) for slot, (arrow, to) in opens.items() if arrow == ">"},
-        {slot: node_id(to, at[to].life) for slot, (arrow, to) in opens.items() if arrow == "<"},
+        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in open_slots.items() if arrow == ">"},
+        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in open_slots.items() if arrow == "<"},
     )
 
 
@@ -267,14 +269,14 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
     ready = spot.ready if spot.ready is not None else spot.up and not spot.loading
     runs = spot.runs if spot.runs is not None else spot.up
     state: Obj = {"running": {"startedAt": LONG_AGO}} if runs else {"terminated": {"reason": "Error"}}
-    if spot.trouble:
-        reason, _, message = spot.trouble.partition(": ")
+    if spot.problem:
+        reason, _, message = spot.problem.partition(": ")
         state = {"waiting": {"reason": reason, "message": message}}
     metadata: Obj = {
         "name": f"demo-{number}",
         "namespace": "default",
         "uid": f"pod-{number}" if resource.has_storage else disk,
-        "creationTimestamp": spot.made,
+        "creationTimestamp": spot.created,
         "labels": dict(spot.labels or {names.SERVES: names.CLIENTS}),
         "annotations": {
             TEMPLATE: FORMER if spot.old else CURRENT,
@@ -305,12 +307,12 @@ def plan(resource: RedisCluster, found: Observed) -> Plan:
 
 
 def planned(*at: At, **more: Any) -> Plan:
-    """What is planned for a cluster whose status is up to date."""
+    """Plan of a cluster whose status matches the observed state."""
     return plan(*world(*at, **more))
 
 
 def acts(made: Iterable[Action]) -> list[str]:
-    """What is done to the world, as people would say it: applies and patches are left out."""
+    """Descriptions of the planned actions, except applies and patches."""
     found = []
     for action in made:
         kind = type(action).__name__
@@ -323,12 +325,12 @@ def acts(made: Iterable[Action]) -> list[str]:
 
 
 def of(made: Iterable[Action], kind: str) -> list[Any]:
-    """Actions of one type, by its name."""
+    """Planned actions of the type with this name."""
     return [action for action in made if type(action).__name__ == kind]
 
 
-def places_asked_for(made: Plan) -> int:
-    """How many replicas the plan asks of the StatefulSet."""
+def requested_replicas(made: Plan) -> int:
+    """Return the replicas that the plan requests of the StatefulSet."""
     (applied,) = (action for action in of(made.actions, "Apply") if action.obj["kind"] == "StatefulSet")
     return int(applied.obj["spec"]["replicas"])
 

@@ -43,4 +43,4 @@ async def observe(resource: Greeter, cache: Cache, _kube: Kube) -> Observed:
     """Gather everything that the plan needs."""
     found = cache.get(CONFIG_MAP, resource.namespace, config_map.name(resource))
     workload = cache.get(DEPLOYMENT, resource.namespace, resource.name)
-    return Observed(ownership.made_for(resource.uid, found), ownership.made_for(resource.uid, workload))
+    return Observed(ownership.owned_by(resource.uid, found), ownership.owned_by(resource.uid, workload))

@@ -1,4 +1,4 @@
-"""Both resources of etcd: what they take, what they refuse and how, and what is read from them."""
+"""EtcdCluster and EtcdBackup: accepted specs, refused specs with their advice, and the recorded state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster(case: Case, status: Obj | None = None) -> EtcdCluster:
 
 
 def complaints(kind: type, case: Case) -> str:
-    """All that the operator's own validation says of a case, as a reconcile would hear it."""
+    """Return every error that the operator's own validation reports for a case during a reconcile."""
     module = MODULES[kind]
     try:
         return " ".join(module.validate(cluster(case) if kind is EtcdCluster else EtcdBackup.parse(obj(case))))
@@ -59,33 +59,33 @@ def complaints(kind: type, case: Case) -> str:
 
 
 @pytest.mark.parametrize(("kind", "case"), ACCEPTED, ids=str)
-def test_good_specs_are_taken(kind: type, case: Case) -> None:
+def test_valid_spec_is_accepted(kind: type, case: Case) -> None:
     assert complaints(kind, case) == ""
     assert MODULES[kind].ADMISSION.review(obj(case), None).errors == ()
 
 
 @pytest.mark.parametrize(("kind", "case"), REFUSED, ids=str)
-def test_bad_specs_are_refused_with_advice(kind: type, case: Case) -> None:
-    said = complaints(kind, case)
-    assert said
-    assert case.advises in said
-    assert case.advises in " ".join(MODULES[kind].ADMISSION.review(obj(case), None).errors)
+def test_invalid_spec_is_refused_with_advice(kind: type, case: Case) -> None:
+    message = complaints(kind, case)
+    assert message
+    assert case.operator_error in message
+    assert case.operator_error in " ".join(MODULES[kind].ADMISSION.review(obj(case), None).errors)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_good_changes_are_taken(change: Change) -> None:
+def test_valid_change_is_accepted(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
     assert resource.ADMISSION.review(new, old).errors == ()
 
 
 @pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
-def test_bad_changes_are_refused_with_advice(kind: type, change: Change) -> None:
+def test_invalid_change_is_refused_with_advice(kind: type, change: Change) -> None:
     review = MODULES[kind].ADMISSION.review
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    (said,) = review(new, old).errors
-    assert change.advises in said
-    assert review(new, None).errors == (), "it may be created so"
-    assert review(new, new).errors == (), "and stay so"
+    (message,) = review(new, old).errors
+    assert change.operator_error in message
+    assert review(new, None).errors == (), "the same spec may be created"
+    assert review(new, new).errors == (), "an unchanged spec is accepted"
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,19 @@ def test_every_constraint_of_the_crd_has_a_refused_case(
     changes: list[tuple[CustomResource[Any], CustomResource[Any]]],
     least: int,
 ) -> None:
-    wanted, unproven = uncovered(kind, parse, refused, changes)
-    assert unproven == set()
-    assert len(wanted) > least
+    covered, untested = uncovered(kind, parse, refused, changes)
+    assert untested == set()
+    assert len(covered) > least
 
 
 @pytest.mark.parametrize(("kind", "case"), ACCEPTED, ids=str)
-def test_every_accepted_case_breaks_nothing_that_the_schema_says(kind: type, case: Case) -> None:
-    """Or else the cases above prove less than they seem to."""
+def test_accepted_case_satisfies_every_constraint_of_the_schema(kind: type, case: Case) -> None:
+    """Check the helper of the coverage test: it must find no violation in a valid spec."""
     assert list(broken_constraints(spec_schema(MODULES[kind].API), case.whole_spec, "spec")) == []
 
 
 @pytest.mark.parametrize("module", [resource, backup], ids=lambda module: module.API.kind.name)
-def test_the_committed_crd_and_page_are_the_generated_ones(module: Any) -> None:
+def test_committed_crd_and_reference_page_are_up_to_date(module: Any) -> None:
     committed = ROOT / f"charts/etcd-operator/files/crds/{module.API.kind.plural}.yaml"
     assert committed.read_text() == to_yaml(module.API), "run: make manifests"
     assert to_markdown(module.API).removeprefix(HEADER) in (ROOT / "docs/reference/etcd.md").read_text(), (
@@ -135,20 +135,20 @@ def test_the_committed_crd_and_page_are_the_generated_ones(module: Any) -> None:
     )
 
 
-def test_constraints_are_found_where_they_stand() -> None:
-    """Or else the coverage above could be of nothing."""
-    wanted = constraints(spec_schema(resource.API))
-    assert ("spec.backup.destination.s3.bucket", "minLength") in wanted
-    assert ("spec.tls.client.auth", "enum") in wanted
-    assert any(path == "spec" and "oldSelf.storage.medium" in keyword for path, keyword in wanted)
+def test_constraints_are_collected_with_their_paths() -> None:
+    """Check the helper of the coverage test: without constraints, the coverage would be trivially complete."""
+    found = constraints(spec_schema(resource.API))
+    assert ("spec.backup.destination.s3.bucket", "minLength") in found
+    assert ("spec.tls.client.auth", "enum") in found
+    assert any(path == "spec" and "oldSelf.storage.medium" in keyword for path, keyword in found)
 
 
 def recorded(**status: Any) -> EtcdCluster:
     return EtcdCluster.parse({**obj(Case("", base=cases.BASE)), "status": status})
 
 
-def test_what_the_status_records_is_read_from_it() -> None:
-    seen = recorded(
+def test_recorded_state_is_read_from_the_status() -> None:
+    parsed = recorded(
         clusterID="00000000000000ff",
         version="3.5.35",
         phase="Running",
@@ -157,24 +157,31 @@ def test_what_the_status_records_is_read_from_it() -> None:
             {"name": "demo-1"},
         ],
     )
-    assert seen.recorded_cluster_id == 255
-    assert seen.recorded_members == (RecordedMember("demo-0", 1 << 63 | 1, "u-1"), RecordedMember("demo-1", 0, ""))
-    assert seen.recorded_version == Version(3, 5, 35)
-    assert seen.phase == "Running"
+    assert parsed.recorded_cluster_id == 255
+    assert parsed.recorded_members == (RecordedMember("demo-0", 1 << 63 | 1, "u-1"), RecordedMember("demo-1", 0, ""))
+    assert parsed.recorded_version == Version(3, 5, 35)
+    assert parsed.phase == "Running"
 
 
-def test_a_new_resource_has_recorded_nothing() -> None:
-    seen = recorded()
-    assert (seen.recorded_cluster_id, seen.recorded_members, seen.recorded_version, seen.phase) == (0, (), None, "")
+def test_new_resource_has_no_recorded_state() -> None:
+    parsed = recorded()
+    assert (parsed.recorded_cluster_id, parsed.recorded_members, parsed.recorded_version, parsed.phase) == (
+        0,
+        (),
+        None,
+        "",
+    )
 
 
-def test_an_id_stands_in_the_status_as_etcd_writes_it() -> None:
+def test_ids_in_the_status_have_16_hex_digits() -> None:
     schema = to_yaml(resource.API)
     assert schema.count("pattern: ^[0-9a-f]{16}$") == 3
 
 
-def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
-    with pytest.raises(InvalidSpec, match=r"spec.version: 'latest' is no version of etcd; give it, such as 3\.6\.16"):
+def test_resource_without_a_known_version_is_invalid() -> None:
+    with pytest.raises(
+        InvalidSpec, match=r"spec.version: 'latest' is not a version of etcd\. Set it, for example to 3\.6\.16"
+    ):
         EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd:latest"}})
-    with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and no image tells it by its tag"):
+    with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and the image has no tag that is a version"):
         EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd"}})

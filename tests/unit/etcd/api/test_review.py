@@ -1,4 +1,4 @@
-"""What is said of an EtcdCluster at the door: what is filled in, what a change may not do, and what is unwise."""
+"""Admission of EtcdClusters: defaults, refused changes and warnings."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ def warned(new: Obj, old: Obj | None = None) -> str:
     return " ".join(review.warnings)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_of_a_spec_are_reported_together() -> None:
     wrong = obj("9", version="2.3.8", extraArgs=["--name=a"], tls={"mode": "secret"})
     assert len(ADMISSION.review(wrong, None).errors) == 4
 
 
-def test_a_version_that_is_missing_is_ours_for_a_new_cluster() -> None:
+def test_version_of_a_new_cluster_defaults_to_the_operators_version() -> None:
     given = obj(version=...)
     before = copy.deepcopy(given)
     assert ADMISSION.default(given)["spec"]["version"] == DEFAULT_VERSION
-    assert given == before, "what is given is not changed in place"
-    assert str(EtcdCluster.parse(given).version) == DEFAULT_VERSION, "the reconcile sees the same"
+    assert given == before, "the argument is not modified"
+    assert str(EtcdCluster.parse(given).version) == DEFAULT_VERSION, "the reconcile uses the same default"
 
 
-def test_a_version_that_is_missing_is_what_runs_and_so_nobody_is_upgraded_unasked() -> None:
+def test_version_of_a_running_cluster_defaults_to_the_running_version() -> None:
     assert ADMISSION.default(obj(version=..., status=running("3.5.35")))["spec"]["version"] == "3.5.35"
 
 
 @pytest.mark.parametrize("given", [{"version": "3.5.35"}, {"version": ..., "image": "etcd:v3.5.35"}, {"image": "a"}])
-def test_a_version_or_an_image_that_is_given_stays(given: Obj) -> None:
+def test_defaulting_keeps_an_explicit_version_or_image(given: Obj) -> None:
     assert ADMISSION.default(obj(**given)) == obj(**given)
 
 
@@ -69,7 +69,7 @@ WRONG = st.recursive(
 
 
 @given(WRONG)
-def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) -> None:
+def test_defaulting_accepts_any_spec_and_is_idempotent(spec: Any) -> None:
     once = ADMISSION.default({"metadata": {"name": "demo"}, "spec": spec})
     assert ADMISSION.default(once) == once
 
@@ -80,15 +80,15 @@ def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) 
         (running("3.5.35"), "3.5.35", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
         (running("3.5.25"), "3.5.25", "3.6.16", "a member runs 3.5.25"),
         (running("3.5.25", "3.5.25", "3.5.35"), "3.5.35", "3.6.16", "a member runs 3.5.25"),
-        (running("3.6.8"), "3.6.8", "3.7.3", "Give 3.6.11 or a newer 3.6 first"),
+        (running("3.6.8"), "3.6.8", "3.7.3", "Set 3.6.11 or a later 3.6 first"),
         (running("3.6.16"), "3.6.16", "3.5.35", "3.5.35 is below 3.6"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
     ],
 )
-def test_a_version_that_may_not_follow_is_refused(status: Obj, old: str, new: str, words: str) -> None:
-    said = refused(obj(version=new, status=status), obj(version=old, status=status))
-    assert said.startswith("spec.version: ")
-    assert words in said
+def test_unsupported_version_change_is_refused(status: Obj, old: str, new: str, words: str) -> None:
+    message = refused(obj(version=new, status=status), obj(version=old, status=status))
+    assert message.startswith("spec.version: ")
+    assert words in message
     by_image: Obj = {"version": ..., "image": f"etcd:v{new}"}
     assert refused(obj(**by_image, status=status), obj(version=old, status=status)).startswith("spec.image: ")
 
@@ -102,22 +102,22 @@ def test_a_version_that_may_not_follow_is_refused(status: Obj, old: str, new: st
         ({"phase": "Creating"}, "3.7.3", "3.5.35"),
     ],
 )
-def test_one_that_may_is_taken(status: Obj | None, old: str, new: str) -> None:
+def test_supported_version_change_is_accepted(status: Obj | None, old: str, new: str) -> None:
     assert refused(obj(version=new, status=status), obj(version=old, status=status)) == ""
 
 
-def test_a_step_that_is_held_keeps_nobody_from_changing_something_else() -> None:
-    """It came past admission once: the reconcile holds it, and says so."""
-    held = running("3.5.25")
-    assert refused(obj(size=5, status=held), obj(size=3, status=held)) == ""
+def test_blocked_upgrade_does_not_prevent_other_changes() -> None:
+    """The upgrade bypassed admission; the reconcile blocks it and reports the reason."""
+    status = running("3.5.25")
+    assert refused(obj(size=5, status=status), obj(size=3, status=status)) == ""
 
 
-def test_a_resource_that_came_past_admission_may_be_mended() -> None:
+def test_invalid_resource_that_bypassed_admission_can_be_fixed() -> None:
     assert refused(obj(), obj(size="three")) == ""
     assert refused(obj(), obj(version=..., image="etcd:latest")) == ""
 
 
-def test_nothing_is_said_of_what_is_well() -> None:
+def test_sound_spec_causes_no_warning() -> None:
     assert warned(obj()) == ""
     assert warned(obj(), obj()) == ""
     assert warned(obj(size=5), obj()) == ""
@@ -129,10 +129,13 @@ def test_nothing_is_said_of_what_is_well() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"size": 2}, "spec.size: 2 members survive the loss of 0, as 1 would"),
-        ({"size": 4}, "spec.size: 4 members survive the loss of 1, as 3 would"),
+        ({"size": 2}, "spec.size: 2 members tolerate the failure of 0, as 1 would"),
+        ({"size": 4}, "spec.size: 4 members tolerate the failure of 1, as 3 would"),
         ({"size": 9}, "spec.size: each write waits for 5 of 9 members"),
-        ({"size": 1, "storage": {"medium": "Memory"}}, "one member in Memory loses everything with its pod"),
+        (
+            {"size": 1, "storage": {"medium": "Memory"}},
+            "a single member with medium Memory loses all data with its pod",
+        ),
         (
             {"storage": {"medium": "Memory"}, "resources": {"limits": {"memory": "1Gi"}}},
             "memory 1Gi is below storage.size 8Gi",
@@ -140,22 +143,22 @@ def test_nothing_is_said_of_what_is_well() -> None:
         ({"quotaBackendBytes": 9 * 2**30, "storage": {"size": "40Gi"}}, "is above 8589934592 (8Gi)"),
         (
             {"quotaBackendBytes": 2**31, "storage": {"size": "4Gi"}},
-            "with 2147483648 a volume needs 5Gi, for its log and for a second copy",
+            "with 2147483648 a volume needs 5Gi, for the log and for a second copy",
         ),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "with 3 members it lets none be evicted"),
-        ({"podDisruptionBudget": {"minAvailable": 3}}, "with 3 members it lets none be evicted"),
-        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "it lets 2 of 3 members be evicted at once"),
-        ({"podDisruptionBudget": {"minAvailable": 1}}, "it lets 2 of 3 members be evicted at once"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "allows no eviction with 3 members"),
+        ({"podDisruptionBudget": {"minAvailable": 3}}, "allows no eviction with 3 members"),
+        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "allows the eviction of 2 of 3 members at once"),
+        ({"podDisruptionBudget": {"minAvailable": 1}}, "allows the eviction of 2 of 3 members at once"),
         ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
         ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
-        ({"version": "3.4.13"}, "3.4.13 compares no data among members"),
-        ({"auth": {"rootSecretName": "a"}}, "passwords cross the network in the clear"),
-        ({"autoCompaction": ...}, "every former value is kept, until a client compacts"),
+        ({"version": "3.4.13"}, "3.4.13 does not compare data between members"),
+        ({"auth": {"rootSecretName": "a"}}, "passwords are sent over the network in plain text"),
+        ({"autoCompaction": ...}, "every former value is kept until a client compacts"),
     ],
 )
-def test_what_is_unwise_is_told_once(spec: Obj, words: str) -> None:
-    (said,) = ADMISSION.review(obj(**spec), None).warnings
-    assert words in said
+def test_unwise_setting_causes_one_warning(spec: Obj, words: str) -> None:
+    (message,) = ADMISSION.review(obj(**spec), None).warnings
+    assert words in message
 
 
 @pytest.mark.parametrize(
@@ -168,18 +171,20 @@ def test_what_is_unwise_is_told_once(spec: Obj, words: str) -> None:
         {"storage": {"medium": "Memory", "size": "1Gi"}, "resources": {"limits": {"memory": "2Gi"}}},
     ],
 )
-def test_what_is_on_the_near_side_of_it_is_not(spec: Obj) -> None:
+def test_setting_within_the_limits_causes_no_warning(spec: Obj) -> None:
     assert warned(obj(**spec)) == ""
 
 
-def test_an_older_patch_is_told() -> None:
-    was = running("3.6.16")
-    assert "3.6.8 is older than 3.6.16, which runs" in warned(obj(version="3.6.8", status=was), obj(status=was))
+def test_patch_downgrade_causes_a_warning() -> None:
+    status = running("3.6.16")
+    assert "3.6.8 is older than the running version 3.6.16" in warned(
+        obj(version="3.6.8", status=status), obj(status=status)
+    )
 
 
-def test_a_cluster_that_survives_less_is_told() -> None:
-    assert warned(obj(size=1), obj()) == "spec.size: 3 members survive the loss of 1, 1 of 0."
+def test_lower_fault_tolerance_causes_a_warning() -> None:
+    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
 
-def test_it_is_asked_about_etcdclusters() -> None:
+def test_admission_covers_etcdclusters() -> None:
     assert ADMISSION.kind == API.kind

@@ -1,4 +1,4 @@
-"""What follows from an EtcdCluster's spec: its version and image, its quota, and what a container asks for."""
+"""Values derived from the spec of an EtcdCluster: version, image, quota and container resources."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def spec(**given: Any) -> EtcdClusterSpec:
         ({"image": f"etcd@sha256:{'0' * 64}", "version": "3.7.3"}, f"etcd@sha256:{'0' * 64}", "3.7.3"),
     ],
 )
-def test_the_image_is_what_is_pulled_and_the_version_what_it_can_do(given: Any, image: str, version: str) -> None:
+def test_image_and_version_are_derived_from_either_field(given: Any, image: str, version: str) -> None:
     assert spec(**given).image_reference("here/etcd") == image
     assert str(spec(**given).target) == version
 
 
 @pytest.mark.parametrize("image", ["etcd", "etcd:latest", "a.b:5000/etcd", f"etcd@sha256:{'0' * 64}", "No Image", None])
-def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
-    with pytest.raises(InvalidSpec, match=r"give it, such as 3\.6\.16"):
+def test_unknown_version_is_refused(image: str | None) -> None:
+    with pytest.raises(InvalidSpec, match=r"Set it, for example to 3\.6\.16"):
         _ = spec(image=image, version=None).target
 
 
@@ -62,42 +62,44 @@ def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
         (20 * GIB, MAX_ADVISED_QUOTA_BYTES),
     ],
 )
-def test_the_quota_follows_the_volume(size: str | int, quota: int) -> None:
+def test_default_quota_follows_the_volume_size(size: str | int, quota: int) -> None:
     assert spec(storage={"size": size}).quota == quota
 
 
-def test_a_given_quota_wins() -> None:
+def test_explicit_quota_takes_precedence() -> None:
     assert spec(quotaBackendBytes=GIB).quota == GIB
 
 
 @given(st.integers(MIB, 4096 * GIB))
-def test_a_quota_that_follows_is_one_that_etcd_takes_and_the_volume_holds(size: int) -> None:
+def test_default_quota_is_valid_for_etcd_and_fits_the_volume(size: int) -> None:
     quota = spec(storage={"size": size}).quota
     assert 16 * MIB <= quota <= MAX_ADVISED_QUOTA_BYTES
     if size >= 256 * MIB:
-        assert 2 * quota < size, "a second copy has room, and something is left for the log"
+        assert 2 * quota < size, "the volume fits a second copy of the database and the log"
     if size >= GIB:
         assert spec(storage={"size": size}).needed_storage <= size
 
 
-def test_nothing_is_limited_unasked_and_what_is_given_wins() -> None:
+def test_limits_are_unset_by_default_and_explicit_resources_take_precedence() -> None:
     assert spec().container_resources() == {"requests": {"cpu": "100m", "memory": "128Mi"}}
     given = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "20m"}}
-    assert spec(resources=given).container_resources() == given, "a request of what is limited follows the limit"
+    assert spec(resources=given).container_resources() == given, "Kubernetes derives a missing request from the limit"
 
 
-def test_the_target_is_a_version_that_compares() -> None:
+def test_target_versions_are_ordered() -> None:
     assert spec(version="3.6.9").target < spec(version="3.6.16").target == Version(3, 6, 16)
 
 
 @pytest.mark.parametrize("spec_of", FLAGGED, ids=lambda given: f"{given['version']}-{given['tls']['mode']}")
-def test_no_flag_that_the_operator_sets_can_be_given_again(spec_of: Any) -> None:
-    """Of two, etcd takes the last: an argument of a person's would win over what the operator rests on."""
+def test_flags_set_by_the_operator_are_reserved(spec_of: Any) -> None:
+    """Of two equal flags, etcd uses the last: a user's argument would override one that the operator depends on."""
     resource = EtcdCluster.parse(
         {"metadata": {"name": "demo", "namespace": "default", "uid": "u-1"}, "spec": {"size": 3, **spec_of}}
     )
     given = [argument.partition("=")[0] for argument in arguments(resource)]
-    may_be_given_more_than_once = {"--feature-gates"}
-    taken = [flag for flag in given if not re.match(RESERVED_FLAGS, flag) and not re.match(RESERVED_FLAGS, f"{flag}=x")]
-    assert set(taken) <= may_be_given_more_than_once
+    repeatable = {"--feature-gates"}
+    unreserved = [
+        flag for flag in given if not re.match(RESERVED_FLAGS, flag) and not re.match(RESERVED_FLAGS, f"{flag}=x")
+    ]
+    assert set(unreserved) <= repeatable
     assert len(given) > 10

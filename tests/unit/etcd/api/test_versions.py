@@ -1,4 +1,4 @@
-"""Versions of etcd: which may follow which, and what each can do."""
+"""Versions of etcd: parsing, supported upgrades and features."""
 
 from __future__ import annotations
 
@@ -18,74 +18,81 @@ def version(text: str) -> Version:
 @pytest.mark.parametrize(
     "text", ["3.6.16", "v3.6.16", "3.6.16-0", "v3.6.16-debian-12-r1", "3.6.16-rc.0", "3.6.16+dirty"]
 )
-def test_a_version_is_read_however_it_is_written(text: str) -> None:
+def test_version_is_parsed_from_any_tag_format(text: str) -> None:
     assert version(text) == Version(3, 6, 16)
     assert str(version(text)) == "3.6.16"
 
 
 @pytest.mark.parametrize("text", ["", "3.6", "latest", "3.6.x", "03.6.1", "3.6.16 ", "3.6.16/3", "V3.6.16"])
-def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version of etcd"):
+def test_invalid_version_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a version of etcd"):
         version(text)
 
 
-def test_numbers_are_compared_as_numbers() -> None:
+def test_version_components_compare_as_numbers() -> None:
     assert version("3.5.9") < version("3.5.26") < version("3.6.0") < version("3.10.0")
 
 
 ALLOWED = [
-    # members, what the cluster runs as, target
+    # versions of the members, version of the cluster, target
     (["3.6.8"], "3.6.0", "3.6.16"),
-    (["3.6.16"], "3.6.0", "3.6.8"),  # a lower patch: etcd takes it, and a person is warned
+    (["3.6.16"], "3.6.0", "3.6.8"),  # patch downgrade: etcd supports it, admission warns
     (["3.4.13"], "3.4.0", "3.5.35"),
     (["3.5.26", "3.5.35"], "3.5.0", "3.6.16"),
     (["3.6.11"], "3.6.0", "3.7.3"),
-    (["3.5.35", "3.6.16"], "3.5.0", "3.5.35"),  # an upgrade that is under way, taken back
-    (["3.5.35", "3.6.16"], "3.5.0", "3.6.16"),  # and gone on with
-    (["3.6.16", "3.6.16"], "3.5.0", "3.5.35"),  # the last one has just risen, and the cluster not yet
+    (["3.5.35", "3.6.16"], "3.5.0", "3.5.35"),  # upgrade in progress, reverted
+    (["3.5.35", "3.6.16"], "3.5.0", "3.6.16"),  # upgrade in progress, continued
+    (["3.6.16", "3.6.16"], "3.5.0", "3.5.35"),  # all members upgraded, version of the cluster not raised yet
     ([], None, "3.7.3"),
     ([], "3.6.0", "3.6.16"),
 ]
 REFUSED = [
-    (["3.5.35"], "3.5.0", "3.7.3", "3.7.3 is more than one minor version above 3.5", "Give a version of 3.6 first."),
-    (["3.4.13"], "3.4.0", "3.6.16", "3.6.16 is more than one minor version above 3.4", "Give a version of 3.5 first."),
-    (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Give 3.5.26 or a newer 3.5 first."),
-    (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Give 3.5.26 or a newer 3.5 first."),
-    (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Give 3.6.11 or a newer 3.6 first."),
-    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, which the cluster runs as", "Give a version of 3.6;"),
-    (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
-    (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Give a version of 3.5;"),
-    (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
-    ([], "3.5.0", "3.6.16", "may follow 3.5.26", "Give 3.5.26 or a newer 3.5 first."),  # nobody told what they run
+    (["3.5.35"], "3.5.0", "3.7.3", "3.7.3 is more than one minor version above 3.5", "Set a version of 3.6 first."),
+    (["3.4.13"], "3.4.0", "3.6.16", "3.6.16 is more than one minor version above 3.4", "Set a version of 3.5 first."),
+    (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Set 3.5.26 or a later 3.5 first."),
+    (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Set 3.5.26 or a later 3.5 first."),
+    (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Set 3.6.11 or a later 3.6 first."),
+    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, the current version of the cluster", "Set a version of 3.6."),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Set a version of 3.5."),
+    (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
+    # versions of the members unknown
+    (
+        [],
+        "3.5.0",
+        "3.6.16",
+        "requires that all members run 3.5.26 or later",
+        "Set 3.5.26 or a later 3.5 first.",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("members", "cluster", "target"), ALLOWED)
-def test_a_step_that_etcd_takes_is_allowed(members: list[str], cluster: str | None, target: str) -> None:
+def test_supported_upgrade_is_allowed(members: list[str], cluster: str | None, target: str) -> None:
     assert (
         upgrade_refusal([version(one) for one in members], version(cluster) if cluster else None, version(target)) == ""
     )
 
 
 @pytest.mark.parametrize(("members", "cluster", "target", "why", "first"), REFUSED)
-def test_any_other_is_refused_with_the_reason_and_the_way(
+def test_unsupported_upgrade_is_refused_with_the_reason_and_the_next_step(
     members: list[str], cluster: str | None, target: str, why: str, first: str
 ) -> None:
-    said = upgrade_refusal([version(one) for one in members], version(cluster) if cluster else None, version(target))
-    assert why in said
-    assert first in said
+    message = upgrade_refusal([version(one) for one in members], version(cluster) if cluster else None, version(target))
+    assert why in message
+    assert first in message
 
 
 @given(st.lists(VERSIONS, min_size=1, max_size=5), VERSIONS)
-def test_no_allowed_step_leaves_out_a_minor_or_goes_below_the_cluster(members: list[Version], target: Version) -> None:
+def test_allowed_upgrade_skips_no_minor_version_and_is_no_downgrade(members: list[Version], target: Version) -> None:
     cluster = min(members)
     if upgrade_refusal(members, cluster, target) == "":
         assert cluster.series <= target.series <= (cluster.major, cluster.minor + 1)
 
 
 @given(VERSIONS, VERSIONS)
-def test_whoever_does_as_a_refusal_says_gets_there(running: Version, target: Version) -> None:
-    """By upgrades alone where the target is newer; each step is one that is allowed itself."""
+def test_following_the_advice_of_refusals_reaches_the_target(running: Version, target: Version) -> None:
+    """Simulate the upgrades that the refusals recommend; each recommended upgrade is allowed itself."""
     steps = 0
     while running.series < target.series:
         refusal = upgrade_refusal([running], running, target)
@@ -99,7 +106,7 @@ def test_whoever_does_as_a_refusal_says_gets_there(running: Version, target: Ver
 
 
 @pytest.mark.parametrize(
-    ("text", "able"),
+    ("text", "expected"),
     [
         # exclude, serializable, checks, restores with, bumps, auth status, hashes
         ("3.4.13", (False, False, 0, "etcdctl", False, False, False)),
@@ -116,9 +123,9 @@ def test_whoever_does_as_a_refusal_says_gets_there(running: Version, target: Ver
         ("3.9.0", (True, True, 1, "etcdutl", True, True, True)),
     ],
 )
-def test_what_a_version_can_do_is_known(text: str, able: tuple[object, ...]) -> None:
+def test_features_of_a_version(text: str, expected: tuple[object, ...]) -> None:
     known = features(version(text))
-    assert able == (
+    assert expected == (
         known.exclude_alarms,
         known.serializable_health,
         len(known.corruption_checks),
@@ -130,7 +137,7 @@ def test_what_a_version_can_do_is_known(text: str, able: tuple[object, ...]) -> 
 
 
 @given(VERSIONS)
-def test_no_version_gets_a_flag_of_another(one: Version) -> None:
+def test_version_gets_only_its_own_corruption_check_flags(one: Version) -> None:
     checks = " ".join(features(one).corruption_checks)
     assert ("--experimental-" in checks) == (one.series == (3, 5))
     assert ("--feature-gates" in checks) == (one >= Version(3, 6, 0))

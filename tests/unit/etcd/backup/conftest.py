@@ -1,4 +1,4 @@
-"""Both places that snapshots are kept in."""
+"""Fixtures for both kinds of snapshot stores: a volume and an S3 bucket."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.support.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectSto
 
 @pytest.fixture(scope="session")
 def objects() -> Iterator[ObjectStore]:
-    """An object store of S3's kind."""
+    """S3-compatible object store."""
     with object_store() as store:
         yield store
 
 
 @asynccontextmanager
-async def bucket_of(objects: ObjectStore, bucket: str, **place: str) -> AsyncIterator[Bucket]:
-    """A bucket as our own code sees it."""
-    given = {"endpoint": objects.url, "region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | place
+async def bucket_of(objects: ObjectStore, bucket: str, **location: str) -> AsyncIterator[Bucket]:
+    """Open a bucket with the operator's S3 client."""
+    given = {"endpoint": objects.url, "region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | location
     store = await Bucket(BucketLocation(bucket, **given)).open()
     try:
         yield store
@@ -34,7 +34,7 @@ async def bucket_of(objects: ObjectStore, bucket: str, **place: str) -> AsyncIte
 
 @pytest.fixture(params=["volume", "s3"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, objects: ObjectStore) -> AsyncIterator[SnapshotStore]:
-    """A place for snapshots: what holds, holds for each."""
+    """Snapshot store; each test runs with both kinds."""
     if request.param == "volume":
         yield Volume(tmp_path, "etcd/orders")
         return

@@ -1,4 +1,4 @@
-"""EtcdBackups, and pods that do a piece of work, in every state: as data."""
+"""EtcdBackups and their pods in every state, as data."""
 
 from __future__ import annotations
 
@@ -28,53 +28,60 @@ KEPT: Obj = {
     "version": "3.6.0",
     "member": "demo-1",
 }
-"""What the program says of a snapshot that it has taken."""
+"""Termination message of the program that has taken a snapshot."""
 
 
 def backup(status: Obj | None = None, *, name: str = "nightly", scheduled: bool = False, **spec: Any) -> EtcdBackup:
-    """An EtcdBackup `default/nightly` of the cluster demo."""
+    """Build an EtcdBackup `default/nightly` of the cluster demo."""
     labels = {SCHEDULED: UID} if scheduled else {}
     metadata = {"name": name, "namespace": "default", "uid": "b-1", "generation": 1, "labels": labels}
     given = {"clusterName": "demo", "destination": VOLUME, **spec}
     return EtcdBackup.parse({"metadata": metadata, "spec": given, "status": status or {}})
 
 
-def said_by(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -> EndpointStatus:
-    """What a member says of itself.
+def status_of(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -> EndpointStatus:
+    """Build the status that a member reports.
 
     Args:
-        leader: number of who leads; -1 for nobody.
+        leader: number of the leader; -1 for none.
     """
-    voice = member_id(leader) if leader >= 0 else 0
+    leader_id = member_id(leader) if leader >= 0 else 0
     given = {"cluster_id": CLUSTER_ID, "member_id": member_id(number), **more}
     cluster_id, own = given.pop("cluster_id"), given.pop("member_id")
-    return EndpointStatus(cluster_id, own, voice, "3.6.8", 10, 2, applied, applied, 4096, 2048, **given)
+    return EndpointStatus(cluster_id, own, leader_id, "3.6.8", 10, 2, applied, applied, 4096, 2048, **given)
 
 
 def snapshot_pod(
     resource: EtcdBackup | None = None, *, attempt: int = 1, of: EtcdCluster | None = None, **status: Any
 ) -> Obj:
-    """The pod that takes a snapshot of demo-1, as it is in the API."""
+    """Build the pod that takes a snapshot of demo-1, as the API server stores it."""
     resource = resource or backup()
     made = pods.snapshot_pod(
-        SETTINGS, resource, of or cluster(), "demo-1", said_by(1), attempt=attempt, message="It gives it.", keep=None
+        SETTINGS,
+        resource,
+        of or cluster(),
+        "demo-1",
+        status_of(1),
+        attempt=attempt,
+        message="Taking the snapshot.",
+        keep=None,
     )
     return there(made, "p-1", **status)
 
 
 def there(made: Obj, uid: str, **status: Any) -> Obj:
-    """An object as it was applied, now in the API."""
+    """Return an applied object as the API server stores it."""
     metadata = made["metadata"] | {"uid": uid, "creationTimestamp": BEGAN}
     return made | {"metadata": metadata, "status": {"phase": "Running", "startTime": BEGAN, **status}}
 
 
-def ended(*said: Obj | str, code: int = 0, finished: str = ENDED, **status: Any) -> Obj:
-    """The status of a pod that has come to its end; the last of its containers may have failed.
+def ended(*messages: Obj | str, code: int = 0, finished: str = ENDED, **status: Any) -> Obj:
+    """Build the status of a pod that has ended; its last container may have failed.
 
     Args:
-        said: the termination message of each of its containers.
+        messages: termination message of each container.
     """
-    texts = [each if isinstance(each, str) else json.dumps(each) for each in said]
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in messages]
     codes = [0] * (len(texts) - 1) + [code]
     known = [
         {"name": f"c-{n}", "state": {"terminated": {"exitCode": code, "message": text, "finishedAt": finished}}}
@@ -92,7 +99,7 @@ def leaving(pod: Obj) -> Obj:
 
 
 def names_in(path: Path) -> list[str]:
-    """What a directory holds."""
+    """List the names in a directory."""
     return sorted(entry.name for entry in path.iterdir())
 
 

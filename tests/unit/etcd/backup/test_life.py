@@ -1,4 +1,4 @@
-"""EtcdBackups from their creation to their end: whatever goes wrong at whichever moment, it ends as if nothing had."""
+"""EtcdBackups from creation to completion: a failure at any moment does not change the result."""
 
 from __future__ import annotations
 
@@ -22,39 +22,53 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, apply, at_once, away, create, delete
+from shared.testing.harness.scenario import (
+    Scenario,
+    ScenarioStep,
+    Stage,
+    Subject,
+    apply,
+    at_once,
+    create,
+    delete,
+    operator_down,
+)
 from shared.testing.harness.scenario_runner import World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
-from shared.testing.kubelet.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, VOLUME, at
 from tests.unit.etcd.simulation.database import FakeEtcd
 
-TAKES = "snapshot"
+SNAPSHOT_CONTAINER = "snapshot"
 """Name of the container that takes a snapshot."""
 
 
 @dataclass
 class Etcd(FakeEtcd):
-    """etcd, and stores that may not take what is brought.
+    """Fake etcd with a snapshot store that can refuse snapshots.
 
     Attributes:
-        refusals: how many more attempts fail.
-        failed: UIDs of the pods whose attempts did.
+        refusals: number of further attempts that fail.
+        failed: UIDs of the pods whose attempt failed.
     """
 
     refusals: int = 0
     failed: set[str] = field(default_factory=set)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
-        takes = pod["spec"]["containers"][0]["name"] == TAKES
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
+        takes_snapshot = pod["spec"]["containers"][0]["name"] == SNAPSHOT_CONTAINER
         uid = pod["metadata"]["uid"]
-        if takes and uid not in self.failed and self.refusals:
+        if takes_snapshot and uid not in self.failed and self.refusals:
             self.refusals -= 1
             self.failed.add(uid)
         if uid in self.failed:
-            return Fate(exits={TAKES: Exit(1, json.dumps({"reason": "StoreFull", "message": "The volume is full."}))})
+            return ProcessStatus(
+                exits={
+                    SNAPSHOT_CONTAINER: Exit(1, json.dumps({"reason": "StoreFull", "message": "The volume is full."}))
+                }
+            )
         return super().run(pod, claims)
 
 
@@ -63,29 +77,31 @@ BACKUPS = Subject(
     lambda etcd: backups(OPTIONS, etcd.connect),
     database=Etcd,
     serves=(api.API.kind,),
-    patience=100.0,  # the longest pause between two tries, and more
+    patience=100.0,  # longer than the longest backoff between two attempts
 )
 
 
 def begin(stage: Stage) -> None:
-    """A cluster of one member runs, and is recorded."""
+    """Start a cluster of one member and record its ID."""
     kind = api.API.kind
     metadata = {"name": "demo", "namespace": stage.namespace}
     spec = {"size": 1, "version": "3.6.11"}
-    made = stage.person.create(
+    made = stage.user_client.create(
         kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
     )
     resource = api.EtcdCluster.parse(made)
     own = names.owner(resource, "etcd-operator")
     pod = template.pod(resource, own, resource.image_reference("etcd"), New(), Secrets())
-    stage.person.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
+    stage.user_client.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
     stage.workloads.settle()
     status = {"status": {"clusterID": f"{stage.database.cluster().id:016x}"}}
-    stage.person.merge(kind, stage.namespace, "demo", status, subresource="status")
+    stage.user_client.merge(kind, stage.namespace, "demo", status, subresource="status")
 
 
-def refusing(tries: int) -> ScenarioStep:
-    return ScenarioStep(f"the store refuses {tries} times", lambda stage: setattr(stage.database, "refusals", tries))
+def refusing(attempts: int) -> ScenarioStep:
+    return ScenarioStep(
+        f"the store refuses {attempts} attempts", lambda stage: setattr(stage.database, "refusals", attempts)
+    )
 
 
 CLUSTER = ScenarioStep("a cluster runs", begin)
@@ -99,38 +115,42 @@ NIGHTLY = apply("nightly", clusterName="demo", destination=VOLUME)
 TO_BUCKET = apply("nightly", clusterName="demo", destination=BUCKET)
 
 SCENARIOS = (
-    Scenario("taken", (NIGHTLY,), given=(CLUSTER, CLAIM), ends="Complete"),
-    Scenario("taken to a bucket, whose keys come late", (TO_BUCKET, KEYS), given=(CLUSTER,), ends="Complete"),
-    Scenario("the cluster comes late", (NIGHTLY, CLUSTER), given=(CLAIM,), ends="Complete"),
-    Scenario("refused once", (refusing(1), NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete", counted=False),
+    Scenario("completed", (NIGHTLY,), given=(CLUSTER, CLAIM), ends="Complete"),
+    Scenario("to a bucket, credentials created later", (TO_BUCKET, KEYS), given=(CLUSTER,), ends="Complete"),
+    Scenario("cluster created later", (NIGHTLY, CLUSTER), given=(CLAIM,), ends="Complete"),
+    Scenario("refused once", (refusing(1), NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete", exact_counts=False),
     Scenario(
-        "refused for good", (refusing(MAX_ATTEMPTS), NIGHTLY), given=(CLUSTER, CLAIM), ends="StoreFull", counted=False
+        "refused permanently",
+        (refusing(MAX_ATTEMPTS), NIGHTLY),
+        given=(CLUSTER, CLAIM),
+        ends="StoreFull",
+        exact_counts=False,
     ),
     Scenario(
-        "made again after it failed",
+        "recreated after a failure",
         (*at_once(delete(name="nightly"), NIGHTLY),),
         given=(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS), NIGHTLY),
         ends="Complete",
     ),
-    Scenario("no operator meanwhile", away(NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete"),
+    Scenario("created while the operator is down", operator_down(NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete"),
     Scenario("deleted", (delete(name="nightly"),), given=(CLUSTER, CLAIM, NIGHTLY), ends=""),
-    Scenario("deleted while it is taken", at_once(NIGHTLY, delete(name="nightly")), given=(CLUSTER, CLAIM), ends=""),
+    Scenario("deleted while running", at_once(NIGHTLY, delete(name="nightly")), given=(CLUSTER, CLAIM), ends=""),
 )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
-async def test_it_ends_as_if_nothing_had_happened(
+async def test_disturbed_run_ends_in_the_same_state(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(BACKUPS, scenario, disturbance))
 
 
-# One life, looked at closely.
+# Single runs in detail.
 
 
 class Life:
-    """A world with one operator."""
+    """Test world with one operator."""
 
     def __init__(self, *steps: ScenarioStep) -> None:
         self.world = World(BACKUPS)
@@ -138,7 +158,7 @@ class Life:
         self.stage = Stage(
             API.kind,
             NAMESPACE,
-            self.operator.person,
+            self.operator.user_client,
             self.world.workloads,
             self.world.database,
             self.world.clock,
@@ -146,7 +166,7 @@ class Life:
         for step in steps:
             step.act(self.stage)
 
-    async def lives(self, *steps: ScenarioStep) -> EtcdBackup:
+    async def play(self, *steps: ScenarioStep) -> EtcdBackup:
         for step in steps:
             step.act(self.stage)
             await self.operator.settle()
@@ -161,9 +181,9 @@ class Life:
         return [write for write in self.world.server.log.writes() if write.status == 201]
 
 
-async def test_a_snapshot_is_taken_once_told_and_its_pod_is_gone() -> None:
+async def test_snapshot_is_taken_once_and_its_pod_is_deleted() -> None:
     life = Life(CLUSTER, CLAIM)
-    found = await life.lives(NIGHTLY)
+    found = await life.play(NIGHTLY)
     assert (found.phase, found.reported["attempts"], found.reported["member"]) == ("Complete", 1, "demo-0")
     assert found.reported["revision"] == life.world.database.snapshots[found.reported["file"]]  # type: ignore[attr-defined]
     assert found.reported["location"] == f"volume://snapshots/etcd/{found.reported['file']}"
@@ -171,30 +191,30 @@ async def test_a_snapshot_is_taken_once_told_and_its_pod_is_gone() -> None:
     assert await life.operator.events() == [("Running", 1), ("Complete", 1)]
 
 
-async def test_what_is_complete_is_never_taken_again() -> None:
+async def test_completed_backup_is_never_repeated() -> None:
     life = Life(CLUSTER, CLAIM)
-    first = await life.lives(NIGHTLY)
+    first = await life.play(NIGHTLY)
     delete(api.API.kind, "demo").act(life.stage)
     again = life.operator.restart()
     await again.settle()
     assert EtcdBackup.parse(again.resource("nightly")).reported == first.reported
-    assert len(life.created) == 1, "one pod, ever"
+    assert len(life.created) == 1, "only one pod was ever created"
 
 
-async def test_after_three_failures_it_is_given_up_and_the_last_pod_stays_for_its_log() -> None:
+async def test_backup_fails_after_three_attempts_and_keeps_the_last_pod_for_its_log() -> None:
     life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
-    found = await life.lives(NIGHTLY)
+    found = await life.play(NIGHTLY)
     assert (found.phase, found.reported["attempts"], found.over) == ("Failed", MAX_ATTEMPTS, True)
     assert len(life.created) == MAX_ATTEMPTS
     assert life.pods == ["nightly-snapshot"]
     assert {reason for reason, _ in await life.operator.events()} == {"Running", "StoreFull"}
     began, over = (found.obj["metadata"]["creationTimestamp"], found.reported["completedAt"])
-    assert (at(over) - at(began)).total_seconds() >= sum(BACKOFF_SECONDS), "it waited in between"
+    assert (at(over) - at(began)).total_seconds() >= sum(BACKOFF_SECONDS), "the backoff delays the attempts"
 
 
-async def test_deletion_takes_the_pod_along_and_leaves_the_file() -> None:
+async def test_deletion_removes_the_pod_and_keeps_the_file() -> None:
     life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
-    await life.lives(NIGHTLY)
+    await life.play(NIGHTLY)
     delete(name="nightly").act(life.stage)
     await life.operator.settle()
     assert life.pods == []
@@ -202,15 +222,15 @@ async def test_deletion_takes_the_pod_along_and_leaves_the_file() -> None:
         life.operator.resource("nightly")
 
 
-async def test_one_made_again_after_it_failed_is_not_taken_for_the_former() -> None:
-    """The former's pod may be there yet, and tells of three tries that were not this one's."""
+async def test_recreated_backup_does_not_inherit_the_failure_of_the_former_one() -> None:
+    """The pod of the former resource may still exist and report three failed attempts."""
     life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
-    await life.lives(NIGHTLY)
-    life.operator.person.delete(API.kind, NAMESPACE, "nightly")
+    await life.play(NIGHTLY)
+    life.operator.user_client.delete(API.kind, NAMESPACE, "nightly")
     NIGHTLY.act(life.stage)
     await life.operator.run()
-    waits = EtcdBackup.parse(life.operator.resource("nightly"))
-    assert waits.reported["conditions"][0]["reason"] == "PodInTheWay"
+    waiting = EtcdBackup.parse(life.operator.resource("nightly"))
+    assert waiting.reported["conditions"][0]["reason"] == "PodInTheWay"
     await life.operator.settle()
     found = EtcdBackup.parse(life.operator.resource("nightly"))
     assert (found.phase, found.reported["attempts"]) == ("Complete", 1)

@@ -1,4 +1,4 @@
-"""What is made of a pod that has come to its end."""
+"""Outcome of a pod that has ended."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def pod(status: Obj) -> Obj:
 
 
 @pytest.mark.parametrize("reported", [{}, {"phase": "Pending"}, {"phase": "Running"}, {"phase": "Unknown"}])
-def test_a_pod_that_has_not_ended_has_come_to_nothing(reported: Obj) -> None:
+def test_pod_that_has_not_ended_has_no_outcome(reported: Obj) -> None:
     assert outcome(pod(reported)) is None
     assert outcome(None) is None
 
 
-def test_what_the_last_container_said_is_what_it_came_to() -> None:
+def test_termination_message_of_the_last_container_is_the_result() -> None:
     found = outcome(pod(ended({}, "any text of etcdutl", {"revision": 7})))
     assert found is not None
     assert (found.succeeded, found.result) == (True, {"revision": 7})
@@ -30,8 +30,8 @@ def test_what_the_last_container_said_is_what_it_came_to() -> None:
 
 
 @pytest.mark.parametrize("result", ["", "all went well", "[7]", "null", "{}", '{"revision": 7'])
-def test_success_without_a_result_is_none(result: str) -> None:
-    """An image that is another program ends well, too: what it did not say, it did not do."""
+def test_success_without_a_result_is_a_failure(result: str) -> None:
+    """A wrong image may exit with code 0, too: only a reported result is a success."""
     found = outcome(pod(ended(result)))
     assert found is not None
     assert not found.succeeded
@@ -50,33 +50,34 @@ KUBELET: Obj = {"reason": "DeadlineExceeded", "message": "Pod was active on the 
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "expected"),
     [
-        (failed("StoreFull", "No room."), ("StoreFull", "No room.")),
-        (failed("StoreFull", "No room.") | KUBELET, ("StoreFull", "No room.")),
-        (failed(INTERRUPTED, "Told to end.") | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
-        (failed(INTERRUPTED, "Told to end."), (INTERRUPTED, "Told to end.")),
+        (failed("StoreFull", "No space."), ("StoreFull", "No space.")),
+        (failed("StoreFull", "No space.") | KUBELET, ("StoreFull", "No space.")),
+        (failed(INTERRUPTED, "Interrupted.") | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
+        (failed(INTERRUPTED, "Interrupted."), (INTERRUPTED, "Interrupted.")),
         ({"phase": "Failed"} | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
         ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "Evicted.")),
         (ended("Traceback\nValueError: no", code=1), ("NoResult", "ValueError: no")),
-        ({"phase": "Failed"}, ("NoResult", "It ended with code 0, and said nothing.")),
+        ({"phase": "Failed"}, ("NoResult", "The container exited with code 0, without a message.")),
     ],
 )
-def test_why_a_pod_failed_is_told_by_who_knows(status: Obj, told: tuple[str, str]) -> None:
-    assert reason(status) == told
+def test_reason_of_a_failure_comes_from_the_most_specific_source(status: Obj, expected: tuple[str, str]) -> None:
+    assert reason(status) == expected
 
 
 @pytest.mark.parametrize(
-    ("kubelets", "told"), [("OOMKilled", "OOMKilled"), ("Error", "ProgramFailed"), ("ContainerCannotRun",) * 2]
+    ("kubelet_reason", "expected"),
+    [("OOMKilled", "OOMKilled"), ("Error", "ProgramFailed"), ("ContainerCannotRun",) * 2],
 )
-def test_a_container_that_said_nothing_is_told_by_the_kubelet(kubelets: str, told: str) -> None:
+def test_reason_of_the_kubelet_is_used_for_a_container_without_a_message(kubelet_reason: str, expected: str) -> None:
     status = ended("", code=137)
-    status["containerStatuses"][0]["state"]["terminated"]["reason"] = kubelets
-    assert reason(status) == (told, "It ended with code 137, and said nothing.")
+    status["containerStatuses"][0]["state"]["terminated"]["reason"] = kubelet_reason
+    assert reason(status) == (expected, "The container exited with code 137, without a message.")
 
 
-def test_the_container_that_failed_is_the_one_that_is_told() -> None:
-    """An init container's failure ends the pod: those after it never began."""
+def test_failed_container_is_reported() -> None:
+    """A failed init container ends the pod: later containers never start."""
     status: Obj = {
         "phase": "Failed",
         "initContainerStatuses": ended({}, {"reason": "SnapshotCorrupt", "message": "a.db: no."}, code=1)[
@@ -87,7 +88,7 @@ def test_the_container_that_failed_is_the_one_that_is_told() -> None:
     assert reason(status) == ("SnapshotCorrupt", "a.db: no.")
 
 
-def test_a_log_that_stands_in_for_a_message_is_cut() -> None:
-    _, told = reason(ended("first\n" + "x" * 4000, code=1))
-    assert told == "x" * 1000
-    assert json.dumps(told)
+def test_log_that_replaces_a_message_is_truncated() -> None:
+    _, message = reason(ended("first\n" + "x" * 4000, code=1))
+    assert message == "x" * 1000
+    assert json.dumps(message)

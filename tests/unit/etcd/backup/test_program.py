@@ -1,4 +1,4 @@
-"""The program that runs in pods: what it takes, what it says at its end, and what it does not load."""
+"""The program that runs in pods: its arguments, its termination message, and its imports."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tests.unit.etcd.backup.test_snapshot import sealed
 from tests.unit.etcd.world import SETTINGS, cluster
 
 SNAPSHOT = sealed(bytes(4096))
-SAID = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, 4096, 4096)
+STATUS = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, 4096, 4096)
 
 
 class Member:
-    """A member that answers, or says why not."""
+    """Fake member that replies or raises an error."""
 
     def __init__(self, error: Exception | None = None, *, hangs: bool = False) -> None:
-        self.asked: list[tuple[Endpoint, Access]] = []
+        self.connections: list[tuple[Endpoint, Access]] = []
         self.closed = self.caught_up = False
         self._error = error
         self._hangs = hangs
 
     def connect(self, endpoint: Endpoint, access: Access) -> Any:
-        self.asked.append((endpoint, access))
+        self.connections.append((endpoint, access))
         return self
 
     async def status(self) -> EndpointStatus:
         if self._error:
             raise self._error
-        return SAID
+        return STATUS
 
     async def members(self) -> None:
         self.caught_up = True
@@ -72,7 +72,7 @@ def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(tmp_path: Path, member: Member, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the termination message."""
+    """Run the program; return its exit code and its termination message."""
     message = tmp_path / "termination-log"
     code = program.main([*arguments, f"--termination-log={message}"], member.connect)
     return code, json.loads(message.read_bytes())
@@ -92,89 +92,92 @@ def snapshot(tmp_path: Path, *more: str) -> list[str]:
     ]
 
 
-def test_a_snapshot_is_taken_and_told(tmp_path: Path) -> None:
+def test_snapshot_is_taken_and_reported(tmp_path: Path) -> None:
     member = Member()
-    code, said = run(tmp_path, member, *snapshot(tmp_path))
+    code, reported = run(tmp_path, member, *snapshot(tmp_path))
     assert code == 0
-    assert (said["file"], said["revision"], said["size"], said["member"]) == ("demo-u-1/a-b.db", 7, 4128, "demo-1")
+    assert (reported["file"], reported["revision"], reported["size"], reported["member"]) == (
+        "demo-u-1/a-b.db",
+        7,
+        4128,
+        "demo-1",
+    )
     assert (tmp_path / "demo-u-1" / "a-b.db").read_bytes() == SNAPSHOT
     host = "demo-1.demo.default.svc"
-    assert member.asked == [(Endpoint("demo-1", host, host, 2379), Access())]
+    assert member.connections == [(Endpoint("demo-1", host, host, 2379), Access())]
     assert member.closed
 
 
-def test_it_shows_what_the_mounted_files_hold(tmp_path: Path) -> None:
+def test_credentials_are_read_from_the_mounted_files(tmp_path: Path) -> None:
     for name in ("ca", "cert", "key", "password"):
-        (tmp_path / name).write_text(f"its {name}")
+        (tmp_path / name).write_text(f"content of {name}")
     member = Member()
     given = [f"--tls-ca={tmp_path}/ca", f"--tls-cert={tmp_path}/cert", f"--tls-key={tmp_path}/key"]
     code, _ = run(tmp_path, member, *snapshot(tmp_path), *given, f"--password-file={tmp_path}/password")
-    ((_, access),) = member.asked
+    ((_, access),) = member.connections
     assert code == 0
-    assert (access.authority, access.pair) == ("its ca", ("its cert", "its key"))
-    assert (access.user, access.password) == ("root", "its password")
+    assert (access.authority, access.pair) == ("content of ca", ("content of cert", "content of key"))
+    assert (access.user, access.password) == ("root", "content of password")
 
 
-def test_a_bucket_is_reached_with_the_secrets_keys(tmp_path: Path, objects: ObjectStore) -> None:
+def test_bucket_is_accessed_with_the_keys_of_the_secret(tmp_path: Path, objects: ObjectStore) -> None:
     for key, text in zip(locations.KEYS, (ACCESS_KEY, SECRET_KEY), strict=True):
         (tmp_path / key).write_text(f"{text}\n")
     bucket = objects.bucket()
     given = [f"--s3-bucket={bucket}", f"--s3-endpoint={objects.url}", f"--s3-credentials={tmp_path}", "--s3-prefix=x"]
-    code, said = run(tmp_path, Member(), *snapshot(tmp_path, *given))
-    assert (code, said["revision"]) == (0, 7)
+    code, reported = run(tmp_path, Member(), *snapshot(tmp_path, *given))
+    assert (code, reported["revision"]) == (0, 7)
     assert objects.keys(bucket) == ["x/demo-u-1/a-b.db", "x/demo-u-1/a-b.db.json"]
 
 
-def test_a_secret_without_a_key_is_named(tmp_path: Path) -> None:
-    code, said = run(tmp_path, Member(), *snapshot(tmp_path, "--s3-bucket=abc", f"--s3-credentials={tmp_path}"))
-    assert (code, said["reason"]) == (1, "AccessDenied")
-    assert said["message"].endswith("Give the credentials' Secret the key accessKeyID.")
+def test_missing_key_of_the_secret_is_reported(tmp_path: Path) -> None:
+    code, reported = run(tmp_path, Member(), *snapshot(tmp_path, "--s3-bucket=abc", f"--s3-credentials={tmp_path}"))
+    assert (code, reported["reason"]) == (1, "AccessDenied")
+    assert reported["message"].endswith("Add the key accessKeyID to the Secret with the credentials.")
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(Unreachable("demo-1 is away."), "MemberUnreachable"), (Denied("wrong password."), "MemberDenied")],
+    [(Unreachable("demo-1 is unreachable."), "MemberUnreachable"), (Denied("wrong password."), "MemberDenied")],
 )
-def test_a_member_that_does_not_answer_is_told(tmp_path: Path, error: Exception, reason: str) -> None:
+def test_error_of_the_member_is_reported(tmp_path: Path, error: Exception, reason: str) -> None:
     assert run(tmp_path, Member(error), *snapshot(tmp_path)) == (1, {"reason": reason, "message": str(error)})
 
 
-def test_told_to_end_it_leaves_nothing_half_done(tmp_path: Path) -> None:
-    code, said = run(tmp_path, Member(hangs=True), *snapshot(tmp_path))
-    assert (code, said["reason"]) == (1, "Interrupted")
+def test_interrupted_snapshot_leaves_no_partial_file(tmp_path: Path) -> None:
+    code, reported = run(tmp_path, Member(hangs=True), *snapshot(tmp_path))
+    assert (code, reported["reason"]) == (1, "Interrupted")
     assert not any((tmp_path / "demo-u-1").iterdir())
 
 
-def test_pruning_that_fails_does_not_undo_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_pruning_does_not_fail_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def prune(*_: object) -> list[str]:
         raise AccessDenied("may not delete.")
 
     monkeypatch.setattr(work, "prune", prune)
-    code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
-    assert (code, said["revision"]) == (0, 7)
-    assert said["warning"] == "Older snapshots stay: may not delete."
+    code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
+    assert (code, reported["revision"]) == (0, 7)
+    assert reported["warning"] == "Older snapshots are not removed: may not delete."
 
 
-def test_an_endless_message_is_cut_to_what_the_kubelet_reads(tmp_path: Path) -> None:
-    _, said = run(tmp_path, Member(Unreachable("\N{GRINNING FACE}" * 4_000)), *snapshot(tmp_path))
+def test_long_message_is_truncated_to_the_kubelets_limit(tmp_path: Path) -> None:
+    _, reported = run(tmp_path, Member(Unreachable("\N{GRINNING FACE}" * 4_000)), *snapshot(tmp_path))
     assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
-    assert said["reason"] == "MemberUnreachable"
+    assert reported["reason"] == "MemberUnreachable"
 
 
-def test_an_endless_warning_does_not_hide_that_the_snapshot_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_warning_does_not_hide_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def prune(*_: object) -> list[str]:
         raise AccessDenied("no" * 4_000)
 
     monkeypatch.setattr(work, "prune", prune)
-    code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
+    code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
     assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
-    assert (code, said["revision"]) == (0, 7)
-    assert said["warning"].startswith("Older snapshots stay: nono")
+    assert (code, reported["revision"]) == (0, 7)
+    assert reported["warning"].startswith("Older snapshots are not removed: nono")
 
 
-def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:
+def test_snapshot_is_fetched_and_sealed(tmp_path: Path) -> None:
     store, home = tmp_path / "store", tmp_path / "home"
     for path in (store, home):
         path.mkdir()
@@ -187,16 +190,16 @@ def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:
     assert done == (0, {"token": "t1", "revision": 7})
 
 
-def test_a_refused_snapshot_is_told(tmp_path: Path) -> None:
+def test_corrupt_snapshot_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"!" + SNAPSHOT[1:])
-    code, said = run(tmp_path, Member(), "fetch", f"--volume={tmp_path}", "--file=a.db", f"--home={tmp_path}")
-    assert (code, said["reason"]) == (1, "SnapshotCorrupt")
-    assert re.search(r"a\.db in volume at .*: its checksum is [0-9a-f]{64}", said["message"])
+    code, reported = run(tmp_path, Member(), "fetch", f"--volume={tmp_path}", "--file=a.db", f"--home={tmp_path}")
+    assert (code, reported["reason"]) == (1, "SnapshotCorrupt")
+    assert re.search(r"a\.db in volume at .*: its checksum is [0-9a-f]{64}", reported["message"])
 
 
 @pytest.mark.parametrize("store", [VolumeStore(claim_name="c", path="p"), S3(bucket="abc", credentials_secret="s")])
-def test_what_pods_say_is_understood(store: VolumeStore | S3) -> None:
-    """Every argument of every container of ours is one that the program takes."""
+def test_program_accepts_the_arguments_of_every_pod(store: VolumeStore | S3) -> None:
+    """Parse the arguments of every container that runs the agent image."""
     resource = cluster(recorded=None)
     made = [pods.restore_pod(SETTINGS, resource, store, "a.db"), pods.recovery_pod(SETTINGS, resource, 1, "t1")]
     for pod in made:
@@ -205,8 +208,8 @@ def test_what_pods_say_is_understood(store: VolumeStore | S3) -> None:
                 program._parser().parse_args(container["args"])
 
 
-def test_it_loads_nothing_of_an_operator(tmp_path: Path) -> None:
-    """A pod of it would else cost what an operator costs."""
+def test_program_imports_nothing_of_an_operator(tmp_path: Path) -> None:
+    """With these imports, a pod would need as much memory as an operator."""
     script = (
         "import runpy, sys\n"
         "sys.argv = ['etcd', 'seal', '--token=t', '--home=/nowhere', '--termination-log=/dev/null']\n"

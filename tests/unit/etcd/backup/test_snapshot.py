@@ -1,4 +1,4 @@
-"""A snapshot is what etcd gave out, whole, or it is refused: hard test 14."""
+"""Integrity checks of snapshots and their records (hard test 14)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 
 
 def sealed(content: bytes) -> bytes:
-    """A snapshot with the checksum that etcd gives it."""
+    """Append the checksum that etcd adds to a snapshot."""
     return content + hashlib.sha256(content).digest()
 
 
@@ -23,7 +23,7 @@ SNAPSHOT = sealed(os.urandom(8 * 512))
 
 
 def verify(snapshot: bytes, cuts: tuple[int, ...] = ()) -> str:
-    """What is said of a snapshot that comes in pieces, cut at these places."""
+    """Verify a snapshot that arrives in pieces, cut at these offsets, and return its checksum."""
     checksum = Checksum()
     for start, end in zip((0, *cuts), (*cuts, len(snapshot)), strict=True):
         checksum.add(snapshot[start:end])
@@ -31,12 +31,12 @@ def verify(snapshot: bytes, cuts: tuple[int, ...] = ()) -> str:
 
 
 @given(st.lists(st.integers(0, len(SNAPSHOT)), max_size=30).map(sorted).map(tuple))
-def test_a_whole_snapshot_is_taken_however_it_comes(cuts: tuple[int, ...]) -> None:
+def test_complete_snapshot_is_accepted_in_pieces_of_any_size(cuts: tuple[int, ...]) -> None:
     assert verify(SNAPSHOT, cuts) == hashlib.sha256(SNAPSHOT).hexdigest()
 
 
 @given(st.integers(0, len(SNAPSHOT) - 1), st.integers(1, 255), st.integers(0, len(SNAPSHOT)))
-def test_a_flipped_byte_anywhere_is_found(at: int, flip: int, cut: int) -> None:
+def test_changed_byte_at_any_offset_is_detected(at: int, flip: int, cut: int) -> None:
     flipped = bytearray(SNAPSHOT)
     flipped[at] ^= flip
     with pytest.raises(SnapshotCorrupt, match="its checksum is"):
@@ -44,20 +44,20 @@ def test_a_flipped_byte_anywhere_is_found(at: int, flip: int, cut: int) -> None:
 
 
 @given(st.integers(0, len(SNAPSHOT) - 1))
-def test_a_snapshot_cut_off_anywhere_is_refused(length: int) -> None:
+def test_snapshot_truncated_at_any_offset_is_refused(length: int) -> None:
     with pytest.raises((SnapshotCorrupt, NotASnapshot)):
         verify(SNAPSHOT[:length])
 
 
 @given(st.binary(min_size=1, max_size=600))
-def test_what_follows_a_snapshot_is_not_of_it(more: bytes) -> None:
+def test_snapshot_with_trailing_bytes_is_refused(more: bytes) -> None:
     with pytest.raises((SnapshotCorrupt, NotASnapshot)):
         verify(SNAPSHOT + more)
 
 
-def test_a_file_of_a_data_directory_is_no_snapshot() -> None:
+def test_database_file_of_a_data_directory_is_refused() -> None:
     with pytest.raises(
-        NotASnapshot, match=r"4096 bytes are no snapshot with a checksum .* copied from a data directory"
+        NotASnapshot, match=r"4096 bytes are not a snapshot with a checksum .* copied from a data directory"
     ):
         verify(SNAPSHOT[:4096])
 
@@ -78,25 +78,25 @@ RECORD = Record(
 )
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_written_record_is_parsed_without_loss() -> None:
     assert Record.from_json(RECORD.to_json()) == RECORD
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"file": 1}', RECORD.to_json().replace("true", '"yes"')])
-def test_what_is_no_record_is_refused(text: str) -> None:
+def test_invalid_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Record.from_json(text)
 
 
-def test_a_file_is_never_anothers() -> None:
-    """Not a later cluster's, nor a later EtcdBackup's of the same name."""
+def test_file_names_are_unique_across_clusters_and_backups() -> None:
+    """A later cluster or EtcdBackup of the same name gets a file of its own."""
     name = file_name("demo", "11111111-a", "nightly", "22222222-b")
     assert name == "demo-11111111/nightly-22222222.db"
     assert name != file_name("demo", "33333333-a", "nightly", "22222222-b")
     assert name != file_name("demo", "11111111-a", "nightly", "44444444-b")
 
 
-def test_a_moment_has_one_name() -> None:
+def test_name_of_a_scheduled_backup_encodes_its_due_time() -> None:
     due = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     assert scheduled_name("demo", due) == "demo-2601020304"
     assert due_of("demo", "demo-2601020304") == due

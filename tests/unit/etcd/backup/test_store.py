@@ -1,4 +1,4 @@
-"""What a place for snapshots promises, of a volume and of a bucket alike; and what each says when it cannot."""
+"""Contract of a snapshot store, for a volume and a bucket alike, and the errors of each."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ async def content_of(store: SnapshotStore, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK_BYTES], LONG[: 2 * BLOCK_BYTES]])
-async def test_what_is_kept_is_read_again(store: SnapshotStore, content: bytes) -> None:
+async def test_stored_file_can_be_read(store: SnapshotStore, content: bytes) -> None:
     await keep(store, "demo-1/a.db", content)
     assert await content_of(store, "demo-1/a.db") == content
     assert await store.names("demo-1") == ["demo-1/a.db"]
 
 
-async def test_a_piece_is_read_by_itself(store: SnapshotStore) -> None:
+async def test_range_of_a_file_can_be_read(store: SnapshotStore) -> None:
     await keep(store, "a.db", LONG)
     assert await store.read("a.db", BLOCK_BYTES - 3, 10) == LONG[BLOCK_BYTES - 3 : BLOCK_BYTES + 7]
     assert await store.read("a.db", len(LONG) - 5, 100) == LONG[-5:]
     assert await store.read("a.db", len(LONG), 100) == b""
 
 
-async def test_a_draft_that_is_not_kept_is_nowhere(store: SnapshotStore) -> None:
+async def test_abandoned_draft_leaves_no_file(store: SnapshotStore) -> None:
 
     async def give_up() -> None:
         async with store.draft("demo-1/a.db") as draft:
@@ -73,7 +73,7 @@ async def test_a_draft_that_is_not_kept_is_nowhere(store: SnapshotStore) -> None
         await content_of(store, "demo-1/a.db")
 
 
-async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: SnapshotStore) -> None:
+async def test_draft_replaces_the_former_file_only_when_it_is_kept(store: SnapshotStore) -> None:
     await keep(store, "a.db", b"former")
     async with store.draft("a.db") as draft:
         await draft.write(b"new")
@@ -82,14 +82,14 @@ async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: Snapshot
     assert await content_of(store, "a.db") == b"new"
 
 
-async def test_only_files_of_the_very_directory_are_named(store: SnapshotStore) -> None:
+async def test_only_direct_files_of_a_directory_are_listed(store: SnapshotStore) -> None:
     for name in ("demo-1/b.db", "demo-1/a.db", "demo-1/deeper/c.db", "demo-11/d.db", "e.db"):
         await keep(store, name, b"x")
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/b.db"]
     assert await store.names("nowhere") == []
 
 
-async def test_removing_twice_is_no_error(store: SnapshotStore) -> None:
+async def test_removing_a_file_twice_is_no_error(store: SnapshotStore) -> None:
     await keep(store, "a.db", b"x")
     await store.remove("a.db")
     await store.remove("a.db")
@@ -97,7 +97,7 @@ async def test_removing_twice_is_no_error(store: SnapshotStore) -> None:
         await store.read("a.db", 0, 1)
 
 
-async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> None:
+async def test_interrupted_draft_leaves_no_multipart_upload(objects: ObjectStore) -> None:
     name = objects.bucket()
     async with bucket_of(objects, name) as store:
 
@@ -108,14 +108,14 @@ async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> Non
                 await asyncio.sleep(60)
 
         task = asyncio.create_task(upload())
-        while not objects.uploads(name):  # noqa: ASYNC110 - it is the store that tells
+        while not objects.uploads(name):  # noqa: ASYNC110 - the store offers no event
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
     assert (objects.uploads(name), objects.keys(name)) == ([], [])
 
 
-async def test_a_draft_that_is_given_up_while_its_upload_begins_leaves_none(
+async def test_draft_cancelled_while_its_upload_starts_leaves_no_multipart_upload(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, begun, request = objects.bucket(), asyncio.Event(), s3.Bucket.request
@@ -124,7 +124,7 @@ async def test_a_draft_that_is_given_up_while_its_upload_begins_leaves_none(
         answer = await request(self, operation, **given)
         if operation == "create_multipart_upload":
             begun.set()
-            await asyncio.sleep(0.05)  # the answer is on its way
+            await asyncio.sleep(0.05)  # the response is in flight
         return answer
 
     monkeypatch.setattr(s3.Bucket, "request", slow)
@@ -137,19 +137,19 @@ async def test_a_draft_that_is_given_up_while_its_upload_begins_leaves_none(
     assert (objects.uploads(name), objects.keys(name)) == ([], [])
 
 
-async def test_parts_that_a_killed_process_left_are_aborted_by_the_next_try(objects: ObjectStore) -> None:
+async def test_multipart_upload_of_a_killed_process_is_aborted_by_the_next_attempt(objects: ObjectStore) -> None:
     name = objects.bucket()
     left = objects.client.create_multipart_upload(Bucket=name, Key="a.db")
     objects.client.upload_part(Bucket=name, Key="a.db", UploadId=left["UploadId"], PartNumber=1, Body=b"x")
     objects.client.create_multipart_upload(Bucket=name, Key="a.db.other")
     async with bucket_of(objects, name) as store:
         await keep(store, "a.db", b"whole")
-    assert objects.uploads(name) == ["a.db.other"], "somebody else's is left alone"
+    assert objects.uploads(name) == ["a.db.other"], "uploads of other files are not aborted"
     assert objects.keys(name) == ["a.db"]
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "NotImplemented"])
-async def test_a_store_that_does_not_list_uploads_takes_files_all_the_same(
+async def test_store_that_cannot_list_uploads_still_accepts_files(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     name = objects.bucket()
@@ -163,7 +163,7 @@ async def test_a_store_that_does_not_list_uploads_takes_files_all_the_same(
     assert objects.keys(name) == ["a.db"]
 
 
-async def test_a_part_that_fails_ends_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_part_aborts_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, request = objects.bucket(), s3.Bucket.request
 
     async def failing(self: s3.Bucket, operation: str, **given: object) -> object:
@@ -178,16 +178,16 @@ async def test_a_part_that_fails_ends_the_draft(objects: ObjectStore, monkeypatc
     assert (objects.uploads(name), objects.keys(name)) == ([], [])
 
 
-async def test_what_a_killed_process_left_on_a_volume_is_written_over(tmp_path: Path) -> None:
+async def test_partial_file_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
     store = Volume(tmp_path)
-    (tmp_path / ".a.db.partial").write_bytes(b"of an earlier try" * 100)
+    (tmp_path / ".a.db.partial").write_bytes(b"of an earlier attempt" * 100)
     await keep(store, "a.db", b"whole")
     assert names_in(tmp_path) == ["a.db"]
     assert (tmp_path / "a.db").read_bytes() == b"whole"
 
 
 @pytest.mark.parametrize("name", ["../a.db", "x/../../a.db", "/etc/passwd", "link/a.db"])
-async def test_no_name_leads_out_of_the_volume(tmp_path: Path, name: str) -> None:
+async def test_name_outside_the_volume_is_refused(tmp_path: Path, name: str) -> None:
     inside = tmp_path / "volume"
     inside.mkdir()
     (tmp_path / "a.db").write_bytes(b"secret")
@@ -199,39 +199,39 @@ async def test_no_name_leads_out_of_the_volume(tmp_path: Path, name: str) -> Non
     assert (tmp_path / "a.db").read_bytes() == b"secret"
 
 
-# What is said when it cannot be done.
+# Errors.
 
 
-async def said(objects: ObjectStore, error: type[StoreError], bucket: str, **place: str) -> str:
-    """What trying to keep a file says."""
-    async with bucket_of(objects, bucket, **place) as store:
+async def error_message(objects: ObjectStore, error: type[StoreError], bucket: str, **location: str) -> str:
+    """Return the message of the error that storing a file raises."""
+    async with bucket_of(objects, bucket, **location) as store:
         with pytest.raises(error) as caught:
             await keep(store, "a.db", b"x")
     return str(caught.value)
 
 
-async def test_a_missing_bucket_is_named(objects: ObjectStore) -> None:
-    message = await said(objects, BucketMissing, "no-such-bucket")
-    assert message == f"There is no bucket no-such-bucket at {objects.url}. Make it, or name another."
+async def test_missing_bucket_is_reported(objects: ObjectStore) -> None:
+    message = await error_message(objects, BucketMissing, "no-such-bucket")
+    assert message == f"Bucket no-such-bucket does not exist at {objects.url}. Create it, or name another one."
 
 
-async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_store_is_reported(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
-    message = await said(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
-    assert message.startswith("http://127.0.0.1:9 gives no answer: ")
+    message = await error_message(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
+    assert message.startswith("http://127.0.0.1:9 does not answer: ")
 
 
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        ("AccessDenied", AccessDenied, "must let this key list, get, put and delete objects"),
-        ("InvalidAccessKeyId", AccessDenied, "mend the key in the credentials' Secret"),
-        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: mend region or endpoint"),
-        ("QuotaExceeded", StoreFull, "Make room in bucket"),
-        ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
+        ("AccessDenied", AccessDenied, "must allow this key to list, get, put and delete objects"),
+        ("InvalidAccessKeyId", AccessDenied, "correct the key in the Secret with the credentials"),
+        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: correct region or endpoint"),
+        ("QuotaExceeded", StoreFull, "Free space in bucket"),
+        ("InvalidRequest", StoreRefused, "returned InvalidRequest: no."),
     ],
 )
-async def test_what_the_store_refuses_is_told(
+async def test_error_code_of_the_store_is_explained(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str, error: type[StoreError], words: str
 ) -> None:
     name = objects.bucket()
@@ -248,7 +248,7 @@ async def test_what_the_store_refuses_is_told(
 @pytest.mark.parametrize(
     ("number", "error"), [(28, "StoreFull"), (122, "StoreFull"), (30, "AccessDenied"), (5, "StoreRefused")]
 )
-async def test_what_the_system_refuses_is_told(
+async def test_error_of_the_file_system_is_classified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: str
 ) -> None:
     def write(descriptor: int, block: bytes) -> int:
@@ -258,4 +258,4 @@ async def test_what_the_system_refuses_is_told(
     with pytest.raises(StoreError) as caught:
         await keep(Volume(tmp_path), "a.db", b"x")
     assert type(caught.value).__name__ == error
-    assert names_in(tmp_path) == [], "nothing is left of it"
+    assert names_in(tmp_path) == [], "no partial file is left"

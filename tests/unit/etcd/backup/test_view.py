@@ -1,4 +1,4 @@
-"""What is found of snapshots: where they are, whether that place is there, and which one a cluster is to begin with."""
+"""Observation of snapshots: their location, whether it exists, and the snapshot that a new cluster restores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, O
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
 from shared.testing.api_server.server import ApiServer
-from shared.testing.harness.harness import look
+from shared.testing.harness.harness import list_view
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
 from tests.unit.etcd.simulation.database import FakeEtcd
@@ -30,19 +30,19 @@ BUCKETED = S3(bucket="orders", prefix="etcd/", credentials_secret="keys")
 
 
 class Cluster:
-    """An API server, and what an operator finds there."""
+    """API server with the objects that an operator observes."""
 
     def __init__(self) -> None:
         self.server = ApiServer([CLUSTERS.kind, API.kind])
         self.kube = Kube(self.server, manager="etcd-operator")
-        self.person = self.server.actor("kubectl")
+        self.user_client = self.server.actor("kubectl")
 
     def has(self, kind: Any, name: str, *, labels: Obj | None = None, **body: Any) -> Obj:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
         metadata = {"name": name, "namespace": "default", "labels": labels or {}}
-        made = self.person.create(kind, {**head, "metadata": metadata, **body})
+        made = self.user_client.create(kind, {**head, "metadata": metadata, **body})
         if status := body.get("status"):
-            made = self.person.merge(kind, "default", name, {"status": status}, subresource="status")
+            made = self.user_client.merge(kind, "default", name, {"status": status}, subresource="status")
         return made
 
     def with_claim(self) -> None:
@@ -57,47 +57,47 @@ class Cluster:
 
     async def view(self, resource: EtcdCluster) -> view.BackupView:
         cache = CLUSTERS.cache(lambda _: None)
-        for kind, listing in look(CLUSTERS, self.server).items():
+        for kind, listing in list_view(CLUSTERS, self.server).items():
             cache.replace(kind, None, listing)
         return await view.observe(resource, cache, self.kube)
 
 
-# Places.
+# Locations.
 
 
-def test_where_a_file_is_is_told_in_one_line() -> None:
+def test_location_of_a_file_is_one_url() -> None:
     assert locations.location(STORE, "demo-1/a.db") == "volume://snapshots/etcd/demo-1/a.db"
     assert locations.location(VolumeStore(claim_name="c"), "a.db") == "volume://c/a.db"
     assert locations.location(BUCKETED, "demo-1/a.db") == "s3://orders/etcd/demo-1/a.db"
     assert locations.location(S3(bucket="orders", credentials_secret="k"), "a.db") == "s3://orders/a.db"
 
 
-async def test_a_volume_that_is_not_there_is_named() -> None:
-    there = Cluster()
-    found = await there.problem(STORE)
+async def test_missing_volume_is_reported() -> None:
+    api = Cluster()
+    found = await api.problem(STORE)
     assert found == SecretProblem(
         Reason("VolumeMissing"),
-        "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
+        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Make it, or name "
         "another.",
     )
-    there.with_claim()
-    assert await there.problem(STORE) is None
+    api.with_claim()
+    assert await api.problem(STORE) is None
 
 
-async def test_a_bucket_needs_both_keys_in_its_secret() -> None:
-    there = Cluster()
-    found = await there.problem(BUCKETED)
+async def test_bucket_requires_both_keys_in_its_secret() -> None:
+    api = Cluster()
+    found = await api.problem(BUCKETED)
     assert found is not None
     assert (found.reason, "spec.destination.s3: Secret keys does not exist" in found.message) == ("SecretMissing", True)
-    there.with_keys(accessKeyID="a")
-    found = await there.problem(BUCKETED)
+    api.with_keys(accessKeyID="a")
+    found = await api.problem(BUCKETED)
     assert found is not None
     assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Give it."
-    there.person.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
-    assert await there.problem(BUCKETED) is None
+    api.user_client.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
+    assert await api.problem(BUCKETED) is None
 
 
-# What a cluster is to begin with.
+# Snapshot that a new cluster restores.
 
 
 def new(source: Obj) -> EtcdCluster:
@@ -108,14 +108,14 @@ FILE: Obj = {**VOLUME, "file": "demo-1/a.db"}
 COMPLETE: Obj = {"phase": "Complete", "completedAt": ENDED, "file": "demo-9/a.db"}
 
 
-async def test_a_file_of_a_store_is_found_where_it_is_said_to_be() -> None:
-    there = Cluster()
-    found = await there.view(new(FILE))
+async def test_file_of_a_store_is_found_once_its_volume_exists() -> None:
+    api = Cluster()
+    found = await api.view(new(FILE))
     assert (found.snapshot, found.problem and found.problem.reason) == (None, "VolumeMissing")
     assert found.problem is not None
     assert found.problem.message.startswith("spec.restore.from.volume: ")
-    there.with_claim()
-    found = await there.view(new(FILE))
+    api.with_claim()
+    found = await api.view(new(FILE))
     assert (found.snapshot, found.problem) == (view.Snapshot(STORE, "demo-1/a.db"), None)
 
 
@@ -129,28 +129,28 @@ async def test_a_file_of_a_store_is_found_where_it_is_said_to_be() -> None:
         (COMPLETE | {"file": None}, "BackupFailed"),
     ],
 )
-async def test_an_etcd_backup_without_a_snapshot_says_why(status: Obj, reason: str) -> None:
-    there = Cluster()
-    there.with_claim()
-    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": VOLUME}, status=status)
-    found = await there.view(new({"backup": "yesterday"}))
+async def test_etcd_backup_without_a_snapshot_is_reported_with_the_reason(status: Obj, reason: str) -> None:
+    api = Cluster()
+    api.with_claim()
+    api.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": VOLUME}, status=status)
+    found = await api.view(new({"backup": "yesterday"}))
     assert (found.snapshot, found.problem and found.problem.reason) == (None, reason)
 
 
-async def test_an_etcd_backup_knows_where_its_file_is() -> None:
-    there = Cluster()
-    found = await there.view(new({"backup": "yesterday"}))
+async def test_etcd_backup_provides_the_location_of_its_file() -> None:
+    api = Cluster()
+    found = await api.view(new({"backup": "yesterday"}))
     assert (found.snapshot, found.problem and found.problem.reason) == (None, "BackupMissing")
-    there.with_keys(accessKeyID="a", secretAccessKey="b")
-    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": BUCKET}, status=COMPLETE)
-    found = await there.view(new({"backup": "yesterday"}))
+    api.with_keys(accessKeyID="a", secretAccessKey="b")
+    api.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": BUCKET}, status=COMPLETE)
+    found = await api.view(new({"backup": "yesterday"}))
     assert found.snapshot == view.Snapshot(S3(bucket="orders", prefix="etcd", credentials_secret="keys"), "demo-9/a.db")
 
 
-async def test_an_etcd_backup_that_cannot_be_understood_is_named() -> None:
-    there = Cluster()
-    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": 7}, status=COMPLETE)
-    found = await there.view(new({"backup": "yesterday"}))
+async def test_invalid_etcd_backup_is_reported() -> None:
+    api = Cluster()
+    api.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": 7}, status=COMPLETE)
+    found = await api.view(new({"backup": "yesterday"}))
     assert (found.problem and found.problem.reason) == "BackupInvalid"
 
 
@@ -161,37 +161,40 @@ async def test_an_etcd_backup_that_cannot_be_understood_is_named() -> None:
         cluster(restore={"from": FILE}),
         cluster(recorded=None, restore={"from": FILE}, status={"restore": {"phase": "Complete"}}),
     ],
-    ids=["none asked for", "begun", "restored"],
+    ids=["no restore", "already started", "already restored"],
 )
-async def test_a_cluster_that_waits_for_no_snapshot_asks_nothing(resource: EtcdCluster) -> None:
-    there = Cluster()
-    assert await there.view(resource) == view.BackupView()
-    assert there.server.log.silent
+async def test_cluster_without_a_pending_restore_sends_no_requests(resource: EtcdCluster) -> None:
+    api = Cluster()
+    assert await api.view(resource) == view.BackupView()
+    assert api.server.log.is_empty
 
 
-async def test_only_what_this_very_clusters_schedule_asked_for_counts() -> None:
-    there = Cluster()
-    ours = {
+async def test_only_backups_of_the_clusters_own_schedule_count() -> None:
+    api = Cluster()
+    own_labels = {
         "app.kubernetes.io/name": "etcd",
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/managed-by": "etcd-operator",
     }
     spec = {"clusterName": "demo", "destination": VOLUME}
-    there.has(API.kind, "demo-2601010300", labels={**ours, SCHEDULED: UID}, spec=spec)
-    there.has(API.kind, "demo-2501010300", labels={**ours, SCHEDULED: "an earlier one"}, spec=spec)
-    there.has(
-        API.kind, "other-2601010300", labels={**ours, "app.kubernetes.io/instance": "other", SCHEDULED: UID}, spec=spec
+    api.has(API.kind, "demo-2601010300", labels={**own_labels, SCHEDULED: UID}, spec=spec)
+    api.has(API.kind, "demo-2501010300", labels={**own_labels, SCHEDULED: "an earlier one"}, spec=spec)
+    api.has(
+        API.kind,
+        "other-2601010300",
+        labels={**own_labels, "app.kubernetes.io/instance": "other", SCHEDULED: UID},
+        spec=spec,
     )
-    there.has(API.kind, "by-hand", labels={SCHEDULED: UID}, spec=spec)
-    found = await there.view(cluster())
+    api.has(API.kind, "by-hand", labels={SCHEDULED: UID}, spec=spec)
+    found = await api.view(cluster())
     assert [obj["metadata"]["name"] for obj in found.scheduled] == ["demo-2601010300"]
 
 
-# What an EtcdBackup finds.
+# Observation of an EtcdBackup.
 
 
-async def test_while_its_pod_works_and_once_it_is_over_nobody_is_asked() -> None:
-    there = Cluster()
+async def test_running_or_finished_backup_queries_no_member() -> None:
+    api = Cluster()
     cache = BACKUPS.cache(lambda _: None)
     observe = observer(SETTINGS, FakeEtcd().connect)
     pod = snapshot_pod()
@@ -199,21 +202,21 @@ async def test_while_its_pod_works_and_once_it_is_over_nobody_is_asked() -> None
     cache.put(POD, pod)
     assert cache.owned(POD, Key("default", "nightly")) != []
     for resource in (backup(), backup({"phase": "Failed", "completedAt": ENDED})):
-        found = await observe(resource, cache, there.kube)
+        found = await observe(resource, cache, api.kube)
         assert (found.pod and found.pod["metadata"]["uid"], found.problem) == ("p-1", None)
 
 
-async def test_the_pod_of_an_earlier_one_of_its_name_is_not_its_own() -> None:
-    there = Cluster()
+async def test_pod_of_an_earlier_backup_of_the_same_name_is_not_adopted() -> None:
+    api = Cluster()
     cache = BACKUPS.cache(lambda _: None)
     pod = snapshot_pod(EtcdBackup.parse(backup().obj | {"metadata": backup().obj["metadata"] | {"uid": "b-0"}}))
     pod["metadata"]["resourceVersion"] = "1"
     cache.put(POD, pod)
-    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), cache, there.kube)
+    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), cache, api.kube)
     assert (found.pod, found.problem and found.problem.reason) == (None, "PodInTheWay")
 
 
-async def test_a_cluster_that_is_not_there_is_named() -> None:
+async def test_missing_cluster_is_reported() -> None:
     found = await observer(SETTINGS, FakeEtcd().connect)(backup(), BACKUPS.cache(lambda _: None), Cluster().kube)
     assert found.problem is not None
     assert (found.problem.reason, "EtcdCluster demo" in found.problem.message) == ("ClusterMissing", True)

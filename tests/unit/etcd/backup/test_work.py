@@ -1,4 +1,4 @@
-"""Taking, fetching, sealing and pruning, on both places for snapshots; each may be cut off, and begun again."""
+"""Taking, fetching, sealing and pruning snapshots in both kinds of stores; each can be interrupted and repeated."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from tests.unit.etcd.backup.test_snapshot import sealed
 DATABASE = b"a database of etcd" + bytes(BLOCK_BYTES + 1024 - 18)
 SNAPSHOT = sealed(DATABASE)
 ORDER = SnapshotOrder("demo-1/a.db", "demo-0", "00000000000000c1", "default", "demo", "u-1", "a")
-SAID = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
+STATUS = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
 
 
 @pytest.fixture(autouse=True)
 def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These databases are none of bbolt's; what is in those, tests/containers look at."""
+    """Replace the parser of bbolt databases: these snapshots are plain bytes. tests/containers read real ones."""
 
     async def contents(read: Any) -> Contents:
         return Contents(7, (await read(0, 64)).partition(b"version ")[2].partition(b";")[0].decode() or "3.6.0")
@@ -50,16 +50,16 @@ def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Member:
-    """A member that gives out a snapshot, and may break off."""
+    """Fake member that streams a snapshot and may stop early."""
 
-    def __init__(self, snapshot: bytes = SNAPSHOT, *, ends: int | None = None, said: EndpointStatus = SAID) -> None:
+    def __init__(self, snapshot: bytes = SNAPSHOT, *, ends: int | None = None, status: EndpointStatus = STATUS) -> None:
         self._snapshot = snapshot
         self._ends = ends
-        self._said = said
+        self._status = status
         self.caught_up = False
 
     async def status(self) -> EndpointStatus:
-        return self._said
+        return self._status
 
     async def members(self) -> None:
         self.caught_up = True
@@ -82,7 +82,7 @@ async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
         await draft.keep()
 
 
-async def test_a_snapshot_is_kept_with_its_record(store: SnapshotStore) -> None:
+async def test_snapshot_is_stored_with_its_record(store: SnapshotStore) -> None:
     record = await take(store)
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/a.db.json"]
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
@@ -103,40 +103,42 @@ async def test_a_snapshot_is_kept_with_its_record(store: SnapshotStore) -> None:
         (Member(ends=0), Unreachable),
         (Member(ends=BLOCK_BYTES), Unreachable),
         (Member(ends=BLOCK_BYTES - 32768), Unreachable),
-        (Member(said=dataclasses.replace(SAID, cluster_id=0xBAD)), ForeignCluster),
+        (Member(status=dataclasses.replace(STATUS, cluster_id=0xBAD)), ForeignCluster),
     ],
 )
-async def test_what_is_not_whole_is_not_kept(store: SnapshotStore, member: Member, error: type[Exception]) -> None:
+async def test_invalid_or_incomplete_snapshot_is_not_stored(
+    store: SnapshotStore, member: Member, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         await take(store, member)
     assert await store.names("demo-1") == []
 
 
-async def test_a_member_first_hears_of_all_that_was_acknowledged(store: SnapshotStore) -> None:
-    """So what was written before the snapshot was asked for is in it, even if the member lags."""
+async def test_member_catches_up_before_its_snapshot(store: SnapshotStore) -> None:
+    """A snapshot contains every write acknowledged before its request, even if the member lags."""
     member = Member()
     await take(store, member)
     assert member.caught_up
 
 
-async def test_without_a_quorum_a_member_gives_what_it_has(store: SnapshotStore) -> None:
-    """There is nobody to hear of more from, and asking would fail."""
-    member = Member(said=dataclasses.replace(SAID, leader=0))
+async def test_member_without_a_quorum_does_not_catch_up(store: SnapshotStore) -> None:
+    """Without a quorum, a linearizable read would fail."""
+    member = Member(status=dataclasses.replace(STATUS, leader=0))
     await take(store, member)
     assert not member.caught_up
 
 
-async def test_a_failed_attempt_leaves_the_former_file_of_the_same_backup(store: SnapshotStore) -> None:
+async def test_failed_attempt_keeps_the_former_file_of_the_backup(store: SnapshotStore) -> None:
     await take(store)
     with pytest.raises(SnapshotCorrupt):
         await take(store, Member(b"!" + SNAPSHOT[1:]))
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
 
 
-async def test_a_member_without_quorum_that_names_no_cluster_is_taken_for_the_expected_one(
+async def test_member_without_a_cluster_id_is_assumed_to_belong_to_the_cluster(
     store: SnapshotStore,
 ) -> None:
-    record = await take(store, Member(said=dataclasses.replace(SAID, cluster_id=0)))
+    record = await take(store, Member(status=dataclasses.replace(STATUS, cluster_id=0)))
     assert record.cluster_id == ORDER.cluster_id
 
 
@@ -148,7 +150,7 @@ def nightly(day: int, **changes: Any) -> dict[str, Any]:
     return {"file": f"demo-u-1/{backup}-b{day}.db", "backup": backup, "scheduled": True, **changes}
 
 
-async def test_only_the_newest_of_the_schedule_stay(store: SnapshotStore) -> None:
+async def test_only_the_newest_scheduled_snapshots_are_kept(store: SnapshotStore) -> None:
     for day in (3, 1, 4, 2):
         await take(store, **nightly(day))
     removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=2))
@@ -157,15 +159,15 @@ async def test_only_the_newest_of_the_schedule_stay(store: SnapshotStore) -> Non
     assert await store.names("demo-u-1") == left
 
 
-async def test_nothing_but_the_schedules_own_is_ever_removed(store: SnapshotStore) -> None:
-    """Not what a person asked for, nor another cluster's, nor a copy, nor what has no record, nor what is no record."""
+async def test_only_scheduled_snapshots_of_the_cluster_are_removed(store: SnapshotStore) -> None:
+    """Keep manual snapshots, those of other clusters, copies, files without a record and invalid records."""
     await take(store, **nightly(9))
     await take(store, **nightly(1, scheduled=False))
     await take(store, **nightly(2, cluster_uid="u-2"))
     await take(store, **nightly(3, backup="before-upgrade"))
     await take(store, **nightly(4))
     record = await store.read("demo-u-1/demo-2601040300-b4.db.json", 0, BLOCK_BYTES)
-    await store.remove("demo-u-1/demo-2601040300-b4.db.json")  # the record of another file
+    await store.remove("demo-u-1/demo-2601040300-b4.db.json")  # the copy below names this file
     await keep(store, "demo-u-1/copy.db.json", record)
     await keep(store, "demo-u-1/broken.db.json", b"{")
     await take(store, **nightly(5, file="elsewhere/demo-2601050300-b5.db"))
@@ -174,10 +176,10 @@ async def test_nothing_but_the_schedules_own_is_ever_removed(store: SnapshotStor
     assert await store.names("demo-u-1") + await store.names("elsewhere") == before
 
 
-async def test_what_a_crash_left_of_pruning_is_found_again(store: SnapshotStore) -> None:
+async def test_interrupted_pruning_is_completed(store: SnapshotStore) -> None:
     for day in (1, 2):
         await take(store, **nightly(day))
-    await store.remove("demo-u-1/demo-2601010300-b1.db")  # the operator was killed before the record went
+    await store.remove("demo-u-1/demo-2601010300-b1.db")  # killed before the record was removed
     await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1))
     assert await store.names("demo-u-1") == [f"demo-u-1/demo-2601020300-b2.db{kind}" for kind in ("", ".json")]
 
@@ -189,17 +191,17 @@ async def fetch(store: SnapshotStore, home: Path, name: str = "demo-1/a.db", new
     await work.fetch(store, name, home, newest)
 
 
-async def test_a_fetched_snapshot_is_the_one_that_was_kept(store: SnapshotStore, tmp_path: Path) -> None:
+async def test_fetched_snapshot_equals_the_stored_one(store: SnapshotStore, tmp_path: Path) -> None:
     await take(store)
     home = tmp_path / "home"
-    (home / "scratch" / "data").mkdir(parents=True)  # of a try that was cut off: etcdutl wants it gone
+    (home / "scratch" / "data").mkdir(parents=True)  # left by an interrupted attempt: etcdutl would refuse it
     await fetch(store, home)
     assert [path.name for path in (home / "scratch").iterdir()] == ["snapshot.db"]
     assert (home / "scratch" / "snapshot.db").read_bytes() == SNAPSHOT
 
 
-async def test_a_snapshot_without_a_record_is_fetched_too(store: SnapshotStore, tmp_path: Path) -> None:
-    """As `etcdctl snapshot save` makes them."""
+async def test_snapshot_without_a_record_is_fetched(store: SnapshotStore, tmp_path: Path) -> None:
+    """Files of `etcdctl snapshot save` have no record."""
     await keep(store, "saved.db", SNAPSHOT)
     await fetch(store, tmp_path, "saved.db")
     assert (tmp_path / "scratch" / "snapshot.db").read_bytes() == SNAPSHOT
@@ -211,15 +213,15 @@ async def test_a_snapshot_without_a_record_is_fetched_too(store: SnapshotStore, 
         (
             b"!" + SNAPSHOT[1:],
             SnapshotCorrupt,
-            r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes",
+            r"saved.db in .*: its checksum is [0-9a-f]{64}, but that of its \d+ bytes",
         ),
-        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name a sound one."),
-        (SNAPSHOT[:-40], NotASnapshot, "it was cut off, or copied"),
-        (b"", NotASnapshot, "0 bytes are no snapshot"),
-        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "is of etcd 3.7.0, and 3.6 is to read it"),
+        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name another snapshot."),
+        (SNAPSHOT[:-40], NotASnapshot, "the file is truncated, or was copied"),
+        (b"", NotASnapshot, "0 bytes are not a snapshot"),
+        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "was written by etcd 3.7.0, which 3.6 cannot read"),
     ],
 )
-async def test_a_snapshot_that_must_not_be_used_is_refused(
+async def test_unusable_snapshot_is_refused(
     store: SnapshotStore, tmp_path: Path, content: bytes, error: type[Exception], words: str
 ) -> None:
     await keep(store, "saved.db", content)
@@ -227,21 +229,21 @@ async def test_a_snapshot_that_must_not_be_used_is_refused(
         await fetch(store, tmp_path, "saved.db")
 
 
-async def test_a_snapshot_that_replaced_another_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
-    """It is a sound one, yet not the one that the record tells of."""
+async def test_snapshot_that_does_not_match_its_record_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
+    """The file is a valid snapshot, but not the one that its record describes."""
     await take(store)
     await keep(store, "demo-1/a.db", sealed(bytes(512)))
-    with pytest.raises(SnapshotCorrupt, match="and its record says"):
+    with pytest.raises(SnapshotCorrupt, match="but its record has"):
         await fetch(store, tmp_path)
     assert not (tmp_path / "scratch" / "snapshot.db").exists()
 
 
-async def test_a_missing_snapshot_is_named(store: SnapshotStore, tmp_path: Path) -> None:
+async def test_missing_snapshot_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
     with pytest.raises(SnapshotMissing):
         await fetch(store, tmp_path)
 
 
-async def test_a_full_volume_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_volume_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Volume(tmp_path / "store")
     await take(store)
 
@@ -257,7 +259,7 @@ async def test_a_full_volume_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def restored(home: Path, content: str = "new") -> None:
-    """What etcdutl leaves."""
+    """Create the files that etcdutl leaves."""
     made = home / "scratch" / "data" / "member" / "snap"
     made.mkdir(parents=True)
     (made / "db").write_text(content)
@@ -272,7 +274,7 @@ async def seal(home: Path, token: str = "t1", *, replace: bool = False) -> Conte
     return await work.seal(home, token, replace=replace)
 
 
-async def test_what_was_restored_becomes_the_data(tmp_path: Path) -> None:
+async def test_restored_data_becomes_the_data_directory(tmp_path: Path) -> None:
     restored(tmp_path)
     assert (await seal(tmp_path)).revision == 7
     assert names_in(tmp_path) == ["data"]
@@ -280,7 +282,7 @@ async def test_what_was_restored_becomes_the_data(tmp_path: Path) -> None:
 
 
 async def test_sealing_twice_changes_nothing(tmp_path: Path) -> None:
-    """The pod ran, and the operator was killed before it could write that down."""
+    """The operator was killed before it recorded that the pod had run."""
     restored(tmp_path)
     await seal(tmp_path)
     restored(tmp_path, "again")
@@ -289,28 +291,28 @@ async def test_sealing_twice_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "scratch").exists()
 
 
-async def test_other_data_is_never_replaced_by_a_restore(tmp_path: Path) -> None:
+async def test_restore_never_replaces_other_data(tmp_path: Path) -> None:
     restored(tmp_path)
     await seal(tmp_path, "other")
     restored(tmp_path, "again")
-    with pytest.raises(DataInTheWay, match="nothing was restored"):
+    with pytest.raises(DataInTheWay, match="Nothing was restored"):
         await seal(tmp_path)
     assert holds(tmp_path) == "new"
 
 
-async def test_nothing_restored_is_nothing_sealed(tmp_path: Path) -> None:
+async def test_sealing_without_restored_data_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SnapshotMissing, match="etcdutl restored nothing"):
         await seal(tmp_path)
 
 
 def survived(home: Path) -> None:
-    """A member's data as etcd leaves it."""
+    """Create the data directory that etcd leaves."""
     (home / "data" / "member" / "snap").mkdir(parents=True)
     (home / "data" / "member" / "snap" / "db").write_text("former")
 
 
 async def recover(home: Path, token: str = "t1") -> None:
-    """All three containers of a recovery's pod."""
+    """Do the work of all three containers of a recovery pod."""
     await work.salvage(home, token)
     made = home / "scratch" / "data" / "member" / "snap"
     made.mkdir(parents=True)
@@ -318,14 +320,14 @@ async def recover(home: Path, token: str = "t1") -> None:
     await seal(home, token, replace=True)
 
 
-async def test_a_recovery_keeps_the_former_data_beside_the_new(tmp_path: Path) -> None:
+async def test_recovery_keeps_the_former_data_next_to_the_new_data(tmp_path: Path) -> None:
     survived(tmp_path)
     await recover(tmp_path)
     assert holds(tmp_path) == "former, recovered"
     assert holds(tmp_path, "data.before-t1") == "former"
 
 
-async def test_a_recovery_that_was_cut_off_between_its_renames_goes_on(tmp_path: Path) -> None:
+async def test_recovery_interrupted_between_its_renames_continues(tmp_path: Path) -> None:
     survived(tmp_path)
     (tmp_path / "data").rename(tmp_path / "data.before-t1")
     await recover(tmp_path)
@@ -333,14 +335,14 @@ async def test_a_recovery_that_was_cut_off_between_its_renames_goes_on(tmp_path:
     assert holds(tmp_path, "data.before-t1") == "former"
 
 
-async def test_a_recovery_that_is_over_changes_nothing_more(tmp_path: Path) -> None:
+async def test_completed_recovery_changes_nothing(tmp_path: Path) -> None:
     survived(tmp_path)
     await recover(tmp_path)
     await recover(tmp_path)
     assert holds(tmp_path) == "former, recovered"
 
 
-async def test_a_second_recovery_keeps_what_the_first_one_made(tmp_path: Path) -> None:
+async def test_second_recovery_keeps_the_result_of_the_first(tmp_path: Path) -> None:
     survived(tmp_path)
     await recover(tmp_path)
     await recover(tmp_path, "t2")
@@ -348,12 +350,12 @@ async def test_a_second_recovery_keeps_what_the_first_one_made(tmp_path: Path) -
     assert holds(tmp_path, "data.before-t2") == "former, recovered"
 
 
-async def test_a_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="there is nothing to recover"):
+async def test_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing, match="there is no data to recover"):
         await work.salvage(tmp_path, "t1")
 
 
-def test_the_mark_tells_nothing_but_the_token(tmp_path: Path) -> None:
+def test_mark_contains_only_the_token(tmp_path: Path) -> None:
     (tmp_path / "member").mkdir()
     work._finish(tmp_path, "t1")
     assert json.loads((tmp_path / work.MARK).read_text()) == {"token": "t1"}

@@ -1,4 +1,4 @@
-"""As much of etcd's gateway as its client needs: it answers as it is told, wrongly, too."""
+"""Stub of etcd's gateway with configurable replies, malformed ones included."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ ROOT = Access(user="root", password="secret")
 
 @dataclass
 class Fake:
-    """A server that answers as it is told.
+    """HTTP server with one configured reply per path.
 
     Attributes:
-        replies: by path; what is not in it is not known to it.
-        asked: what came: path, body and token, in order.
+        replies: reply per path; other paths return 404.
+        requests: path, body and token of each request, in order.
     """
 
     port: int = 0
     replies: dict[str, Any] = field(default_factory=dict)
-    asked: list[tuple[str, Any, str]] = field(default_factory=list)
+    requests: list[tuple[str, Any, str]] = field(default_factory=list)
     connections: int = 0
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         text = await request.text()
         token = request.headers.get("Authorization", "")
-        self.asked.append((request.path.removeprefix("/v3/"), json.loads(text) if text else None, token))
+        self.requests.append((request.path.removeprefix("/v3/"), json.loads(text) if text else None, token))
         reply = self.replies.get(request.path.removeprefix("/v3/"))
         if callable(reply):
             answer: web.StreamResponse = await reply(request)
@@ -49,7 +49,7 @@ class Fake:
         return web.json_response(reply)
 
     def bodies(self, path: str) -> list[Any]:
-        return [body for asked, body, _ in self.asked if asked == path]
+        return [body for requested, body, _ in self.requests if requested == path]
 
     def endpoint(self) -> Endpoint:
         return Endpoint("demo-0", "127.0.0.1", f"demo-0.demo-{self.port}.test", self.port, self.port)
@@ -65,7 +65,7 @@ class Fake:
 
 @asynccontextmanager
 async def fake(**replies: Any) -> AsyncIterator[Fake]:
-    """A server; of a path, `_` stands for `/`, as in `maintenance_status`."""
+    """Run a stub; in the name of a reply, `_` means `/`, as in `maintenance_status`."""
     made = Fake(replies={path.replace("_", "/"): reply for path, reply in replies.items()})
     runner = web.ServerRunner(web.Server(made.handle), shutdown_timeout=0.1)
     await runner.setup()
@@ -86,7 +86,7 @@ def refusing(text: str, code: int = 9, status: int = 400) -> Reply:
 
 
 def raw(body: bytes, *, length: int | None = None, status: int = 200) -> Reply:
-    """Sends these bytes, and says that there are so many."""
+    """Send these bytes with `length` as their Content-Length, or their number by default."""
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
         answer = web.StreamResponse(
@@ -101,19 +101,19 @@ def raw(body: bytes, *, length: int | None = None, status: int = 200) -> Reply:
     return reply
 
 
-async def silent(_: web.BaseRequest) -> web.StreamResponse:
+async def never_replying(_: web.BaseRequest) -> web.StreamResponse:
     await asyncio.sleep(60)
     raise AssertionError
 
 
-async def hanging_up(request: web.BaseRequest) -> web.StreamResponse:
+async def closing_connection(request: web.BaseRequest) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
-def letting_in(password: str = "secret", tokens: tuple[str, ...] = ("token.1", "token.2", "token.3")) -> Reply:
-    """Gives one token after the other."""
+def issuing_tokens(password: str = "secret", tokens: tuple[str, ...] = ("token.1", "token.2", "token.3")) -> Reply:
+    """Check the password and return one token after the other."""
     left = iter(tokens)
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
@@ -124,15 +124,15 @@ def letting_in(password: str = "secret", tokens: tuple[str, ...] = ("token.1", "
     return reply
 
 
-def asking(answer: Any, valid: set[str]) -> Reply:
-    """Answers those who bear a valid token."""
+def requiring_token(answer: Any, valid: set[str]) -> Reply:
+    """Reply only to requests with a valid token."""
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
         token = request.headers.get("Authorization", "")
         if token in valid:
             return web.json_response(answer)
-        said = "invalid auth token" if token else "user name is empty"
-        return web.json_response({"code": 16, "message": f"etcdserver: {said}"}, status=401)
+        error = "invalid auth token" if token else "user name is empty"
+        return web.json_response({"code": 16, "message": f"etcdserver: {error}"}, status=401)
 
     return reply
 

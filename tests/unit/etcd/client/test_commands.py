@@ -1,4 +1,4 @@
-"""Steps on a running cluster: each may be late, may be repeated, and may have been done already."""
+"""Calls on a running cluster: each may be outdated, repeated, or already done."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ LEARNER = Member(7, "", ("http://demo-3.demo.cache.svc:2380",), learner=True)
 ENDPOINTS = tuple(Endpoint(f"demo-{n}", f"10.0.0.{n}", f"demo-{n}.demo.cache.svc") for n in range(3))
 OPEN = Access()
 ROOT = Access(user="root", password="first")
-SILENT = ("members", "status", "auth_enabled", "authenticate")
-"""What changes nothing."""
+READS = ("members", "status", "auth_enabled", "authenticate")
+"""Calls that change nothing."""
 
 
 @dataclass
 class Cluster:
-    """A cluster, as far as calls see it.
+    """Fake cluster with the state that calls depend on.
 
     Attributes:
-        failing: what goes wrong at an address: an error, and whether the change comes about nevertheless.
-        changes: those that came about, in order.
-        open: servers that were connected and not closed.
+        failing: per address, an error and whether the change takes effect nevertheless.
+        changes: names of the changes that took effect, in order.
+        requests: endpoint and name of every call, in order.
+        open: number of connected servers that are not closed.
     """
 
     members: tuple[Member, ...] = MEMBERS
@@ -49,41 +50,41 @@ class Cluster:
     password: str = ""
     failing: dict[str, tuple[EtcdError, bool]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     open: int = 0
 
     def connect(self, endpoint: Endpoint, access: Access) -> Server:
         self.open += 1
-        return cast("Server", Asked(self, endpoint, access))
+        return cast("Server", FakeServer(self, endpoint, access))
 
 
 @dataclass
-class Asked:
-    """One of its servers."""
+class FakeServer:
+    """One server of the cluster."""
 
     cluster: Cluster
     endpoint: Endpoint
     access: Access
 
     def __getattr__(self, name: str) -> Any:
-        async def ask(*values: Any) -> Any:
+        async def request(*values: Any) -> Any:
             cluster = self.cluster
-            cluster.asked.append(f"{self.endpoint.name} {name}")
-            error, lands = cluster.failing.get(self.endpoint.address, (None, True))
-            if error is not None and (not lands or name in SILENT):
-                if not lands:
+            cluster.requests.append(f"{self.endpoint.name} {name}")
+            error, takes_effect = cluster.failing.get(self.endpoint.address, (None, True))
+            if error is not None and (not takes_effect or name in READS):
+                if not takes_effect:
                     raise error
-                error = None  # what changes nothing is answered: only the change's own answer is lost
+                error = None  # reads succeed: only the reply to the change is lost
             if cluster.password and name in ("change_password", "authenticate", "disable_auth"):
                 self._authenticate()
             found = getattr(self, f"_{name}")(*values)
-            if name not in SILENT:
+            if name not in READS:
                 cluster.changes.append(name)
             if error is not None:
                 raise error
             return found
 
-        return ask
+        return request
 
     async def aclose(self) -> None:
         self.cluster.open -= 1
@@ -138,7 +139,7 @@ LEADERLESS = NoLeader("etcdserver: request timed out")
 
 
 def repeatable(access: Access = OPEN) -> list[tuple[Cluster, EtcdCall, str]]:
-    """Calls that are done only if they are not done yet: on which cluster, and the change that each makes."""
+    """Return idempotent calls, each with its cluster and the name of its change."""
     with_learner = (*MEMBERS, LEARNER)
     return [
         (Cluster(), AddLearner(ENDPOINTS, access, LEARNER.peer_urls[0]), "add_learner"),
@@ -156,7 +157,7 @@ CASES = range(len(repeatable()))
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_done_already_is_not_done_again(case: int) -> None:
+async def test_repeated_call_makes_one_change(case: int) -> None:
     cluster, call, change = repeatable()[case]
     for _ in range(3):
         await execute(cluster.connect, call)
@@ -166,7 +167,7 @@ async def test_what_is_done_already_is_not_done_again(case: int) -> None:
 
 @pytest.mark.parametrize("error", [LOST, LEADERLESS], ids=["unreachable", "leaderless"])
 @pytest.mark.parametrize("case", CASES)
-async def test_a_change_whose_answer_was_lost_is_not_made_twice(case: int, error: EtcdError) -> None:
+async def test_change_with_a_lost_reply_is_not_made_twice(case: int, error: EtcdError) -> None:
     cluster, call, change = repeatable()[case]
     cluster.failing[ENDPOINTS[0].address] = error, True
     if len(call.endpoints) > 1:
@@ -180,18 +181,18 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice(case: int, error
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_who_does_not_answer_is_passed_over(case: int) -> None:
+async def test_call_skips_unreachable_and_leaderless_endpoints(case: int) -> None:
     cluster, call, change = repeatable()[case]
     if len(call.endpoints) == 1:
         return
     cluster.failing = {ENDPOINTS[0].address: (LOST, False), ENDPOINTS[1].address: (LEADERLESS, False)}
     await execute(cluster.connect, call)
     assert cluster.changes == [change]
-    assert cluster.asked[0] == "demo-0 members"
-    assert cluster.asked[-1] == f"demo-2 {change}"
+    assert cluster.requests[0] == "demo-0 members"
+    assert cluster.requests[-1] == f"demo-2 {change}"
 
 
-async def test_where_nobody_answers_the_last_error_is_told() -> None:
+async def test_call_raises_the_last_error_if_every_endpoint_fails() -> None:
     cluster = Cluster(failing={each.address: (LOST, False) for each in ENDPOINTS[:2]})
     cluster.failing[ENDPOINTS[2].address] = LEADERLESS, False
     with pytest.raises(NoLeader):
@@ -201,15 +202,15 @@ async def test_where_nobody_answers_the_last_error_is_told() -> None:
     assert cluster.open == 0
 
 
-async def test_what_etcd_refuses_is_asked_of_nobody_else() -> None:
+async def test_call_refused_by_etcd_is_not_sent_to_another_endpoint() -> None:
     cluster = Cluster(failing={ENDPOINTS[0].address: (Unhealthy("etcdserver: unhealthy cluster"), False)})
     with pytest.raises(Unhealthy):
         await execute(cluster.connect, Remove(ENDPOINTS, OPEN, MEMBERS[2]))
-    assert cluster.asked == ["demo-0 members"]
+    assert cluster.requests == ["demo-0 members"]
 
 
 @pytest.mark.parametrize(
-    ("cluster", "call", "error", "says"),
+    ("cluster", "call", "error", "message"),
     [
         (
             Cluster((*MEMBERS, LEARNER)),
@@ -217,33 +218,31 @@ async def test_what_etcd_refuses_is_asked_of_nobody_else() -> None:
             Refused,
             r"http://demo-3\.demo\.cache\.svc:2380 \(0000000000000007\) is still a learner",
         ),
-        (Cluster(), Promote(ENDPOINTS, OPEN, LEARNER), NoSuchMember, "no member any more"),
+        (Cluster(), Promote(ENDPOINTS, OPEN, LEARNER), NoSuchMember, "no longer a member"),
         (Cluster(MEMBERS[:1]), Remove(ENDPOINTS, OPEN, MEMBERS[0]), Refused, "the only voter"),
         (Cluster((MEMBERS[0], LEARNER)), Remove(ENDPOINTS, OPEN, MEMBERS[0]), Refused, "the only voter"),
         (
             Cluster((*MEMBERS, replace(LEARNER, learner=False))),
             Remove(ENDPOINTS, OPEN, LEARNER),
             Refused,
-            "has been given a vote meanwhile",
+            "was promoted in the meantime",
         ),
-        (Cluster(leader=2), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), Refused, "demo-0 does not lead any more"),
-        (Cluster(MEMBERS[:1]), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), NoSuchMember, "no voter any more"),
-        (Cluster((*MEMBERS, LEARNER)), MoveLeader(ENDPOINTS[:1], OPEN, LEARNER), NoSuchMember, "no voter any more"),
+        (Cluster(leader=2), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), Refused, "demo-0 is no longer the leader"),
+        (Cluster(MEMBERS[:1]), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), NoSuchMember, "no longer a voter"),
+        (Cluster((*MEMBERS, LEARNER)), MoveLeader(ENDPOINTS[:1], OPEN, LEARNER), NoSuchMember, "no longer a voter"),
         (Cluster(password="third"), ChangePassword(ENDPOINTS, ROOT, "root", "second"), Denied, "authentication failed"),
         (Cluster(password="third"), DisableAuth(ENDPOINTS, ROOT), Denied, "authentication failed"),
     ],
 )
-async def test_what_has_become_wrong_is_refused(
-    cluster: Cluster, call: EtcdCall, error: type[EtcdError], says: str
-) -> None:
-    with pytest.raises(error, match=says):
+async def test_outdated_call_is_refused(cluster: Cluster, call: EtcdCall, error: type[EtcdError], message: str) -> None:
+    with pytest.raises(error, match=message):
         await execute(cluster.connect, call)
     assert cluster.changes == []
     assert cluster.open == 0
 
 
 @pytest.mark.parametrize("case", range(len(CASES) + 3))
-async def test_a_foreign_cluster_at_the_address_is_left_alone(case: int) -> None:
+async def test_call_never_changes_another_cluster_at_the_same_address(case: int) -> None:
     more = (Compact(ENDPOINTS, OPEN, 5), Defragment(ENDPOINTS[:1], OPEN), Disarm(ENDPOINTS, OPEN, Alarm(1, "NOSPACE")))
     call = [*(call for _, call, _ in repeatable()), *more][case]
     foreign = tuple(replace(each, peer_urls=(each.peer_urls[0].replace("demo", "other"),)) for each in MEMBERS)
@@ -253,7 +252,7 @@ async def test_a_foreign_cluster_at_the_address_is_left_alone(case: int) -> None
     assert cluster.changes == []
 
 
-async def test_calls_say_what_they_do_and_no_password() -> None:
+async def test_call_descriptions_contain_no_password() -> None:
     calls = [
         *(call for _, call, _ in repeatable(ROOT)),
         Compact(ENDPOINTS, ROOT, 5),
@@ -265,7 +264,7 @@ async def test_calls_say_what_they_do_and_no_password() -> None:
         "promote http://demo-3.demo.cache.svc:2380 (0000000000000007)",
         "remove demo-2 (0000000000000002)",
         "remove http://demo-3.demo.cache.svc:2380 (0000000000000007)",
-        "move the lead to demo-1 (0000000000000001)",
+        "move the leadership to demo-1 (0000000000000001)",
         "enable authentication with user root",
         "disable authentication",
         "change the password of root",
@@ -278,6 +277,6 @@ async def test_calls_say_what_they_do_and_no_password() -> None:
         assert "second" not in repr(call)
 
 
-async def test_another_operators_call_is_no_call_on_etcd() -> None:
+async def test_call_of_another_operator_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         await execute(Cluster().connect, Call())

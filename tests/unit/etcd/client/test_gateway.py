@@ -1,4 +1,4 @@
-"""How a member of etcd is asked, and what is said of one that answers otherwise."""
+"""Requests to a member of etcd, and the errors for invalid replies."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tests.unit.etcd.client.gateway_stub import (
     ROOT,
     STATUS,
     Reply,
+    closing_connection,
     fake,
-    hanging_up,
-    letting_in,
+    issuing_tokens,
+    never_replying,
     piece,
     raw,
     refusing,
-    silent,
     snapshot,
     streaming,
 )
 
 
-def test_nothing_is_opened_before_something_is_asked() -> None:
-    connect(Endpoint("demo-0", "10.0.0.1", "demo-0.demo.test"), Access("nonsense"))  # there is not even a loop
+def test_connection_is_opened_by_the_first_request() -> None:
+    connect(Endpoint("demo-0", "10.0.0.1", "demo-0.demo.test"), Access("nonsense"))  # no event loop is running
 
 
-async def test_requests_are_as_etcd_reads_them() -> None:
+async def test_request_bodies_have_the_format_of_the_gateway() -> None:
     changed = (
         "cluster_member_promote",
         "cluster_member_remove",
@@ -47,7 +47,7 @@ async def test_requests_are_as_etcd_reads_them() -> None:
     more = ("kv_compaction", "maintenance_defragment", "maintenance_hashkv")
     added = {"header": HEADER, "member": {"ID": "9", "peerURLs": ["http://demo-1:2380"], "isLearner": True}}
     replies = {path: {"header": HEADER} for path in (*changed, *more)}
-    async with fake(cluster_member_add=added, **replies) as to, to.connected() as server:
+    async with fake(cluster_member_add=added, **replies) as stub, stub.connected() as server:
         high = 2**64 - 1
         assert (await server.add_learner("http://demo-1:2380")).learner
         await server.promote(high)
@@ -57,7 +57,7 @@ async def test_requests_are_as_etcd_reads_them() -> None:
         await server.compact(2**40)
         await server.defragment()
         await server.hash_kv(7)
-        assert [body for _, body, _ in to.asked] == [
+        assert [body for _, body, _ in stub.requests] == [
             {"peerURLs": ["http://demo-1:2380"], "isLearner": True},
             {"ID": str(high)},
             {"ID": str(high)},
@@ -67,69 +67,75 @@ async def test_requests_are_as_etcd_reads_them() -> None:
             {},
             {"revision": "7"},
         ]
-        assert not any(token for _, _, token in to.asked)  # nobody asked for one
+        assert not any(token for _, _, token in stub.requests)  # the server requires none
 
 
 @pytest.mark.parametrize(("version", "first"), [("3.4.13", ["kv/range"]), ("3.5.35", []), ("3.10.0", [])])
-async def test_the_list_is_linearizable_in_every_version(version: str, first: list[str]) -> None:
+async def test_member_list_is_linearizable_in_every_version(version: str, first: list[str]) -> None:
     versions = {"etcdserver": version, "etcdcluster": "not_decided"}
     async with (
         fake(
             cluster_member_list=LIST, kv_range={"header": HEADER}, maintenance_status={**STATUS, "version": version}
-        ) as to,
-        to.connected() as server,
+        ) as stub,
+        stub.connected() as server,
     ):
-        to.replies["/version"] = versions
+        stub.replies["/version"] = versions
         await server.members()
-        assert [path for path, _, _ in to.asked] == ["/version", *first, "cluster/member/list"]
-        assert to.bodies("cluster/member/list") == [{"linearizable": True}]
+        assert [path for path, _, _ in stub.requests] == ["/version", *first, "cluster/member/list"]
+        assert stub.bodies("cluster/member/list") == [{"linearizable": True}]
         assert await server.cluster_version() == ""
         await server.remembered_members()
-        assert to.bodies("cluster/member/list")[1:] == [{"linearizable": False}]
+        assert stub.bodies("cluster/member/list")[1:] == [{"linearizable": False}]
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "message"),
     [
-        (raw(b'{"header":{"cluster_id":"1"', length=200), "broke off its answer to maintenance/status"),
-        (raw(b'{"header":{"cluster_id":"1"'), "with what is not etcd's: '{\"header\""),
-        (raw(b"<html>login</html>"), "not etcd's: '<html>login</html>'"),
-        (raw(b"<html>gone</html>", status=502), "gives no answer of etcd's to maintenance/status: <html>gone</html>"),
-        (raw(b"", status=503), "no answer of etcd's to maintenance/status: nothing"),
-        (raw(b"elsewhere", status=302), "no answer of etcd's"),
-        (raw(b""), "not etcd's: ''"),
-        ([], "not etcd's"),
-        ({"header": {}}, "not etcd's"),
-        (hanging_up, "ended the connection without an answer to maintenance/status: it stopped, or expects TLS"),
+        (raw(b'{"header":{"cluster_id":"1"', length=200), "interrupted its response to maintenance/status"),
+        (raw(b'{"header":{"cluster_id":"1"'), 'with a response that is not of etcd: \'{"header"'),
+        (raw(b"<html>login</html>"), "not of etcd: '<html>login</html>'"),
+        (
+            raw(b"<html>down</html>", status=502),
+            "returned no response of etcd to maintenance/status: <html>down</html>",
+        ),
+        (raw(b"", status=503), "no response of etcd to maintenance/status: nothing"),
+        (raw(b"elsewhere", status=302), "no response of etcd"),
+        (raw(b""), "not of etcd: ''"),
+        ([], "not of etcd"),
+        ({"header": {}}, "not of etcd"),
+        (
+            closing_connection,
+            "closed the connection without a response to maintenance/status: it stopped, or requires TLS",
+        ),
     ],
 )
-async def test_what_is_no_whole_answer_of_etcds_is_told(reply: Any, says: str) -> None:
-    async with fake(maintenance_status=reply) as to, to.connected() as server:
-        with pytest.raises(Unreachable) as told:
+async def test_malformed_or_truncated_reply_is_reported(reply: Any, message: str) -> None:
+    async with fake(maintenance_status=reply) as stub, stub.connected() as server:
+        with pytest.raises(Unreachable) as raised:
             await server.status()
-        assert says in str(told.value)
-        assert str(told.value).startswith(f"demo-0 (127.0.0.1:{to.port}) ")
-        to.replies["maintenance/status"] = STATUS
-        assert (await server.status()).version == "3.6.16"  # and it is asked anew
+        assert message in str(raised.value)
+        assert str(raised.value).startswith(f"demo-0 (127.0.0.1:{stub.port}) ")
+        stub.replies["maintenance/status"] = STATUS
+        assert (await server.status()).version == "3.6.16"  # the next request succeeds
 
 
-async def test_a_server_that_does_not_answer_in_time_is_told() -> None:
-    async with fake(maintenance_status=silent) as to:
-        line = Wire(to.endpoint(), ROOT)
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/status within 0\.1 s"):
+async def test_request_timeout_is_reported() -> None:
+    async with fake(maintenance_status=never_replying) as stub:
+        line = Wire(stub.endpoint(), ROOT)
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/status within 0\.1 s"):
             await line.post("maintenance/status", {}, dict, within=0.1)
         await line.aclose()
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_refused_connection_is_reported() -> None:
     server = connect(Endpoint("demo-0", "::1", "demo-0.demo.test", 1), ROOT)
     with pytest.raises(Unreachable, match=r"^demo-0 \(\[::1\]:1\) (refuses connections|cannot be reached)"):
         await server.status()
     await server.aclose()
 
 
-async def test_connections_end_with_the_server() -> None:
-    async with fake(maintenance_status=STATUS) as to:
+async def test_closing_the_server_closes_its_connections() -> None:
+    async with fake(maintenance_status=STATUS) as stub:
         open_now: set[asyncio.Transport] = set()
 
         async def reply(request: web.BaseRequest) -> web.StreamResponse:
@@ -137,31 +143,31 @@ async def test_connections_end_with_the_server() -> None:
             open_now.add(request.transport)
             return web.json_response(STATUS)
 
-        to.replies["maintenance/status"] = reply
-        async with to.connected() as server:
+        stub.replies["maintenance/status"] = reply
+        async with stub.connected() as server:
             for _ in range(5):
                 await server.status()
             assert len(open_now) == 1
         async with asyncio.timeout(5):
-            while not all(transport.is_closing() for transport in open_now):  # noqa: ASYNC110 (nobody tells of it)
+            while not all(transport.is_closing() for transport in open_now):  # noqa: ASYNC110 (transports offer no event)
                 await asyncio.sleep(0.01)
 
 
-async def test_a_snapshot_is_handed_on_piece_by_piece() -> None:
+async def test_snapshot_is_streamed_in_pieces() -> None:
     lines = [piece(b"a" * 500_000, 532), piece(b"b" * 532), piece(b"h" * 32)]
-    async with fake(maintenance_snapshot=streaming(*lines)) as to, to.connected() as server:
+    async with fake(maintenance_snapshot=streaming(*lines)) as stub, stub.connected() as server:
         assert [len(each) async for each in server.snapshot()] == [500_000, 532, 32]
         async with aclosing(server.snapshot()) as pieces:
-            assert await anext(pieces) == b"a" * 500_000  # and no more is wanted
+            assert await anext(pieces) == b"a" * 500_000  # the rest is not read
 
 
 @pytest.mark.parametrize(
-    ("reply", "error", "says"),
+    ("reply", "error", "message"),
     [
-        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "broke off its answer to maintenance/snapshot"),
-        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot after 512 bytes, before its end"),
-        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot after 512 bytes"),
-        (streaming(), Unreachable, "ended its snapshot after 0 bytes"),
+        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "interrupted its response to maintenance/snapshot"),
+        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(), Unreachable, "ended its snapshot early, after 0 bytes"),
         (
             streaming(piece(b"a" * 512, 512), {"error": {"message": "etcdserver: server stopped"}}),
             Unreachable,
@@ -174,32 +180,32 @@ async def test_a_snapshot_is_handed_on_piece_by_piece() -> None:
         ),
         (streaming(b'{"result":{"blob":"QUJD'), Unreachable, "result"),
         (streaming(b"<html>\n"), Unreachable, "<html>"),
-        (streaming(b"x" * (3 * 2**20)), Unreachable, "with what is not etcd's: a line of over"),
+        (streaming(b"x" * (3 * 2**20)), Unreachable, "with a response that is not of etcd: a line of over"),
         (refusing("etcdserver: corrupt cluster", 15, 500), Refused, "corrupt cluster"),
-        (hanging_up, Unreachable, "ended the connection"),
+        (closing_connection, Unreachable, "closed the connection"),
     ],
 )
-async def test_a_snapshot_that_is_not_whole_is_told(reply: Reply, error: type[Exception], says: str) -> None:
-    async with fake(maintenance_snapshot=reply) as to, to.connected() as server:
-        with pytest.raises(error) as told:
+async def test_incomplete_snapshot_is_reported(reply: Reply, error: type[Exception], message: str) -> None:
+    async with fake(maintenance_snapshot=reply) as stub, stub.connected() as server:
+        with pytest.raises(error) as raised:
             await snapshot(server)
-        assert says in str(told.value)
+        assert message in str(raised.value)
 
 
-async def test_a_snapshot_whose_sender_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_snapshot_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
         await answer.write(json.dumps(piece(b"a" * 512, 512)).encode() + b"\n")
-        return await silent(request)
+        return await never_replying(request)
 
     monkeypatch.setattr(http, "STREAM_PAUSE_SECONDS", 0.1)
-    async with fake(maintenance_snapshot=reply) as to, to.connected() as server:
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/snapshot within 0\.1 s"):
+    async with fake(maintenance_snapshot=reply) as stub, stub.connected() as server:
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/snapshot within 0\.1 s"):
             await snapshot(server)
 
 
-async def test_a_snapshot_is_asked_for_with_a_token_where_one_is_needed() -> None:
+async def test_snapshot_is_requested_with_a_token_if_one_is_required() -> None:
     whole = streaming(piece(b"a" * 512), piece(b"h" * 32))
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
@@ -207,22 +213,22 @@ async def test_a_snapshot_is_asked_for_with_a_token_where_one_is_needed() -> Non
             return await whole(request)
         return web.json_response({"error": {"message": "etcdserver: user name is empty"}}, status=400)
 
-    async with fake(maintenance_snapshot=reply, auth_authenticate=letting_in()) as to, to.connected() as server:
+    async with fake(maintenance_snapshot=reply, auth_authenticate=issuing_tokens()) as stub, stub.connected() as server:
         assert len(await snapshot(server)) == 544
 
 
-async def test_history_that_is_gone_is_known_to_be() -> None:
+async def test_compacted_revision_is_detected() -> None:
     compacted = refusing("etcdserver: mvcc: required revision has been compacted", 11)
-    async with fake(kv_range=compacted, kv_compaction=compacted) as to, to.connected() as server:
+    async with fake(kv_range=compacted, kv_compaction=compacted) as stub, stub.connected() as server:
         assert await server.is_compacted(1)
-        assert to.asked == []
+        assert stub.requests == []
         assert await server.is_compacted(9)
-        to.replies["kv/range"] = {"header": HEADER}
+        stub.replies["kv/range"] = {"header": HEADER}
         assert not await server.is_compacted(9)
-        assert to.bodies("kv/range")[0] == {"key": "AA==", "limit": "1", "serializable": True, "revision": "8"}
-        to.replies["kv/range"] = refusing("etcdserver: permission denied", 7, 403)
+        assert stub.bodies("kv/range")[0] == {"key": "AA==", "limit": "1", "serializable": True, "revision": "8"}
+        stub.replies["kv/range"] = refusing("etcdserver: permission denied", 7, 403)
         with pytest.raises(Denied):
             await server.is_compacted(9)
-        await server.compact(9)  # it is so already
+        await server.compact(9)  # already compacted
         with pytest.raises(Unsupported):
             await server.hash_kv()

@@ -1,4 +1,4 @@
-"""What etcd's gateway says, in every version, and what it means."""
+"""Parsing of the replies of etcd's gateway in every supported version."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ etcd_debugging_mvcc_current_revision 407
 
 
 def v3(text: str, code: int = 9) -> bytes:
-    """As 3.6 and 3.7 say it."""
+    """Encode an error as etcd 3.6 and 3.7 do."""
     return json.dumps({"code": code, "message": text, "details": []}).encode()
 
 
 def v1(text: str, code: int = 9) -> bytes:
-    """As 3.4 and 3.5 say it."""
+    """Encode an error as etcd 3.4 and 3.5 do."""
     return json.dumps({"error": text, "code": code, "message": text}).encode()
 
 
@@ -87,23 +87,23 @@ def streamed(text: str) -> bytes:
         ("connection closed", 14, Unreachable),
     ],
 )
-def test_a_refusal_means_the_same_in_every_version(text: str, code: int, kind: type[EtcdError]) -> None:
+def test_error_has_the_same_type_in_every_version(text: str, code: int, kind: type[EtcdError]) -> None:
     for body in (v1(text, code), v3(text, code)):
-        found, said = responses.refusal(body)
+        found, message = responses.refusal(body)
         assert found is kind
-        assert said.startswith(text)
+        assert message.startswith(text)
 
 
-def test_a_refusal_in_a_stream_is_read_as_well() -> None:
+def test_error_in_a_stream_is_parsed() -> None:
     assert responses.refusal(streamed("etcdserver: invalid auth token"))[0] is Unauthenticated
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "says"),
+    ("body", "kind", "expected"),
     [
-        (b"Client sent an HTTP request to an HTTPS server.\n", Unreachable, "it expects TLS"),
+        (b"Client sent an HTTP request to an HTTPS server.\n", Unreachable, "it requires TLS"),
         (b"404 page not found\n", Unsupported, "--enable-grpc-gateway"),
-        (b"CommonName of client sending a request against gateway will be ignored", Denied, "issue it without one"),
+        (b"CommonName of client sending a request against gateway will be ignored", Denied, "issue one without it"),
         (b"<html>\n<h1>502 Bad\n Gateway</h1></html>", Unreachable, "<html> <h1>502 Bad Gateway</h1></html>"),
         (b"", Unreachable, "nothing"),
         (b"\xff\xfe", Unreachable, "�"),
@@ -113,13 +113,13 @@ def test_a_refusal_in_a_stream_is_read_as_well() -> None:
         (v3('connection error: desc = "remote error: tls: bad certificate"', 14), Unreachable, "client auth"),
     ],
 )
-def test_what_is_no_refusal_of_etcds_is_told_with_what_mends_it(body: bytes, kind: type[EtcdError], says: str) -> None:
-    found, said = responses.refusal(body)
+def test_error_that_is_not_etcds_is_reported_with_advice(body: bytes, kind: type[EtcdError], expected: str) -> None:
+    found, message = responses.refusal(body)
     assert found is kind
-    assert says in said
+    assert expected in message
 
 
-def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
+def test_64_bit_numbers_are_strings_and_zeros_are_omitted() -> None:
     assert responses.status(STATUS) == EndpointStatus(
         cluster_id=2**64 - 1,
         member_id=2**63,
@@ -139,7 +139,7 @@ def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
     assert (learner.errors, learner.alarms) == (("etcdserver: no leader",), ())
 
 
-def test_alarms_are_read_from_the_list_and_from_what_a_server_complains_of() -> None:
+def test_alarms_are_read_from_the_list_and_from_status_errors() -> None:
     listed = {"alarms": [{"memberID": "9223372036854775808", "alarm": "NOSPACE"}, {"alarm": "CORRUPT"}]}
     assert responses.alarms(listed) == (Alarm(2**63, "NOSPACE"), Alarm(0, "CORRUPT"))
     assert responses.alarms({"header": HEADER}) == ()
@@ -147,7 +147,7 @@ def test_alarms_are_read_from_the_list_and_from_what_a_server_complains_of() -> 
     assert responses.status({**STATUS, "errors": errors}).alarms == (Alarm(2**63, "NOSPACE"), Alarm(2, "CORRUPT"))
 
 
-def test_members_that_have_not_started_have_no_name() -> None:
+def test_member_that_has_not_started_has_no_name() -> None:
     started = {"ID": "1", "name": "demo-0", "peerURLs": ["http://a:2380"], "clientURLs": ["http://a:2379"]}
     added = {"ID": "18446744073709551615", "peerURLs": ["http://b:2380", "http://c:2380"], "isLearner": True}
     learner = Member(2**64 - 1, "", ("http://b:2380", "http://c:2380"), learner=True)
@@ -156,7 +156,7 @@ def test_members_that_have_not_started_have_no_name() -> None:
     assert responses.added({"header": HEADER, "member": added}) == learner
 
 
-def test_a_hash_is_up_to_the_revision_that_was_asked_for_where_etcd_does_not_say() -> None:
+def test_hash_revision_defaults_to_the_requested_or_current_revision() -> None:
     answer = {"header": HEADER, "hash": 4294967295, "compact_revision": "-1"}
     assert responses.hash_kv({**answer, "hash_revision": "5"}, 0) == HashKV(4294967295, 5, -1)
     assert responses.hash_kv(answer, 6) == HashKV(4294967295, 6, -1)
@@ -167,7 +167,7 @@ def test_progress_is_read_from_metrics() -> None:
     assert responses.progress(METRICS) == RaftProgress(0x2E1259D415F2A040, 16777217, 407)
 
 
-def test_a_piece_says_how_much_is_to_come() -> None:
+def test_snapshot_piece_has_the_number_of_remaining_bytes() -> None:
     line = json.dumps({"result": {"remaining_bytes": "5", "blob": base64.b64encode(b"abc").decode()}}).encode()
     assert responses.piece(line + b"\n") == (b"abc", 5)
     assert responses.piece(b'{"result":{}}') == (b"", 0)
@@ -199,6 +199,6 @@ def test_a_piece_says_how_much_is_to_come() -> None:
         (responses.piece, b"[]"),
     ],
 )
-def test_what_is_not_etcds_is_never_taken_for_an_answer(read: Any, answer: Any) -> None:
+def test_malformed_reply_is_refused(read: Any, answer: Any) -> None:
     with pytest.raises(responses.MALFORMED):
         read(answer)

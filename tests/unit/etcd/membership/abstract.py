@@ -1,7 +1,7 @@
-"""The least world in which membership can go wrong: members, disks, pods, who is away. It judges what is done to it.
+"""A minimal model of membership: members, volumes, pods and unreachable nodes. It checks every action on them.
 
-Members catch up at once and logs are not told apart: what counts here is who has a vote, whose disk it is on, and who
-is there. `test_crash.py` plays the same on a world with an API server.
+Members catch up at once, and logs have no content: only voters, their volumes and their reachability matter.
+`test_crash.py` runs the whole operator on a simulation with an API server.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tests.unit.etcd.world import PLANNER, UID
 
 
 class Violation(AssertionError):
-    """Something was done that may cost data, or the quorum."""
+    """An action may lose data or the quorum."""
 
 
 class Refused(Exception):
-    """etcd, or Kubernetes, refuses."""
+    """A refusal by etcd or Kubernetes."""
 
 
 @dataclass
 class Disk:
-    """A volume: whose data is on it, and whether its deletion was asked for."""
+    """A volume, the member whose data it contains, and whether it is being deleted."""
 
     uid: str
     member: int = 0
@@ -43,7 +43,7 @@ class Disk:
 
 @dataclass
 class Server:
-    """A pod: what it was made of; whether its node is away, its deletion was asked for, its disk found empty."""
+    """A pod with its template; whether its node is away, it is being deleted, or its data directory is empty."""
 
     uid: str
     template: Obj
@@ -55,7 +55,7 @@ class Server:
 
 @dataclass
 class World:
-    """One cluster, and what is around it."""
+    """One cluster with its pods, volumes and StatefulSet."""
 
     size: int = 3
     template: int = 0
@@ -75,7 +75,7 @@ class World:
     counts: dict[str, int] = field(default_factory=dict)
     transitions: set[tuple[MemberState, MemberEvent]] = field(default_factory=set)
 
-    # What there is.
+    # State of the world.
 
     @property
     def resource(self) -> EtcdCluster:
@@ -91,7 +91,7 @@ class World:
         return found
 
     def serves(self, number: int) -> bool:
-        """Whether etcd runs at a place, as a member."""
+        """Whether etcd runs in pod `number`, as a member."""
         pod, disk = self.pods.get(number), self.disks.get(number)
         return bool(pod and disk and not pod.away and number not in self.broken and disk.member in self.members)
 
@@ -101,7 +101,7 @@ class World:
 
     @property
     def up(self) -> list[Member]:
-        """Voters that take part."""
+        """Voters whose servers take part."""
         return [voter for voter in self.voters if self.serves(self.number(voter)) and self._at(voter)]
 
     def _at(self, member: Member) -> bool:
@@ -109,20 +109,20 @@ class World:
         return disk is not None and disk.member == member.id
 
     @property
-    def needed(self) -> int:
+    def quorum(self) -> int:
         return len(self.voters) // 2 + 1
 
     @property
     def has_quorum(self) -> bool:
-        return bool(self.voters) and len(self.up) >= self.needed
+        return bool(self.voters) and len(self.up) >= self.quorum
 
     @property
     def can_recover(self) -> bool:
-        """Whether a majority of voters still has its data, or nothing was begun."""
-        return not self.begun or sum(self._at(voter) for voter in self.voters) >= self.needed
+        """Whether a majority of voters still has its data, or the cluster is not bootstrapped."""
+        return not self.begun or sum(self._at(voter) for voter in self.voters) >= self.quorum
 
     def member_state(self, number: int) -> MemberState:
-        """What a member really is, whatever the operator sees of it."""
+        """Return the actual state of a member, independent of what the operator observes."""
         member = next((member for member in self.members.values() if self.number(member) == number), None)
         pod, disk = self.pods.get(number), self.disks.get(number)
         if member is None:
@@ -139,36 +139,36 @@ class World:
         return MemberState.LEADER if member.id == self.leader else MemberState.VOTER
 
     @contextmanager
-    def _goes(self, number: int, event: MemberEvent) -> Iterator[None]:
-        """Judge a change of a member by its lifecycle."""
+    def _transition(self, number: int, event: MemberEvent) -> Iterator[None]:
+        """Check that the lifecycle allows a change of a member."""
         before = self.member_state(number)
         if not MEMBER.allows(before, event):
             raise Violation(f"demo-{number}: {event.name} while it is {before.name}")
         yield
         after = self.member_state(number)
-        gone = MEMBER.after(before, event) is MemberState.REMOVED and after is MemberState.VACANT  # it left nothing
-        assert after is MEMBER.after(before, event) or gone
+        left_nothing = MEMBER.after(before, event) is MemberState.REMOVED and after is MemberState.VACANT
+        assert after is MEMBER.after(before, event) or left_nothing
         self.transitions.add((before, event))
 
-    # What the operator sees and does.
+    # Actions of the operator.
 
     def elect(self) -> None:
-        """A quorum has a leader; who leads and is well goes on to lead."""
+        """Elect a leader if there is a quorum; a healthy leader stays leader."""
         if not self.has_quorum:
             self.leader = 0
         elif self.leader not in {voter.id for voter in self.up}:
             self.leader = min(voter.id for voter in self.up)
 
     def votes(self, number: int) -> bool:
-        """Whether the disk at a place is a voter's."""
+        """Whether volume `number` has the data of a voter."""
         disk = self.disks.get(number)
         return disk is not None and disk.member in self.members and not self.members[disk.member].learner
 
     def reconcile(self, *, crash_after: int | None = None) -> Plan | None:
-        """Observe, plan and act, until nothing is left to do now; then the status is written.
+        """Observe, plan and act until no action is left; then write the status.
 
         Args:
-            crash_after: so many changes; then the operator is gone.
+            crash_after: number of changes after which the operator crashes.
 
         Returns:
             The last plan, if its status was written.
@@ -200,21 +200,23 @@ class World:
             case Delete() if action.obj["kind"] == "Pod":
                 self._delete_pod(action.obj)
             case Delete() if action.obj["kind"] == "PersistentVolumeClaim":
-                with self._goes(int(action.obj["metadata"]["name"].removeprefix("data-demo-")), MemberEvent.DELETE):
+                with self._transition(
+                    int(action.obj["metadata"]["name"].removeprefix("data-demo-")), MemberEvent.DELETE
+                ):
                     self._delete_volume(action.obj)
             case AddLearner():
                 number = names.number_of(self.resource, action.peer_url)
                 assert number is not None
-                with self._goes(number, MemberEvent.ADD):
+                with self._transition(number, MemberEvent.ADD):
                     self._add(action.peer_url)
             case Promote():
-                with self._goes(self.number(action.member), MemberEvent.PROMOTE):
+                with self._transition(self.number(action.member), MemberEvent.PROMOTE):
                     self._promote(action.member)
             case Remove():
-                with self._goes(self.number(action.member), MemberEvent.REMOVE):
+                with self._transition(self.number(action.member), MemberEvent.REMOVE):
                     self._remove(action.member)
             case MoveLeader():
-                with self._goes(self.number(self.members[self.leader]), MemberEvent.HAND_OVER):
+                with self._transition(self.number(self.members[self.leader]), MemberEvent.HAND_OVER):
                     self._count("leader moved")
                     self.leader = action.to.id
             case _:
@@ -228,14 +230,14 @@ class World:
             raise Violation("New is rendered again")
         replicas = obj["spec"]["replicas"]
         if self.members and replicas <= max(map(self.number, self.members.values())):
-            raise Violation(f"{replicas} replicas leave no place for {self.members}")
+            raise Violation(f"{replicas} replicas leave no pod for {self.members}")
         self.stateful_set = copy.deepcopy(obj)
         return True
 
     def _patch(self, action: Patch) -> bool:
         pod = self.pods.get(int(action.obj["metadata"]["name"].removeprefix("demo-")))
         if pod is None or pod.uid != action.obj["metadata"]["uid"]:
-            raise Refused("gone")
+            raise Refused("not found")
         before, pod.template = pod.template, copy.deepcopy(pod.template)
         for part, change in action.change["metadata"].items():
             pod.template["metadata"][part] |= change
@@ -245,25 +247,25 @@ class World:
         number = int(obj["metadata"]["name"].removeprefix("demo-"))
         pod = self.pods.get(number)
         if pod is None or pod.uid != obj["metadata"]["uid"]:
-            raise Refused("gone")
+            raise Refused("not found")
         before = self.has_quorum
         voter = self.serves(number) and self.votes(number)
         pod.leaving = True
         if voter:
             self._count("voters restarted")
             others = len(self.up) - 1
-            if before and len(self.voters) > 2 and others < self.needed:
+            if before and len(self.voters) > 2 and others < self.quorum:
                 raise Violation(f"demo-{number} is restarted with {others} others of {len(self.voters)} up")
             if before and others < len(self.voters) - 1:
                 raise Violation(f"demo-{number} is restarted while another voter is down")
             if self.medium == "Memory":
-                raise Violation(f"the pod of voter demo-{number} goes with its data")
+                raise Violation(f"the pod of voter demo-{number} is deleted with its data")
 
     def _delete_volume(self, obj: Obj) -> None:
         number = int(obj["metadata"]["name"].removeprefix("data-demo-"))
         disk = self.disks.get(number)
         if disk is None or disk.uid != obj["metadata"]["uid"]:
-            raise Refused("gone")
+            raise Refused("not found")
         if disk.member in self.members:
             raise Violation(f"the disk of member demo-{number} is deleted")
         disk.leaving = True
@@ -311,13 +313,13 @@ class World:
         if not self.has_quorum:
             raise Refused("no leader")
 
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
 
-    # What Kubernetes and the nodes do.
+    # Actions of Kubernetes and the nodes.
 
-    def turn(self) -> None:
-        """Pods and volumes go that are to go, and come that are to come; then etcd starts where it can."""
+    def run_kubelet(self) -> None:
+        """Delete and create pods and volumes as Kubernetes does, then start etcd where it can start."""
         self.now += timedelta(seconds=60)
         replicas = self.stateful_set["spec"]["replicas"] if self.stateful_set else 0
         for number, pod in list(self.pods.items()):
@@ -345,7 +347,7 @@ class World:
             self.disks.pop(number, None)
 
     def _start(self, number: int) -> None:
-        """Etcd starts on an empty disk, if its flags let it."""
+        """Start etcd on an empty volume, if its flags allow it."""
         pod, disk = self.pods[number], self.disks[number]
         if pod.away or number in self.broken or disk.member:
             return
@@ -356,7 +358,7 @@ class World:
             return
         if state == "new":
             if self.begun:
-                raise Violation("a cluster begins twice")
+                raise Violation("the cluster is bootstrapped twice")
             self.begun = True
             self.members[1] = Member(1, "demo-0", (listed["demo-0"],))
             disk.member = 1
@@ -371,49 +373,49 @@ class World:
         self.members[own.id] = Member(own.id, f"demo-{number}", own.peer_urls, learner=True)
 
     def resize(self, size: int) -> None:
-        """A person asks for so many members."""
+        """Change spec.size."""
         self.size, self.generation = size, self.generation + 1
 
     def change(self) -> None:
-        """A person changes something for which members must restart."""
+        """Change the spec so that members must restart."""
         self.template, self.generation = self.template + 1, self.generation + 1
 
     def leave(self, number: int, *, away: bool) -> None:
-        """A node cannot be reached, or can be again."""
+        """Make the node of a pod unreachable, or reachable again."""
         if number in self.pods:
             self.pods[number].away = away
 
     def lose(self, number: int) -> None:
-        """A node is gone for good, with the disk on it; somebody deletes pod and claim."""
+        """Lose a node permanently with its volume; a user deletes the pod and the claim."""
         self.pods.pop(number, None)
         self.disks.pop(number, None)
 
     def wipe(self, number: int) -> None:
-        """A node starts again with an empty disk, or an empty memory, under the same volume and the same pod.
+        """Reboot a node with an empty disk or memory; the volume and the pod keep their names and UIDs.
 
-        Not before clients are let in: until then nobody relies on what is there.
+        This happens only after clients have access: until then no client relies on the data.
         """
         pod = self.pods.get(number)
         if pod is not None and number in self.disks and names.SERVES in pod.template["metadata"]["labels"]:
             self.disks[number].member = 0
 
     def kill(self, number: int) -> None:
-        """A pod is evicted."""
+        """Evict a pod."""
         if number in self.pods:
             self._drop_pod(number)
 
     def heal(self) -> None:
-        """Everybody is back, and can be seen."""
+        """Make all nodes and members reachable again."""
         self.broken.clear()
         self.hidden.clear()
         for pod in self.pods.values():
             pod.away = False
 
     def settle(self, turns: int = 150) -> Plan | None:
-        """Operator and Kubernetes take turns until all is as wanted; the last plan, or None if it never was."""
+        """Alternate operator and Kubernetes until the desired state; return the last plan, or None on a timeout."""
         for _ in range(turns):
             made = self.reconcile()
-            self.turn()
+            self.run_kubelet()
             if made is not None and made.verdict.done:
                 return made
         return None

@@ -1,4 +1,4 @@
-"""What the operator sees of the least world (`abstract.World`)."""
+"""The operator's observation of the abstract world (`abstract.World`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def observe(world: World) -> Observed:
-    """As the observer gathers it: those that are hidden are places with no answer."""
+    """Observe the world as the observer does; hidden members are unreachable."""
     world.elect()
     resource = world.resource
     replicas = world.stateful_set["spec"]["replicas"] if world.stateful_set else 0
@@ -26,10 +26,10 @@ def observe(world: World) -> Observed:
     instances = tuple(_instance(world, resource, number) for number in numbers)
     answering = [instance for instance in instances if instance.status]
     found = Observed(world.stateful_set, instances, cluster_id=CLUSTER_ID if answering else 0)
-    voices = [
+    with_leader = [
         instance for instance in answering if instance.status and instance.status.leader and not instance.status.learner
     ]
-    if not voices:
+    if not with_leader:
         return found
     return with_members(resource, found, Members(CLUSTER_ID, tuple(world.members.values())))
 
@@ -37,10 +37,10 @@ def observe(world: World) -> Observed:
 def _instance(world: World, resource: EtcdCluster, number: int) -> Instance:
     pod, disk, name = world.pods.get(number), world.disks.get(number), f"demo-{number}"
     obj = _pod(world, number, pod) if pod else None
-    said = None
+    status = None
     if world.serves(number) and number not in world.hidden and disk:
         member = world.members[disk.member]
-        said = EndpointStatus(CLUSTER_ID, disk.member, world.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
+        status = EndpointStatus(CLUSTER_ID, disk.member, world.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
     in_memory = world.medium == "Memory"
     return Instance(
         number,
@@ -48,7 +48,7 @@ def _instance(world: World, resource: EtcdCluster, number: int) -> Instance:
         pod=Pod.of(obj) if obj else None,
         pod_obj=obj,
         volume=None if disk is None or in_memory else _volume(number, disk),
-        status=said,
+        status=status,
         disk=disk.uid if disk and (pod or not in_memory) else "",
         recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
         empty_data_dir=bool(pod and pod.empty_data_dir),

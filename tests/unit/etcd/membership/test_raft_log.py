@@ -1,4 +1,4 @@
-"""An upgrade waits for logs that the next version can read."""
+"""Upgrades wait until every member's Raft log is readable by the next version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.steps.test_rolling_update import image
 from tests.unit.etcd.world import VOTER, acts, cluster, plan, seen
 
-OURS, ANOTHERS = "00000000000000c1", "00000000000000c2"
-SINCE: Obj = {"clusterID": OURS, "series": "3.6", "sinceIndex": 500}
+OWN_ID, RECOVERED_ID = "00000000000000c1", "00000000000000c2"
+SINCE: Obj = {"clusterID": OWN_ID, "series": "3.6", "sinceIndex": 500}
 AFTER = SINCE | {"after": "3.5"}
 RUNS = "example.com/etcd:v3.6.11"
 
 
 def world(resource: EtcdCluster, applied: int, arguments: list[str] | None = None, version: str = "3.6.0") -> Observed:
-    """Three members of 3.6.11 that have applied so many entries."""
+    """Return three members of 3.6.11 with the given applied index."""
     own = replace(VOTER, version="3.6.11", applied=applied)
     found = replace(seen(resource, own, own, own, image=RUNS), cluster_version=version)
     if arguments is None:
@@ -32,19 +32,19 @@ def _with(pod: Any, arguments: list[str]) -> Obj:
     return {**pod, "spec": {**(pod.get("spec") or {}), "containers": [{"name": "etcd", "args": arguments}]}}
 
 
-def test_what_began_as_3_6_may_go_on_at_once() -> None:
+def test_log_that_started_as_3_6_does_not_block_an_upgrade() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": SINCE})
     assert unreadable(resource, world(resource, 501)) == ""
 
 
-def test_what_was_3_5_waits_for_a_snapshot_of_each_member() -> None:
+def test_upgrade_of_a_log_from_3_5_waits_for_a_snapshot_of_each_member() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER, "version": "3.6.11"})
     early = world(resource, 500 + ENTRIES_PER_SNAPSHOT)
     made = plan(resource, early)
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
-    assert "3.7.0 cannot read what 3.5 wrote into Raft's log" in made.verdict.message
-    assert "makes its next one after 1 more changes" in made.verdict.message
+    assert "3.7.0 cannot read log entries that 3.5 wrote" in made.verdict.message
+    assert "writes its next snapshot after 1 more changes" in made.verdict.message
     assert image(made) == RUNS
     assert made.status["phase"] == "Updating"
     enough = world(resource, 501 + ENTRIES_PER_SNAPSHOT)
@@ -52,20 +52,20 @@ def test_what_was_3_5_waits_for_a_snapshot_of_each_member() -> None:
     assert image(plan(resource, enough)) == "example.com/etcd:v3.7.0"
 
 
-def test_one_member_that_lags_is_enough_to_wait_for() -> None:
+def test_upgrade_waits_for_a_single_lagging_member() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
     own = replace(VOTER, version="3.6.11", applied=501 + ENTRIES_PER_SNAPSHOT)
     found = replace(seen(resource, own, replace(own, applied=20), own), cluster_version="3.6.0")
     assert unreadable(resource, found).count("demo-1") == 1
 
 
-def test_a_member_that_snapshots_more_often_is_ready_sooner() -> None:
+def test_member_that_snapshots_more_often_is_ready_sooner() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
     assert unreadable(resource, world(resource, 600, ["--name=x", "--snapshot-count=100"]))
     assert unreadable(resource, world(resource, 601, ["--name=x", "--snapshot-count=100"])) == ""
 
 
-def test_members_that_run_the_next_version_already_wait_for_nobody() -> None:
+def test_upgraded_member_does_not_block_the_upgrade() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
     found = world(resource, 501 + ENTRIES_PER_SNAPSHOT)
     ahead = replace(VOTER, version="3.7.0", applied=1)
@@ -73,7 +73,7 @@ def test_members_that_run_the_next_version_already_wait_for_nobody() -> None:
     assert unreadable(resource, replace(found, instances=(*others, *found.instances[1:]))) == ""
 
 
-def test_what_makes_it_sooner_is_rolled_out_while_the_upgrade_waits() -> None:
+def test_lower_snapshot_count_is_rolled_out_while_the_upgrade_waits() -> None:
     resource = cluster(version="3.7.0", snapshotCount=100, status={"runsAs": AFTER, "version": "3.6.11"})
     old = replace(VOTER, version="3.6.11", applied=600, old=True)
     found = replace(seen(resource, old, old, old, image=RUNS), cluster_version="3.6.0")
@@ -82,26 +82,26 @@ def test_what_makes_it_sooner_is_rolled_out_while_the_upgrade_waits() -> None:
     assert image(made) == RUNS
 
 
-def test_other_upgrades_do_not_wait() -> None:
+def test_patch_upgrade_does_not_wait() -> None:
     resource = cluster(version="3.6.16", status={"runsAs": AFTER})
     assert unreadable(resource, world(resource, 501)) == ""
 
 
-def test_the_status_remembers_as_what_the_cluster_ran_before() -> None:
-    resource = cluster(status={"runsAs": {"clusterID": OURS, "series": "3.5", "sinceIndex": 3}})
+def test_status_records_the_former_series_of_the_cluster() -> None:
+    resource = cluster(status={"runsAs": {"clusterID": OWN_ID, "series": "3.5", "sinceIndex": 3}})
     found = world(resource, 1000)
-    assert runs_as(resource, found, OURS) == AFTER | {"sinceIndex": 1000}
+    assert runs_as(resource, found, OWN_ID) == AFTER | {"sinceIndex": 1000}
     resource = cluster(status={"runsAs": AFTER})
-    assert runs_as(resource, found, OURS) == AFTER, "it does not move with each change"
-    assert runs_as(resource, replace(found, cluster_version=""), OURS) == AFTER, "nobody says"
+    assert runs_as(resource, found, OWN_ID) == AFTER, "the index does not move with each change"
+    assert runs_as(resource, replace(found, cluster_version=""), OWN_ID) == AFTER, "the cluster version is unknown"
 
 
-def test_a_cluster_that_has_just_begun_has_no_version_yet() -> None:
+def test_new_cluster_has_no_series_yet() -> None:
     resource = cluster()
-    assert runs_as(resource, world(resource, 4, version="3.0.0"), OURS) is None
-    assert runs_as(resource, world(resource, 1000), OURS) == SINCE | {"sinceIndex": 1000}
+    assert runs_as(resource, world(resource, 4, version="3.0.0"), OWN_ID) is None
+    assert runs_as(resource, world(resource, 1000), OWN_ID) == SINCE | {"sinceIndex": 1000}
 
 
-def test_a_cluster_that_a_recovery_made_has_a_log_of_its_own() -> None:
+def test_recovered_cluster_starts_a_log_of_its_own() -> None:
     resource = cluster(status={"runsAs": AFTER})
-    assert runs_as(resource, world(resource, 7), ANOTHERS) == SINCE | {"clusterID": ANOTHERS, "sinceIndex": 7}
+    assert runs_as(resource, world(resource, 7), RECOVERED_ID) == SINCE | {"clusterID": RECOVERED_ID, "sinceIndex": 7}

@@ -1,4 +1,4 @@
-"""Whatever fails, and whenever: no step of ours costs the quorum or data, and once nothing fails all is as wanted."""
+"""Any failures at any time: no step of the operator loses data or the quorum, and the cluster recovers afterwards."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NUMBERS = st.integers(0, 4)
 EVENTS = st.one_of(
     st.tuples(st.just("reconcile")),
     st.tuples(st.just("reconcile")),
-    st.tuples(st.just("turn")),
-    st.tuples(st.just("turn")),
+    st.tuples(st.just("run_kubelet")),
+    st.tuples(st.just("run_kubelet")),
     st.tuples(st.just("crash"), st.integers(0, 3)),
     st.tuples(st.just("resize"), st.integers(1, 5)),
     st.tuples(st.just("change")),
@@ -28,17 +28,17 @@ EVENTS = st.one_of(
     st.tuples(st.just("lose"), NUMBERS),
     st.tuples(st.just("wipe"), NUMBERS),
     st.tuples(st.just("break"), NUMBERS),
-    st.tuples(st.just("mend"), NUMBERS),
+    st.tuples(st.just("repair"), NUMBERS),
     st.tuples(st.just("hide"), NUMBERS),
     st.tuples(st.just("show")),
 )
 
 
-def happen(world: World, what: str, *values: int) -> None:
-    happenings: dict[str, Callable[..., object]] = {
+def trigger(world: World, what: str, *values: int) -> None:
+    triggers: dict[str, Callable[..., object]] = {
         "reconcile": world.reconcile,
         "crash": lambda after: world.reconcile(crash_after=after),
-        "turn": world.turn,
+        "run_kubelet": world.run_kubelet,
         "resize": world.resize,
         "change": world.change,
         "away": lambda number: world.leave(number, away=True),
@@ -47,19 +47,19 @@ def happen(world: World, what: str, *values: int) -> None:
         "lose": world.lose,
         "wipe": world.wipe,
         "break": world.broken.add,
-        "mend": world.broken.discard,
+        "repair": world.broken.discard,
         "hide": world.hidden.add,
         "show": world.hidden.clear,
     }
-    happenings[what](*values)
+    triggers[what](*values)
 
 
-def told(world: World) -> str:
+def verdict(world: World) -> str:
     made = world.reconcile()
     return f"{made.verdict.reason}: {made.verdict.message}" if made else "refused"
 
 
-def wanted(world: World) -> bool:
+def is_desired(world: World) -> bool:
     return numbers(world.voters, world) == list(range(world.size)) == numbers(world.up, world)
 
 
@@ -69,16 +69,16 @@ def wanted(world: World) -> bool:
     medium=st.sampled_from(["Volume", "Volume", "Memory"]),
     events=st.lists(EVENTS, max_size=40),
 )
-@example(size=3, medium="Volume", events=[("lose", 0), ("turn",), ("reconcile",), ("away", 1), ("reconcile",)])
-@example(size=3, medium="Volume", events=[("resize", 1), ("reconcile",), ("away", 0), ("reconcile",), ("turn",)])
-def test_whatever_fails_nothing_is_lost_by_us_and_all_becomes_as_wanted(
+@example(size=3, medium="Volume", events=[("lose", 0), ("run_kubelet",), ("reconcile",), ("away", 1), ("reconcile",)])
+@example(size=3, medium="Volume", events=[("resize", 1), ("reconcile",), ("away", 0), ("reconcile",), ("run_kubelet",)])
+def test_operator_causes_no_loss_and_reaches_the_desired_state_after_failures(
     size: int, medium: str, events: list[tuple[Any, ...]]
 ) -> None:
     world = World(size=size, medium=medium)
-    assert world.settle() is not None, "it is created"
-    assert wanted(world)
-    for happening in events:
-        happen(world, *happening)
+    assert world.settle() is not None, "the cluster is created"
+    assert is_desired(world)
+    for occurrence in events:
+        trigger(world, *occurrence)
     world.heal()
     if medium == "Memory":
         world.size = max(world.size, 3)  # the only member in memory is never restarted
@@ -86,29 +86,29 @@ def test_whatever_fails_nothing_is_lost_by_us_and_all_becomes_as_wanted(
     for what in world.counts:
         event(what)
     made = world.settle()
-    assert made is not None, f"it never became as wanted: {told(world)}"
-    assert wanted(world)
+    assert made is not None, f"the cluster did not reach its desired state: {verdict(world)}"
+    assert is_desired(world)
     assert {instance.number for instance in observe(world).instances if instance.volume or instance.pod} == set(
         range(world.size)
     )
     before = (world.counts.copy(), world.status, world.stateful_set)
     world.reconcile()
-    assert before == (world.counts, world.status, world.stateful_set), "and then it rests"
+    assert before == (world.counts, world.status, world.stateful_set), "nothing changes afterwards"
 
 
 @pytest.mark.parametrize("sizes", [(1, 3, 5, 3, 1), (3, 5, 3, 1), (2, 4, 1), (5, 1, 5)])
-def test_sizes_are_followed_up_and_down_and_changed_midway(sizes: tuple[int, ...]) -> None:
-    for patience in range(12):
+def test_size_changes_during_scaling_reach_the_last_size(sizes: tuple[int, ...]) -> None:
+    for turns in range(12):
         world = World(size=sizes[0])
         for size in sizes:
             world.resize(size)
-            world.settle(turns=patience)
+            world.settle(turns=turns)
         assert world.settle() is not None
-        assert wanted(world)
+        assert is_desired(world)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-def test_a_change_restarts_every_member_once(size: int) -> None:
+def test_change_restarts_every_member_once(size: int) -> None:
     world = World(size=size)
     world.settle()
     world.change()
@@ -118,7 +118,7 @@ def test_a_change_restarts_every_member_once(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_in_memory_a_change_lets_every_member_leave_and_rejoin(size: int) -> None:
+def test_in_memory_change_replaces_every_member(size: int) -> None:
     world = World(size=size, medium="Memory")
     world.settle()
     world.counts.clear()
@@ -127,7 +127,7 @@ def test_in_memory_a_change_lets_every_member_leave_and_rejoin(size: int) -> Non
     assert world.counts["voters removed"] == world.counts["learners promoted"] == size
 
 
-def test_the_lifecycle_of_a_member_is_what_the_operator_does() -> None:
+def test_operator_uses_these_transitions_of_the_member_lifecycle() -> None:
     world = World(size=3)
     assert world.settle() is not None
     world.leader = world.disks[2].member
@@ -137,10 +137,10 @@ def test_the_lifecycle_of_a_member_is_what_the_operator_does() -> None:
     world.lose(0)
     assert world.settle() is not None
     world.resize(5)
-    for _ in range(100):  # a learner that never starts is given up
+    for _ in range(100):  # a learner that never starts is removed
         world.broken.update({3})
         world.reconcile()
-        world.turn()
+        world.run_kubelet()
     done = {(before.name, event.name) for before, event in world.transitions}
     assert done == {
         ("VACANT", "ADD"),
@@ -153,7 +153,7 @@ def test_the_lifecycle_of_a_member_is_what_the_operator_does() -> None:
     }
 
 
-def test_in_memory_the_only_member_is_not_restarted() -> None:
+def test_in_memory_only_member_is_not_restarted() -> None:
     world = World(size=1, medium="Memory")
     world.settle()
     world.change()
@@ -161,20 +161,20 @@ def test_in_memory_the_only_member_is_not_restarted() -> None:
     made = world.reconcile()
     assert made is not None
     assert made.verdict.reason == "UpgradeHeld"
-    assert "Let spec.size be 3" in made.verdict.message
+    assert "Set spec.size to 3" in made.verdict.message
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_lost_member_is_replaced_whichever_it_is(seed: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_lost_member_is_replaced(number: int) -> None:
     world = World()
     world.settle()
-    former = world.disks[seed].member
-    world.lose(seed)
+    former = world.disks[number].member
+    world.lose(number)
     assert world.settle() is not None
-    assert world.disks[seed].member not in (0, former), "a member of its own, not the one that forgot"
+    assert world.disks[number].member not in (0, former), "a new member replaces the lost one"
 
 
-def test_with_a_majority_of_disks_lost_nothing_is_done() -> None:
+def test_members_are_not_changed_after_a_majority_lost_their_volumes() -> None:
     world = World()
     world.settle()
     world.lose(0)

@@ -1,7 +1,8 @@
 """The objects of each golden resource, as files to read: golden/<case>/{etcdcluster,objects}.yaml.
 
-What a pod with an empty disk may do stands in start.yaml; without one, the seed may begin. After a change that is
-meant, write them anew with UPDATE_GOLDEN=1 and read the difference: a template that changes rolls everybody's members.
+start.yaml defines what a pod with an empty data directory may do; without the file, the seed may bootstrap. After an
+intended change, update the files with UPDATE_GOLDEN=1 and review the diff: a changed template restarts all members of
+every cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SETTINGS = Settings("etcd-operator", "example/etcd")
 
 
 class Plain(yaml.SafeDumper):
-    """Writes each part where it stands, without anchors."""
+    """A dumper that repeats shared parts instead of writing anchors."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True
@@ -49,7 +50,7 @@ def start_of(case: str) -> Start:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_objects_are_as_written(case: str) -> None:
+def test_objects_equal_the_golden_file(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "etcdcluster.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = EtcdCluster.parse(given)
@@ -72,7 +73,7 @@ def test_the_objects_are_as_written(case: str) -> None:
     assert made == list(yaml.safe_load_all(file.read_text()))
 
 
-def test_the_seeds_cluster_owns_what_needs_no_field_of_it() -> None:
+def test_cluster_of_the_first_release_owns_these_objects() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
     assert [(obj["kind"], obj["metadata"]["name"]) for obj in objects] == [
         ("Service", "demo"),

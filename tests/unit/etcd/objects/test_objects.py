@@ -1,4 +1,4 @@
-"""Names of members and their places, and what surrounds them."""
+"""Names of members and their ordinals, disruption budgets and StatefulSets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stateful_set(existing: Obj | None = None, **spec: Any) -> Obj:
 
 
 @pytest.mark.parametrize("tls", [{}, {"tls": {"mode": "self"}}])
-def test_a_place_is_known_by_its_name_and_by_its_url(tls: Obj) -> None:
+def test_ordinal_is_parsed_from_the_member_name_and_the_peer_url(tls: Obj) -> None:
     resource = cluster(**tls)
     for number in (0, 2, 10, 123):
         assert names.number_of(resource, names.member_name(resource, number)) == number
@@ -30,7 +30,7 @@ def test_a_place_is_known_by_its_name_and_by_its_url(tls: Obj) -> None:
 
 
 @pytest.mark.parametrize(
-    "strange",
+    "foreign",
     [
         "",
         "demo",
@@ -48,12 +48,12 @@ def test_a_place_is_known_by_its_name_and_by_its_url(tls: Obj) -> None:
         "demo-1.demo.default.svc.evil:2380",
     ],
 )
-def test_what_is_not_of_this_cluster_has_no_place(strange: str) -> None:
-    assert names.number_of(cluster(), strange) is None
+def test_foreign_name_or_url_has_no_ordinal(foreign: str) -> None:
+    assert names.number_of(cluster(), foreign) is None
 
 
-def test_a_member_is_asked_at_its_pods_address_under_its_name() -> None:
-    pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
+def test_endpoint_has_the_pods_address_and_the_members_name() -> None:
+    pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, problem="")
     endpoint = observe.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
     assert (endpoint.name, endpoint.address, endpoint.host, endpoint.port) == (
         "demo-1",
@@ -74,14 +74,14 @@ def test_a_member_is_asked_at_its_pods_address_under_its_name() -> None:
         (1, {"podDisruptionBudget": {"minAvailable": "50%"}}, {"minAvailable": "50%"}),
     ],
 )
-def test_a_drain_takes_one_member_at_a_time_where_that_can_be(size: int, spec: Obj, allowed: Obj | None) -> None:
+def test_disruption_budget_allows_one_member_where_a_quorum_remains(size: int, spec: Obj, allowed: Obj | None) -> None:
     resource = cluster(size, **spec)
     budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
     found = {key: value for key, value in (budget or {"spec": {}})["spec"].items() if "vailable" in key}
     assert (found or None) == allowed
 
 
-def test_a_member_that_is_not_ready_may_be_evicted_unless_its_data_goes_with_it() -> None:
+def test_unready_member_may_be_evicted_unless_its_data_is_in_memory() -> None:
     def policy(**spec: Any) -> str:
         resource = cluster(**spec)
         budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
@@ -92,13 +92,13 @@ def test_a_member_that_is_not_ready_may_be_evicted_unless_its_data_goes_with_it(
     assert policy(storage={"medium": "Memory", "size": "1Gi"}) == "IfHealthyBudget"
 
 
-def test_what_a_stateful_set_cannot_change_stays_as_it_is() -> None:
+def test_immutable_claim_template_keeps_its_size() -> None:
     before = stateful_set(storage={"size": "1Gi"})
     assert provisioning.template_size(stateful_set(before, storage={"size": "2Gi"})) == "1Gi"
     assert provisioning.template_size(stateful_set(None, storage={"size": "2Gi"})) == "2Gi"
 
 
-def test_volumes_stay_with_the_resource_unless_it_says_otherwise() -> None:
+def test_volumes_are_retained_unless_the_spec_disables_it() -> None:
     def kept(**storage: Any) -> Obj:
         found: Obj = stateful_set(storage={"size": "1Gi", **storage})["spec"]["persistentVolumeClaimRetentionPolicy"]
         return found
@@ -107,7 +107,7 @@ def test_volumes_stay_with_the_resource_unless_it_says_otherwise() -> None:
     assert kept(retain=False) == {"whenDeleted": "Delete", "whenScaled": "Retain"}
 
 
-def test_a_volume_says_whose_data_it_holds() -> None:
+def test_claim_is_labelled_with_the_uid_of_its_cluster() -> None:
     (claim,) = stateful_set()["spec"]["volumeClaimTemplates"]
     assert claim["metadata"]["labels"][names.CLUSTER_UID] == "u-1"
     assert "volumeClaimTemplates" not in stateful_set(storage={"medium": "Memory", "size": "1Gi"})["spec"]

@@ -1,4 +1,4 @@
-"""The members' pod: what a change of it restarts, and what it does not."""
+"""Pod template of members: changes that restart them, and changes that do not."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def annotation(made: Obj) -> str:
 
 
 @pytest.mark.parametrize("begins", [New(), JOINING])
-def test_how_a_member_may_start_is_no_reason_to_restart_one_that_runs(begins: Start) -> None:
+def test_bootstrap_mode_does_not_change_the_template_digest(begins: Start) -> None:
     closed, other = pod(cluster()), pod(cluster(), begins)
     assert closed != other
     assert annotation(closed) == annotation(other) == template.digest(closed) == template.digest(other)
 
 
 def leaves(part: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values in a part of a template."""
+    """Yield the paths of all values in a part of a template."""
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for key, value in items:
         if isinstance(value, dict | list) and value:
@@ -49,25 +49,25 @@ def leaves(part: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
             yield (*path, key)
 
 
-def everything() -> Obj:
+def full_template() -> Obj:
     *_, stateful_set = yaml.safe_load_all((GOLDEN / "everything" / "objects.yaml").read_text())
     found: Obj = stateful_set["spec"]["template"]
     return found
 
 
-@pytest.mark.parametrize("path", list(leaves(everything())), ids=lambda path: ".".join(map(str, path)))
-def test_every_other_change_restarts_members(path: tuple[Any, ...]) -> None:
-    before, after = everything(), copy.deepcopy(everything())
+@pytest.mark.parametrize("path", list(leaves(full_template())), ids=lambda path: ".".join(map(str, path)))
+def test_every_other_field_changes_the_template_digest(path: tuple[Any, ...]) -> None:
+    before, after = full_template(), copy.deepcopy(full_template())
     *parents, last = path
     part = after
     for key in parents:
         part = part[key]
     part[last] = "another"
-    untold = path[-1] in (names.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
-    assert (template.digest(before) == template.digest(after)) is untold
+    excluded = path[-1] in (names.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
+    assert (template.digest(before) == template.digest(after)) is excluded
 
 
-def test_fields_that_concern_no_member_restart_none() -> None:
+def test_fields_that_do_not_concern_members_do_not_change_the_pod() -> None:
     before = pod(cluster())
     for change in (
         {"metrics": {"enabled": False}},
@@ -77,15 +77,15 @@ def test_fields_that_concern_no_member_restart_none() -> None:
         {"backup": {"schedule": "0 3 * * *", "destination": {"volume": {"claimName": "backups"}}}},
     ):
         assert pod(cluster(**change)) == before
-    assert pod(cluster(5)) == before, "a cluster that grows restarts nobody"
+    assert pod(cluster(5)) == before, "scaling up restarts no member"
 
 
-def test_a_learner_is_shown_to_no_client() -> None:
+def test_pod_of_a_learner_is_not_labelled_for_clients() -> None:
     assert pod(cluster())["metadata"]["labels"][names.SERVES] == names.CLIENTS
     assert names.SERVES not in pod(cluster(), JOINING)["metadata"]["labels"]
 
 
-def test_a_new_authority_restarts_members_and_is_mounted_under_its_own_key() -> None:
+def test_new_authority_changes_the_digest_and_is_mounted_under_its_own_key() -> None:
     secure = cluster(tls={"mode": "self"})
     one, other = (pod(secure, secrets=Secrets(digest=d, authority_key=f"ca-{d}.crt")) for d in ("a", "b"))
     assert annotation(one) != annotation(other)
@@ -93,7 +93,7 @@ def test_a_new_authority_restarts_members_and_is_mounted_under_its_own_key() -> 
         assert {"key": "ca-a.crt", "path": "ca.crt"} in volume["secret"]["items"]
 
 
-def test_the_operators_own_labels_and_annotations_win() -> None:
+def test_labels_and_annotations_of_the_spec_are_added_to_the_pod() -> None:
     made = pod(cluster(labels={"team": "shop"}, annotations={"a": "b"}))
     assert made["metadata"]["labels"]["team"] == "shop"
     assert made["metadata"]["annotations"]["a"] == "b"
@@ -109,17 +109,19 @@ def test_the_operators_own_labels_and_annotations_win() -> None:
         ("3.7.3", "/health?exclude=NOSPACE", "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"),
     ],
 )
-def test_no_probe_kills_a_member_for_what_no_restart_mends(version: str, ready: str, alive: str | None) -> None:
-    """A quorum that is lost, a quota that is used up, another member's data: of these a member does not die."""
+def test_liveness_probe_ignores_problems_that_a_restart_does_not_resolve(
+    version: str, ready: str, alive: str | None
+) -> None:
+    """A lost quorum, an exhausted quota or corruption of another member must not restart a member."""
     (container,) = pod(cluster(version=version))["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == ready
     for probe in ("startupProbe", "livenessProbe"):
-        asked = container[probe]
-        assert asked.get("httpGet", {}).get("path") == alive
-        assert ("tcpSocket" in asked) is (alive is None)
+        check = container[probe]
+        assert check.get("httpGet", {}).get("path") == alive
+        assert ("tcpSocket" in check) is (alive is None)
 
 
-def test_a_leader_has_time_to_hand_over_however_slow_elections_are() -> None:
+def test_grace_period_grows_with_the_election_timeout() -> None:
     def grace(**spec: Any) -> int:
         return int(pod(cluster(**spec))["spec"]["terminationGracePeriodSeconds"])
 
@@ -127,6 +129,6 @@ def test_a_leader_has_time_to_hand_over_however_slow_elections_are() -> None:
     assert grace(heartbeatInterval=5000, electionTimeout=50000) == 130
 
 
-def test_data_in_memory_has_the_size_that_was_asked_for() -> None:
+def test_in_memory_volume_has_the_size_of_the_spec() -> None:
     (volume,) = pod(cluster(storage={"medium": "Memory", "size": "512Mi"}))["spec"]["volumes"]
     assert volume == {"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}

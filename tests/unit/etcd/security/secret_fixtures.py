@@ -1,4 +1,4 @@
-"""Secrets of an EtcdCluster that live in a dict, and members that read them as etcd and the kubelet do."""
+"""In-memory Secrets of an EtcdCluster."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PEER, SERVER, CLIENT, AUTHORITY = "demo-peer-tls", "demo-server-tls", "demo-clie
 
 
 @dataclass
-class Vault(Drawer):
-    """The Secrets, and their clock.
+class ClusterSecrets(Drawer):
+    """Secrets of an EtcdCluster, with a clock.
 
     Attributes:
-        informed: the digest that every pod was made for, as the operator sees it.
+        informed: digest that every pod was created for, as the operator observes it.
     """
 
     resource: EtcdCluster = field(default_factory=lambda: cluster(tls={"mode": "self"}))
@@ -50,19 +50,19 @@ class Vault(Drawer):
         return self.issuing.next()
 
     def step(self) -> str:
-        """One write, and then the operator's life might end; returns why, or nothing where nothing is due."""
-        why, writes = self.next()
+        """Make one write and return its reason, or an empty string if nothing is due."""
+        reason, writes = self.next()
         if writes:
             self.write(writes[0])
-        return why if writes else ""
+        return reason if writes else ""
 
     def settle(self) -> list[str]:
-        """Write until nothing is due; returns why, in order."""
-        whys: list[str] = []
-        while why := self.step():
-            whys.append(why)
-            assert len(whys) < 20, whys
-        return whys
+        """Write until nothing is due and return the reasons in order."""
+        reasons: list[str] = []
+        while reason := self.step():
+            reasons.append(reason)
+            assert len(reasons) < 20, reasons
+        return reasons
 
     def judged(self) -> secrets.Secrets:
         return secrets.judge(self.resource, self.found)

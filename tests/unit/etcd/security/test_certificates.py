@@ -1,4 +1,4 @@
-"""The certificates that a cluster needs, and how Secrets hold them."""
+"""Certificates of a cluster and their storage in Secrets."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from shared.kubernetes.secrets import content_of
 from shared.pki.rotation import Authorities
 from shared.pki.stores import authorities_content, authorities_of, issued_in, trust_content
 from shared.steps.certificates import cert_manager_certificates
-from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
+from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, ClusterSecrets
 from tests.unit.etcd.world import cluster
 
 
-def test_what_is_read_is_what_was_written() -> None:
-    vault = Vault()
-    vault.settle()
-    held = authorities_of(vault.found[AUTHORITY])
-    assert held.signer is not None
-    assert authorities_content(held) == content_of(vault.found[AUTHORITY])
-    assert trust_content(held.trusted).items() <= content_of(vault.found[PEER]).items()
+def test_written_authorities_are_parsed_without_loss() -> None:
+    secrets = ClusterSecrets()
+    secrets.settle()
+    authorities = authorities_of(secrets.found[AUTHORITY])
+    assert authorities.signer is not None
+    assert authorities_content(authorities) == content_of(secrets.found[AUTHORITY])
+    assert trust_content(authorities.trusted).items() <= content_of(secrets.found[PEER]).items()
 
 
 @given(st.dictionaries(st.sampled_from(["ca.crt", "ca.key", "next.crt", "former.crt", "tls.crt"]), st.binary()))
-def test_a_secret_with_anything_in_it_can_be_read(content: dict[str, bytes]) -> None:
+def test_secret_with_arbitrary_content_is_parsed(content: dict[str, bytes]) -> None:
     secret = {"data": {key: base64.b64encode(value).decode() for key, value in content.items()}}
     assert authorities_of(secret) == Authorities()
     assert issued_in(secret) is None
 
 
-def test_cert_manager_is_asked_for_the_same_certificates() -> None:
-    resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
+def test_cert_manager_certificates_match_the_operators_own() -> None:
+    resource = cluster(tls={"mode": "certManager", "issuer": {"name": "team-ca", "kind": "ClusterIssuer"}})
     made = cert_manager_certificates(
-        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
+        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="team-ca", kind="ClusterIssuer")
     )
     found = {obj["spec"]["secretName"]: obj["spec"] for obj in made}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}
@@ -48,11 +48,11 @@ def test_cert_manager_is_asked_for_the_same_certificates() -> None:
         assert ("server auth" in spec["usages"]) is bool(leaf.hosts)
         assert "client auth" in spec["usages"]
         assert len(spec.get("commonName", "")) <= 64
-        assert bool(spec.get("commonName")) is bool(leaf.hosts), "etcd's gateway takes no named client, with users"
-        assert bool(spec.get("uris")) is not bool(leaf.hosts), "cert-manager wants some name"
+        assert bool(spec.get("commonName")) is bool(leaf.hosts), "with users, etcd's gateway refuses a common name"
+        assert bool(spec.get("uris")) is not bool(leaf.hosts), "cert-manager requires a name"
 
 
-def test_the_longest_name_still_names_its_certificates() -> None:
+def test_common_names_of_the_longest_cluster_name_fit_64_characters() -> None:
     resource = cluster()
     resource.obj["metadata"]["name"] = "a" * 52
     assert max(len(leaf.name) for leaf in leaves(resource)) <= 64

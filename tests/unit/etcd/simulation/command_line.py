@@ -1,4 +1,4 @@
-"""How a pod starts etcd: its flags, its disk, its version."""
+"""Flags, data volume and version of the etcd that a pod starts."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from shared.kubernetes.kinds import Obj
 
 @dataclass(frozen=True)
 class Command:
-    """What a pod asks etcd for.
+    """Command line of etcd in a pod.
 
     Attributes:
-        name: the member's.
-        disk: UID of the claim, or of the pod, that holds its data.
-        place: the claim's or the pod's name.
-        initial: URLs by name, as --initial-cluster says.
-        url: --initial-advertise-peer-urls.
+        name: name of the member.
+        disk: UID of the claim, or of the pod, that contains the data.
+        disk_name: name of that claim or pod.
+        state: value of --initial-cluster-state.
+        token: value of --initial-cluster-token.
+        url: value of --initial-advertise-peer-urls.
+        initial: peer URLs by member name, from --initial-cluster.
+        quota: backend quota, in bytes.
     """
 
     name: str
     image: str
     disk: str
-    place: str
+    disk_name: str
     state: str
     token: str
     url: str
     initial: Mapping[str, tuple[str, ...]]
     tls: bool
-    asks_certificate: bool
+    requires_client_certificate: bool
     quota: int
 
     @property
@@ -40,32 +43,32 @@ class Command:
 
 
 def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
-    """The command of a pod that runs etcd; None for any other."""
+    """Return the command of a pod that runs etcd; None for any other pod."""
     for container in pod["spec"]["containers"]:
         given = [*container.get("command", ()), *container.get("args", ())]
         known = _environment(container, pod)
         flags = dict(_flag(_expanded(text, known)) for text in given)
         if "initial-cluster-state" not in flags:
             continue
-        disk, place = _disk(pod, container, claims, flags["data-dir"])
+        disk, disk_name = _disk(pod, container, claims, flags["data-dir"])
         return Command(
             name=flags["name"],
             image=container["image"],
             disk=disk,
-            place=place,
+            disk_name=disk_name,
             state=flags["initial-cluster-state"],
             token=flags["initial-cluster-token"],
             url=flags["initial-advertise-peer-urls"],
             initial=_initial(flags["initial-cluster"]),
             tls="cert-file" in flags,
-            asks_certificate=flags.get("client-cert-auth", "false") == "true",
+            requires_client_certificate=flags.get("client-cert-auth", "false") == "true",
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
         )
     return None
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
-    """An argument with the values of the variables that it names, as the kubelet writes it."""
+    """Substitute the variables of an argument as the kubelet does."""
     return re.sub(r"\$\((\w+)\)", lambda found: known[found[1]], text)
 
 
@@ -83,15 +86,15 @@ def _initial(text: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _environment(container: Obj, pod: Obj) -> dict[str, str]:
-    """Variables of a container, those that name fields of the pod too."""
+    """Return the environment of a container, including values from fields of the pod."""
     fields = {
         "metadata.name": pod["metadata"]["name"],
         "metadata.namespace": pod["metadata"]["namespace"],
         "status.podIP": pod["status"].get("podIP", ""),
     }
     for kind in ("annotations", "labels"):
-        held = pod["metadata"].get(kind) or {}
-        fields |= {f"metadata.{kind}['{key}']": value for key, value in held.items()}
+        metadata = pod["metadata"].get(kind) or {}
+        fields |= {f"metadata.{kind}['{key}']": value for key, value in metadata.items()}
     for name, value in (pod["metadata"].get("annotations") or {}).items():
         fields[f"metadata.annotations['{name}']"] = value
     known = {}
@@ -102,7 +105,7 @@ def _environment(container: Obj, pod: Obj) -> dict[str, str]:
 
 
 def _disk(pod: Obj, container: Obj, claims: Mapping[str, Obj], path: str) -> tuple[str, str]:
-    """UID and name of what holds a path: a claim, or the pod itself."""
+    """Return UID and name of the claim that contains a path, or of the pod if no claim does."""
     mounts = [mount for mount in container.get("volumeMounts", ()) if path.startswith(mount["mountPath"])]
     mounted = max(mounts, key=lambda mount: len(mount["mountPath"]))["name"]
     kept = claims.get(mounted, pod)["metadata"]

@@ -1,4 +1,4 @@
-"""Pods that do something for a cluster and end: those that take a snapshot, and those that make data of one."""
+"""Pods that run a task and exit: taking a snapshot, or restoring data from one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.kinds import Obj
-from shared.testing.kubelet.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.unit.etcd.simulation.raft import Cluster, Disk
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ BUMP = 1_000_000_000
 
 
 class Failed(Exception):
-    """The work is not done.
+    """A failed task.
 
     Args:
-        container: in which.
-        reason: in one word.
+        container: name of the container that failed.
+        reason: CamelCase reason of the failure.
     """
 
     def __init__(self, container: str, reason: str, message: str) -> None:
@@ -32,21 +32,21 @@ class Failed(Exception):
         self.reason = reason
 
 
-def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
-    """They do what they are for at once."""
+def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
+    """Run the task of a pod to its end and return the exits of its containers."""
     spec = pod["spec"]
     names = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
     try:
-        said = _seal(etcd, pod, claims) if "seal" in names else _snapshot(etcd, pod)
+        result = _seal(etcd, pod, claims) if "seal" in names else _snapshot(etcd, pod)
     except Failed as failed:
         before = names[: names.index(failed.container)]
         message = json.dumps({"reason": failed.reason, "message": str(failed)})
-        return Fate(exits={**dict.fromkeys(before, Exit()), failed.container: Exit(1, message)})
-    return Fate(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(said))})
+        return ProcessStatus(exits={**dict.fromkeys(before, Exit()), failed.container: Exit(1, message)})
+    return ProcessStatus(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(result))})
 
 
 def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
-    """Takes one of a member."""
+    """Take a snapshot of a member."""
     flags = _flags(pod, "snapshot")
     name = (urlsplit(flags["endpoint"]).hostname or "").partition(".")[0]
     found = [process for process in etcd.running if process.pod == name and process.serves and not process.hangs]
@@ -73,26 +73,26 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
 
 
 def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
-    """Makes data of a snapshot, or of what the disk itself holds."""
+    """Restore data from a snapshot, or from the data on the disk itself."""
     fetch, restore, seal = (_flags(pod, name) for name in ("fetch", "restore", "seal"))
     [claim] = [claims[volume["name"]] for volume in _mounts(pod) if DATA_DIRECTORY.startswith(volume["mountPath"])]
-    home, token = claim["metadata"]["uid"], seal["token"]
-    disk = etcd.disks.setdefault(home, Disk(claim["metadata"]["name"]))
+    disk_uid, token = claim["metadata"]["uid"], seal["token"]
+    disk = etcd.disks.setdefault(disk_uid, Disk(claim["metadata"]["name"]))
     url = restore["initial-advertise-peer-urls"]
     if "salvage" in fetch:
-        return _recovered(etcd, disk, home, token, url, restore["initial-cluster-token"])
+        return _recovered(etcd, disk, disk_uid, token, url, restore["initial-cluster-token"])
     if fetch["file"] not in etcd.snapshots:
         raise Failed("fetch", "SnapshotMissing", f"{fetch['file']} is not there.")
     if disk.restored != token:
         if disk.member:
             raise Failed("seal", "DataInTheWay", "The volume holds data already: nothing was restored.")
         etcd.guard.may_restore(disk, restore["initial-cluster-token"])
-        cluster = etcd.found(url, restore["initial-cluster-token"], home)
+        cluster = etcd.found(url, restore["initial-cluster-token"], disk_uid)
         _restored(etcd, cluster, disk, token, etcd.snapshots[fetch["file"]])
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 
-def _recovered(etcd: FakeEtcd, disk: Disk, home: str, token: str, url: str, cluster_token: str) -> Obj:
+def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, cluster_token: str) -> Obj:
     if disk.restored != token:
         if not disk.member:
             raise Failed("fetch", "SnapshotMissing", "The volume has no data/member/snap/db.")
@@ -100,7 +100,7 @@ def _recovered(etcd: FakeEtcd, disk: Disk, home: str, token: str, url: str, clus
         former = etcd.clusters[disk.cluster]
         former.former = True
         disk.corrupt = False
-        _restored(etcd, etcd.found(url, cluster_token, home), disk, token, former.revision)
+        _restored(etcd, etcd.found(url, cluster_token, disk_uid), disk, token, former.revision)
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 
@@ -121,7 +121,7 @@ def _mounts(pod: Obj) -> list[Obj]:
 
 
 def _flags(pod: Obj, name: str) -> dict[str, str]:
-    """The flags of a container."""
+    """Return the flags of a container."""
     [container] = [container for container in _containers(pod) if container["name"] == name]
     pairs = (text[2:].partition("=") for text in container["args"] if text.startswith("--"))
     return {flag: value for flag, _, value in pairs}

@@ -1,20 +1,20 @@
-"""Members of `FakeEtcd` without Kubernetes, for stories."""
+"""Members of `FakeEtcd` without Kubernetes, for recorded sessions."""
 
 from __future__ import annotations
 
 from operators.etcd.client.server import Access, Endpoint, Server
 from shared.kubernetes.kinds import Obj
-from tests.support.etcd.lab import ending
+from tests.support.etcd.lab import known_exit
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 IMAGE = "etcd:v3.6.16"
 
 
 class FakeLab:
-    """`recorded_conformance.Lab` in memory; every start is in another pod, on the disk of that name."""
+    """`recorded_conformance.Lab` in memory; every start uses a new pod on the same disk."""
 
     def __init__(self, etcd: FakeEtcd | None = None) -> None:
-        self.told: list[str] = []
+        self.transcript: list[str] = []
         self.etcd = etcd or FakeEtcd()
         self._pods: dict[str, Obj] = {}
         self._disks: dict[str, str] = {}
@@ -32,7 +32,7 @@ class FakeLab:
             f"--initial-advertise-peer-urls={self.url(name)}",
             f"--initial-cluster-state={state}",
             f"--initial-cluster={','.join(f'{key}={url}' for key, url in initial.items())}",
-            "--initial-cluster-token=story",
+            "--initial-cluster-token=session",
         ]
         mount = {"name": "data", "mountPath": "/data"}
         container = {"name": "etcd", "image": image, "args": args, "volumeMounts": [mount]}
@@ -41,14 +41,14 @@ class FakeLab:
             "spec": {"containers": [container]},
             "status": {"podIP": uid},
         }
-        return self.look(name)
+        return self.run_pod(name)
 
-    def look(self, name: str) -> str:
-        """What a member ended with, as the kubelet hears it; empty if it runs."""
+    def run_pod(self, name: str) -> str:
+        """Run a member's pod as the kubelet does; return the message of its exit, empty if it runs."""
         disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
         claim = {"metadata": {"name": f"data-{name}", "uid": disk}}
         fate = self.etcd.run(self._pods[name], {"data": claim})
-        return ending(fate.said) if fate.said else ""
+        return known_exit(fate.termination_message) if fate.termination_message else ""
 
     async def stop(self, name: str) -> None:
         self.etcd.end(self._pods.pop(name)["metadata"]["uid"])
@@ -57,8 +57,8 @@ class FakeLab:
         await self.stop(name)
         self.etcd.end(self._disks.pop(name))
 
-    async def ended(self, name: str) -> str:
-        return self.look(name)
+    async def exited(self, name: str) -> str:
+        return self.run_pod(name)
 
     async def calm(self) -> None:
         pass

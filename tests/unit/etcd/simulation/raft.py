@@ -1,7 +1,7 @@
-"""Raft as far as an operator can tell: who is of a cluster, who leads, and which disks hold what was acknowledged.
+"""Raft as far as an operator observes it: members, the leader, and the disks with acknowledged entries.
 
-A cluster has one history, a log of entries; a disk holds the log up to an index. Who is a member is part of the log, so
-a disk that lags behind knows older members, as in Raft. A write is acknowledged once a quorum holds it.
+A cluster has one log of entries, and a disk has the log up to an index. The membership is part of the log, so a disk
+that lags behind has an older membership, as in Raft. A write is acknowledged once a quorum has it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from operators.etcd.api.versions import Version
 
 SMALL = 20480
-"""Bytes of a database with nothing in it."""
+"""Size of an empty database, in bytes."""
 
 
 def founding(urls: Iterable[str], token: str) -> tuple[int, list[int]]:
-    """Ids of a cluster and its members that are made of a list, as etcd makes them: of nothing else.
+    """Compute the ids of a new cluster and its members as etcd does: from the peer URLs and the token alone.
 
     Source: computeMemberID and genID in server/etcdserver/api/membership.
     """
@@ -31,19 +31,19 @@ def _sha1(text: bytes) -> int:
 
 
 def identity(*parts: object) -> int:
-    """An id of 64 bits, the same for the same parts."""
+    """Return a 64-bit id that is the same for the same parts."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8]) or 1
 
 
-class Seat(NamedTuple):
-    """A member as the log has it."""
+class MemberRecord(NamedTuple):
+    """A member in the log."""
 
     id: int
     url: str
     learner: bool = False
 
 
-Seats = tuple[Seat, ...]
+MemberRecords = tuple[MemberRecord, ...]
 
 
 @dataclass
@@ -51,16 +51,17 @@ class Disk:
     """A data directory.
 
     Attributes:
-        place: of which claim or pod, for people.
-        cluster, member: whose it is; 0 while it is empty.
-        index: up to where it holds the cluster's log.
-        version: the last that ran on it.
-        size: bytes of its database file.
-        corrupt: whether its keys differ from those of others.
-        restored: token of the restore that its data is from.
+        name: name of the claim or pod.
+        cluster: id of the cluster whose data the directory has; 0 if it is empty.
+        member: id of the member whose data it has; 0 if it is empty.
+        index: index of the last log entry on the disk.
+        version: version of etcd that ran on it last.
+        size: size of the database file, in bytes.
+        corrupt: whether the keys differ from those of the other members.
+        restored: token of the restore that wrote the data.
     """
 
-    place: str
+    name: str
     cluster: int = 0
     member: int = 0
     index: int = 0
@@ -72,23 +73,23 @@ class Disk:
 
 @dataclass
 class Cluster:
-    """A history.
+    """A cluster and its log.
 
     Attributes:
-        token: --initial-cluster-token of who began it.
-        seats: the members from which index on, in order.
-        index: of the newest entry.
-        acknowledged: the newest entry that somebody was told to be safe.
-        names: of members that have started, by id.
-        homes: the disk that each member has written on, by id.
-        version: what all members run as, once that is settled.
-        bumped: whether it began with a snapshot.
-        former: whether another goes on with its data.
+        token: --initial-cluster-token of the member that bootstrapped the cluster.
+        records: members by the index from which on they are valid, in order.
+        index: index of the newest entry.
+        acknowledged: index of the newest entry that was acknowledged to a client.
+        names: names of the members that have started, by id.
+        disk_by_member: UID of the disk that each member writes to, by id.
+        version: cluster version, once it is determined.
+        bumped: whether the cluster was restored from a snapshot.
+        former: whether a recovery replaced this cluster.
     """
 
     id: int
     token: str
-    seats: list[tuple[int, Seats]]
+    records: list[tuple[int, MemberRecords]]
     index: int = 1
     acknowledged: int = 1
     revision: int = 1
@@ -96,7 +97,7 @@ class Cluster:
     leader: int = 0
     version: tuple[int, int] | None = None
     names: dict[int, str] = field(default_factory=dict)
-    homes: dict[int, str] = field(default_factory=dict)
+    disk_by_member: dict[int, str] = field(default_factory=dict)
     alarms: set[tuple[int, str]] = field(default_factory=set)
     in_use: int = SMALL
     compacted: int = 0
@@ -105,40 +106,40 @@ class Cluster:
     bumped: bool = False
     former: bool = False
 
-    def seats_at(self, index: int) -> Seats:
-        """The members as a log up to an index has them."""
-        return next((seats for since, seats in reversed(self.seats) if since <= index), ())
+    def records_at(self, index: int) -> MemberRecords:
+        """Return the members according to the log up to `index`."""
+        return next((records for since, records in reversed(self.records) if since <= index), ())
 
     @property
-    def now(self) -> Seats:
-        return self.seats_at(self.index)
+    def now(self) -> MemberRecords:
+        return self.records_at(self.index)
 
-    def append(self, seats: Seats | None = None) -> None:
-        """One more entry, which a quorum holds."""
+    def append(self, records: MemberRecords | None = None) -> None:
+        """Append an entry that a quorum has."""
         self.index += 1
         self.acknowledged = self.index
-        if seats is not None:
-            self.seats.append((self.index, seats))
+        if records is not None:
+            self.records.append((self.index, records))
 
 
-def quorum(seats: Seats) -> int:
-    """How many voters must agree."""
-    return sum(not seat.learner for seat in seats) // 2 + 1
+def quorum(records: MemberRecords) -> int:
+    """Return the number of voters that must agree."""
+    return sum(not record.learner for record in records) // 2 + 1
 
 
-def seat_of(seats: Seats, member: int) -> Seat | None:
-    return next((seat for seat in seats if seat.id == member), None)
+def record_of(records: MemberRecords, member: int) -> MemberRecord | None:
+    return next((record for record in records if record.id == member), None)
 
 
-def votes(cluster: Cluster, candidate: Disk, among: Iterable[Disk]) -> bool:
-    """Whether a disk's member would be elected by the members of others: they hold no more than it, and are a quorum.
+def can_win_election(cluster: Cluster, candidate: Disk, among: Iterable[Disk]) -> bool:
+    """Whether the members on other disks can elect the candidate: a quorum of them has no newer entries.
 
-    It counts by the members that its own log knows.
+    The quorum is that of the membership in the candidate's own log.
     """
-    seats = cluster.seats_at(candidate.index)
-    own = seat_of(seats, candidate.member)
+    records = cluster.records_at(candidate.index)
+    own = record_of(records, candidate.member)
     if own is None or own.learner:
         return False
-    voters = {seat.id for seat in seats if not seat.learner}
-    willing = {disk.member for disk in among if disk.cluster == cluster.id and disk.index <= candidate.index}
-    return len(voters & (willing | {candidate.member})) >= quorum(seats)
+    voters = {record.id for record in records if not record.learner}
+    granting = {disk.member for disk in among if disk.cluster == cluster.id and disk.index <= candidate.index}
+    return len(voters & (granting | {candidate.member})) >= quorum(records)

@@ -1,4 +1,4 @@
-"""One member's server as the operator reaches it: what etcd answers, and how it refuses."""
+"""Server of one member as the operator reaches it: answers and refusals of etcd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operators.etcd.client.errors import (
     Unreachable,
 )
 from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, HashKV, Member, Members, RaftProgress
-from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, Seat, identity, seat_of
+from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, MemberRecord, identity, record_of
 
 if TYPE_CHECKING:
     from tests.unit.etcd.simulation.database import FakeEtcd, Process
@@ -40,9 +40,9 @@ class FakeServer:
         leader = cluster.leader if self._etcd.has_quorum(cluster) else 0
         version, raft = str(process.command.version), (cluster.term, disk.index, disk.index)
         if cluster.auth and not leader:
-            raise NoLeader(f"{self._endpoint.name} lets nobody in: only a quorum gives a token")
+            raise NoLeader(f"{self._endpoint.name} cannot authenticate users: tokens need a quorum")
         self._authenticate(cluster)
-        seat = seat_of(cluster.seats_at(disk.index), disk.member)
+        record = record_of(cluster.records_at(disk.index), disk.member)
         return EndpointStatus(
             cluster.id,
             disk.member,
@@ -52,17 +52,17 @@ class FakeServer:
             *raft,
             db_size=disk.size,
             db_in_use=min(disk.size, cluster.in_use),
-            learner=seat is None or seat.learner,
+            learner=record is None or record.learner,
             errors=tuple(f"memberID:{member} alarm:{kind} " for member, kind in sorted(cluster.alarms)),
         )
 
     async def members(self) -> Members:
         _, _, cluster = self._led()
-        return Members(cluster.id, tuple(_member(cluster, seat) for seat in cluster.now))
+        return Members(cluster.id, tuple(_member(cluster, record) for record in cluster.now))
 
     async def remembered_members(self) -> Members:
         _, disk, cluster = self._served()
-        return Members(cluster.id, tuple(_member(cluster, seat) for seat in cluster.seats_at(disk.index)))
+        return Members(cluster.id, tuple(_member(cluster, record) for record in cluster.records_at(disk.index)))
 
     async def progress(self) -> RaftProgress:
         _, disk, cluster = self._reached()
@@ -85,37 +85,37 @@ class FakeServer:
 
     async def add_learner(self, peer_url: str) -> Member:
         cluster = self._changing()
-        if any(seat.url == peer_url for seat in cluster.now):
+        if any(record.url == peer_url for record in cluster.now):
             raise Refused("etcdserver: Peer URLs already exists")
-        if sum(seat.learner for seat in cluster.now) >= MAX_LEARNERS:
+        if sum(record.learner for record in cluster.now) >= MAX_LEARNERS:
             raise Refused("etcdserver: too many learner members in cluster")
         if self._active(cluster) < len(_voters(cluster)):
             raise Unhealthy("etcdserver: unhealthy cluster")
-        seat = Seat(identity(peer_url, cluster.id, cluster.index), peer_url, learner=True)
+        record = MemberRecord(identity(peer_url, cluster.id, cluster.index), peer_url, learner=True)
         self._done("learners added")
-        self._etcd.change(cluster, (*cluster.now, seat), f"the operator adds a learner at {peer_url}")
-        return _member(cluster, seat)
+        self._etcd.change(cluster, (*cluster.now, record), f"the operator adds a learner at {peer_url}")
+        return _member(cluster, record)
 
     async def promote(self, member_id: int) -> None:
         cluster = self._changing()
-        seat = seat_of(cluster.now, member_id)
-        if seat is None:
+        record = record_of(cluster.now, member_id)
+        if record is None:
             raise NoSuchMember("etcdserver: member not found")
-        if not seat.learner:
+        if not record.learner:
             raise Refused("etcdserver: can only promote a learner member")
         process = self._etcd.process_of(cluster, member_id)
         if process is None or self._etcd.disks[process.command.disk].index < 0.9 * cluster.index:
             raise NotInSync("etcdserver: can only promote a learner member which is in sync with leader")
         self._done("learners promoted")
-        seats = tuple(other._replace(learner=False) if other == seat else other for other in cluster.now)
-        self._etcd.change(cluster, seats, f"the operator promotes {cluster.names.get(member_id)}")
+        records = tuple(other._replace(learner=False) if other == record else other for other in cluster.now)
+        self._etcd.change(cluster, records, f"the operator promotes {cluster.names.get(member_id)}")
 
     async def remove(self, member_id: int) -> None:
         cluster = self._changing()
-        seat = seat_of(cluster.now, member_id)
-        if seat is None:
+        record = record_of(cluster.now, member_id)
+        if record is None:
             raise NoSuchMember("etcdserver: member not found")
-        if not seat.learner:
+        if not record.learner:
             voters = _voters(cluster)
             others = [voter for voter in voters if voter.id != member_id]
             if sum(voter.id in cluster.names for voter in others) < len(others) // 2 + 1:
@@ -125,16 +125,16 @@ class FakeServer:
                 raise Unhealthy("etcdserver: unhealthy cluster")
             self._etcd.guard.may_remove(self._etcd, cluster, member_id)
         self._done("members removed")
-        seats = tuple(other for other in cluster.now if other != seat)
-        self._etcd.change(cluster, seats, f"the operator removes {cluster.names.get(member_id, seat.url)}")
+        records = tuple(other for other in cluster.now if other != record)
+        self._etcd.change(cluster, records, f"the operator removes {cluster.names.get(member_id, record.url)}")
 
     async def move_leader(self, to: int) -> None:
         _, disk, cluster = self._served()
         self._authenticate(cluster)
         if disk.member != cluster.leader:
             raise Refused("etcdserver: not leader")
-        seat = seat_of(cluster.now, to)
-        if seat is None or seat.learner:
+        record = record_of(cluster.now, to)
+        if record is None or record.learner:
             raise Refused("etcdserver: bad leader transferee")
         if to not in self._etcd.voting(cluster):
             raise Unreachable(f"{self._endpoint.name} gave no answer: leader transfer took too long")
@@ -201,13 +201,13 @@ class FakeServer:
     async def aclose(self) -> None:
         pass
 
-    # How far a request comes.
+    # Checks that a request passes.
 
     def _reached(self) -> tuple[Process, Disk, Cluster]:
-        """The process at the address.
+        """Return the process at the address.
 
         Raises:
-            Unreachable: nothing answers there, or it does not speak as the operator does.
+            Unreachable: no process answers at the address.
         """
         etcd, endpoint = self._etcd, self._endpoint
         found = [process for process in etcd.running if process.address == endpoint.address]
@@ -218,27 +218,29 @@ class FakeServer:
         return process, disk, etcd.clusters[disk.cluster]
 
     def _served(self, *, learner: bool = False) -> tuple[Process, Disk, Cluster]:
-        """The same, where it serves clients.
+        """Return the process at the address if it serves clients.
 
         Args:
-            learner: whether a learner does, too.
+            learner: whether learners serve this request.
         """
         process, disk, cluster = self._reached()
         if process.command.tls != bool(self._access.authority):
-            raise Unreachable(f"{self._endpoint.name}: TLS {'is' if process.command.tls else 'is not'} spoken here")
-        if process.command.asks_certificate and self._access.pair is None:
+            raise Unreachable(
+                f"{self._endpoint.name}: the server {'requires' if process.command.tls else 'does not use'} TLS"
+            )
+        if process.command.requires_client_certificate and self._access.pair is None:
             raise Unreachable(f"{self._endpoint.name}: tls: client didn't provide a certificate")
         if not process.serves:
             raise Unreachable(f"{self._endpoint.name}: connection refused")
-        seat = seat_of(cluster.seats_at(disk.index), disk.member)
-        if not learner and (seat is None or seat.learner):
+        record = record_of(cluster.records_at(disk.index), disk.member)
+        if not learner and (record is None or record.learner):
             raise Refused("etcdserver: rpc not supported for learner")
         return process, disk, cluster
 
     def _led(self) -> tuple[Process, Disk, Cluster]:
         process, disk, cluster = self._served()
         if not self._etcd.has_quorum(cluster):
-            raise Unreachable(f"{self._endpoint.name} gave no answer: it is without a quorum")
+            raise Unreachable(f"{self._endpoint.name} gave no answer: no quorum")
         return process, disk, cluster
 
     def _changing(self) -> Cluster:
@@ -257,13 +259,13 @@ class FakeServer:
     def _active(self, cluster: Cluster) -> int:
         return sum(self._etcd.process_of(cluster, voter.id) is not None for voter in _voters(cluster))
 
-    def _done(self, what: str) -> None:
-        self._etcd.done[what] += 1
+    def _done(self, kind: str) -> None:
+        self._etcd.done[kind] += 1
 
 
-def _voters(cluster: Cluster) -> list[Seat]:
-    return [seat for seat in cluster.now if not seat.learner]
+def _voters(cluster: Cluster) -> list[MemberRecord]:
+    return [record for record in cluster.now if not record.learner]
 
 
-def _member(cluster: Cluster, seat: Seat) -> Member:
-    return Member(seat.id, cluster.names.get(seat.id, ""), (seat.url,), seat.learner)
+def _member(cluster: Cluster, record: MemberRecord) -> Member:
+    return Member(record.id, cluster.names.get(record.id, ""), (record.url,), record.learner)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong at whichever moment, an EtcdCluster ends as if nothing had happened, and no write is lost."""
+"""Disturbed runs of every scenario end like the undisturbed reference run, and lose no acknowledged write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
-QUICK = {"all news late", "a stale view"}
-"""Tried with every scenario at once; the rest by `make test-long`, but for SOME."""
+QUICK = {"all events late", "stale view"}
+"""Disturbances that run with every scenario; `make test-long` runs the others, except those of `SOME`."""
 
-SOME = {"create", "another lost with its volume", "upgraded", "a quorum lost and recovered", "restored"}
-OFTEN = QUICK | {"a crash after"}
+SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
+OFTEN = QUICK | {"crash after a write"}
 
 CASES = [
     pytest.param(
@@ -29,12 +29,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-async def test_it_ends_as_if_nothing_had_happened(
+async def test_disturbed_run_ends_like_the_reference_run(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(ETCD, scenario, disturbance))
 
 
-def test_what_is_tried_at_once_is_there() -> None:
+def test_selected_scenarios_and_disturbances_exist() -> None:
     assert {str(scenario) for scenario in SCENARIOS} >= SOME
     assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN

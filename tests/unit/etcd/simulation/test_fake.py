@@ -1,4 +1,4 @@
-"""The etcd that is not there does what a real one did, and cries out where data would be at risk."""
+"""The simulated etcd behaves like a recorded real one, and reports actions that put data at risk."""
 
 from __future__ import annotations
 
@@ -9,101 +9,101 @@ import pytest
 from operators.etcd.client.errors import NotInSync
 from shared.testing.harness.scenario import Unsafe
 from tests.support import paths
-from tests.support.etcd.recorded_conformance import STORIES, grow
+from tests.support.etcd.recorded_conformance import SESSIONS, grow
 from tests.unit.etcd.simulation.lab import FakeLab
 
 RECORDED: dict[str, list[str]] = json.loads((paths.RECORDED / "etcd.json").read_text())
 
-ENDS_BADLY = "the_seed_begins_again"
+SECOND_BOOTSTRAP = "seed_bootstraps_again"
 
 
-@pytest.mark.parametrize("name", [name for name in STORIES if name != ENDS_BADLY])
-async def test_a_story_goes_as_it_went_with_a_real_etcd(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in SESSIONS if name != SECOND_BOOTSTRAP])
+async def test_session_has_the_transcript_of_a_real_etcd(name: str) -> None:
     lab = FakeLab()
-    await STORIES[name](lab)
-    assert lab.told == RECORDED[name]
+    await SESSIONS[name](lab)
+    assert lab.transcript == RECORDED[name]
 
 
-async def test_a_seed_that_begins_again_is_a_violation_for_a_real_one_would_not_notice() -> None:
+async def test_second_bootstrap_is_a_violation_that_etcd_does_not_detect() -> None:
     lab = FakeLab()
-    lab.etcd.guard.recorded.add("story")
-    with pytest.raises(Unsafe, match="a begins a cluster on an empty disk, though the status records one"):
-        await STORIES[ENDS_BADLY](lab)
-    assert RECORDED[ENDS_BADLY][-1] == "the ids are the same"
+    lab.etcd.guard.recorded.add("session")
+    with pytest.raises(Unsafe, match="a bootstraps a cluster on an empty disk, but the status records one"):
+        await SESSIONS[SECOND_BOOTSTRAP](lab)
+    assert RECORDED[SECOND_BOOTSTRAP][-1] == "the ids are the same"
     assert lab.etcd.violations
 
 
-def test_every_recorded_story_is_told() -> None:
-    assert RECORDED.keys() == STORIES.keys()
+def test_every_session_is_recorded() -> None:
+    assert RECORDED.keys() == SESSIONS.keys()
 
 
-async def test_a_voter_that_comes_back_on_an_empty_disk_is_a_violation() -> None:
+async def test_voter_that_restarts_on_an_empty_disk_is_a_violation() -> None:
     lab = FakeLab()
     await grow(lab, "b", "c")
     await lab.wipe("b")
-    with pytest.raises(Unsafe, match="b comes back as a voter on an empty disk, and has forgotten what it had written"):
+    with pytest.raises(Unsafe, match="b restarts as a voter on an empty disk, without its acknowledged entries"):
         await lab.start("b", "existing", {"b": lab.url("b"), "xa": lab.url("a"), "xc": lab.url("c")})
 
 
-async def test_a_second_cluster_beside_the_first_is_a_violation() -> None:
+async def test_second_cluster_while_the_first_exists_is_a_violation() -> None:
     lab = FakeLab()
     await grow(lab, "b")
-    with pytest.raises(Unsafe, match="c begins a second cluster; the first one's data is still there"):
+    with pytest.raises(Unsafe, match="c bootstraps a second cluster while data of the first one exists"):
         await lab.start("c", "new", {"c": lab.url("c")})
 
 
-async def test_removing_one_too_many_is_a_violation() -> None:
-    """Etcd itself lets a member go that it has not seen for long, and counts who has started, not who is there."""
+async def test_removal_that_loses_the_quorum_is_a_violation() -> None:
+    """The check of etcd counts members that have started, not members that are reachable."""
     lab = FakeLab()
-    tell = await grow(lab, "b", "c", "d")
-    gone = await tell.id_of("d")
+    recorder = await grow(lab, "b", "c", "d")
+    removed = await recorder.id_of("d")
     await lab.stop("d")
-    await lab.server("a").remove(gone)
+    await lab.server("a").remove(removed)
     await lab.stop("c")
-    lab.etcd.guard.may_remove(lab.etcd, lab.etcd.cluster(), await tell.id_of("c"))
-    with pytest.raises(Unsafe, match="the operator removes member b: 1 of 2 that remain are up, no quorum"):
-        lab.etcd.guard.may_remove(lab.etcd, lab.etcd.cluster(), await tell.id_of("b"))
+    lab.etcd.guard.may_remove(lab.etcd, lab.etcd.cluster(), await recorder.id_of("c"))
+    with pytest.raises(Unsafe, match="the operator removes member b: 1 of 2 remaining members are up, no quorum"):
+        lab.etcd.guard.may_remove(lab.etcd, lab.etcd.cluster(), await recorder.id_of("b"))
 
 
-async def test_stopping_one_too_many_is_a_violation_and_stopping_one_is_not() -> None:
+async def test_pod_stop_that_loses_the_quorum_is_a_violation() -> None:
     lab = FakeLab()
     await grow(lab, "b", "c")
     etcd = lab.etcd
-    etcd.guard.may_stop(etcd, {"a"}, "it stops a")
+    etcd.guard.may_stop(etcd, {"a"}, "stopping a")
     await lab.stop("c")
-    etcd.guard.may_stop(etcd, {"c"}, "it stops c, which is down")
-    with pytest.raises(Unsafe, match="it stops a: 1 of 3 voters are left, which is no quorum"):
-        etcd.guard.may_stop(etcd, {"a"}, "it stops a")
+    etcd.guard.may_stop(etcd, {"c"}, "stopping c, which is down")
+    with pytest.raises(Unsafe, match="stopping a: 1 of 3 voters are left, which is no quorum"):
+        etcd.guard.may_stop(etcd, {"a"}, "stopping a")
     await lab.stop("b")
-    with pytest.raises(Unsafe, match="it stops a, which runs, while there is no quorum, and nobody allowed it"):
-        etcd.guard.may_stop(etcd, {"a"}, "it stops a")
+    with pytest.raises(Unsafe, match="stopping a, which runs, while there is no quorum, without consent"):
+        etcd.guard.may_stop(etcd, {"a"}, "stopping a")
 
 
-async def test_a_disk_that_forgot_is_found_out_before_it_leads() -> None:
-    """What Raft promises rests on disks that keep what they were given: here one does not."""
+async def test_disk_without_acknowledged_writes_is_found_before_it_leads() -> None:
+    """Raft relies on disks that keep acknowledged entries; here two disks lose one."""
     lab = FakeLab()
     await grow(lab, "b", "c")
     etcd = lab.etcd
     for name in "bc":
         etcd.member(name).index -= 1
-    with pytest.raises(Unsafe, match="data-b may lead from now on without"):
+    with pytest.raises(Unsafe, match="data-b can become leader without"):
         etcd.guard.inspect(etcd, "two disks were rolled back")
 
 
-async def test_a_learner_that_lags_is_not_promoted_and_serves_nobody() -> None:
+async def test_lagging_learner_is_not_promoted() -> None:
     lab = FakeLab()
-    tell = await grow(lab)
+    recorder = await grow(lab)
     await lab.server("a").add_learner(lab.url("b"))
     lab.etcd.lagging.add("b")
     assert await lab.start("b", "existing", {"b": lab.url("b"), "xa": lab.url("a")}) == ""
     with pytest.raises(NotInSync):
-        await lab.server("a").promote(await tell.id_of("b"))
+        await lab.server("a").promote(await recorder.id_of("b"))
     lab.etcd.lagging.clear()
-    lab.etcd.settle("it catches up")
-    await lab.server("a").promote(await tell.id_of("b"))
+    lab.etcd.settle("b catches up")
+    await lab.server("a").promote(await recorder.id_of("b"))
 
 
-async def test_the_cluster_runs_as_its_oldest_member_and_never_goes_back() -> None:
+async def test_cluster_version_is_that_of_the_oldest_member_and_never_falls() -> None:
     lab = FakeLab()
     await lab.start("a", "new", {"a": lab.url("a")}, "etcd:v3.5.26")
     assert await lab.server("a").cluster_version() == "3.5.0"
@@ -115,21 +115,21 @@ async def test_the_cluster_runs_as_its_oldest_member_and_never_goes_back() -> No
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "said"),
+    ("first", "then", "violation"),
     [
         ("3.5.26", "3.7.0", "a minor version is skipped"),
-        ("3.5.25", "3.6.8", "3.6.8 begins beside data-a, which runs 3.5.25; 3.5.26 is the least"),
+        ("3.5.25", "3.6.8", "3.6.8 starts while data-a runs 3.5.25; the minimum is 3.5.26"),
     ],
 )
-async def test_an_upgrade_that_must_not_be_is_a_violation(first: str, then: str, said: str) -> None:
+async def test_unsupported_upgrade_is_a_violation(first: str, then: str, violation: str) -> None:
     lab = FakeLab()
     await lab.start("a", "new", {"a": lab.url("a")}, f"etcd:{first}")
     await lab.stop("a")
-    with pytest.raises(Unsafe, match=said):
+    with pytest.raises(Unsafe, match=violation):
         await lab.start("a", "existing", {"none": lab.url("b")}, f"etcd:{then}")
 
 
-async def test_a_full_quota_takes_no_writes_until_there_is_room_and_the_alarm_is_disarmed() -> None:
+async def test_full_quota_refuses_writes_until_space_is_freed_and_the_alarm_disarmed() -> None:
     lab = FakeLab()
     await grow(lab)
     server, etcd = lab.server("a"), lab.etcd
@@ -139,7 +139,7 @@ async def test_a_full_quota_takes_no_writes_until_there_is_room_and_the_alarm_is
     etcd.settle("time passes")
     assert (await server.status()).revision == before
     await server.disarm(alarm)
-    assert await server.alarms() == (alarm,), "it is raised again at once"
+    assert await server.alarms() == (alarm,), "etcd raises the alarm again at once"
     await server.compact(before)
     assert await server.is_compacted(before)
     await server.defragment()

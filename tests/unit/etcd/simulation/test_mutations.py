@@ -1,4 +1,4 @@
-"""Operators that err in one thing are caught: so harness and fake can be trusted with the one that is right."""
+"""Sabotaged operators, each with one defect: the harness and the simulated etcd must catch every one."""
 
 from __future__ import annotations
 
@@ -21,121 +21,129 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
 from shared.runtime.settings import Settings
 from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
 from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
-from tests.support.pod_loss import gone
+from tests.support.pod_loss import delete_now
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 
-def lets_anybody_begin(patch: pytest.MonkeyPatch) -> None:
-    """Lists members under their own names, as most operators do."""
+def lists_every_member_to_bootstrap(patch: pytest.MonkeyPatch) -> None:
+    """List members under their own names, as most operators do."""
     annotated = bootstrap.annotated
 
-    def inviting(resource: EtcdCluster, begins: Start) -> dict[str, str]:
+    def listing(resource: EtcdCluster, begins: Start) -> dict[str, str]:
         listed = [f"{known.name}={names.peer_url_of(resource, known.name)}" for known in resource.recorded_members]
-        invited = {bootstrap.INITIAL_CLUSTER: ",".join(listed)} if isinstance(begins, Closed) else {}
-        return annotated(resource, begins) | invited
+        additions = {bootstrap.INITIAL_CLUSTER: ",".join(listed)} if isinstance(begins, Closed) else {}
+        return annotated(resource, begins) | additions
 
-    patch.setattr(bootstrap, "annotated", inviting)
+    patch.setattr(bootstrap, "annotated", listing)
 
 
-def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
-    """Renders `new` where it sees no member."""
+def bootstraps_without_a_member_list(patch: pytest.MonkeyPatch) -> None:
+    """Render `new` whenever the member list is unknown."""
 
-    def hasty(resource: EtcdCluster, seen: Observed) -> Layout:
+    def bootstrapping(resource: EtcdCluster, seen: Observed) -> Layout:
         found = derived(resource, seen)
         return found if seen.members is not None else dataclasses.replace(found, start=New())
 
-    patch.setattr(provisioning, "layout", hasty)
+    patch.setattr(provisioning, "layout", bootstrapping)
 
 
-def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
-    """Gives the StatefulSet no more replicas than are wanted, whoever is a member."""
+def scales_pods_before_members(patch: pytest.MonkeyPatch) -> None:
+    """Scale the StatefulSet to spec.size regardless of the members."""
 
-    def eager(resource: EtcdCluster, seen: Observed) -> Layout:
+    def scaled_down(resource: EtcdCluster, seen: Observed) -> Layout:
         found = derived(resource, seen)
         return dataclasses.replace(found, replicas=min(found.replicas, resource.spec.size))
 
-    patch.setattr(provisioning, "layout", eager)
+    patch.setattr(provisioning, "layout", scaled_down)
 
 
-def takes_all_for_healthy(patch: pytest.MonkeyPatch) -> None:
-    """Restarts members without a look at the others."""
+def ignores_unhealthy_members(patch: pytest.MonkeyPatch) -> None:
+    """Restart members without checking the health of the others."""
     patch.setattr(Observed, "others_healthy", lambda *_: True)
     patch.setattr(Observed, "down", ())
 
 
-def upgrades_as_told(patch: pytest.MonkeyPatch) -> None:
-    """Takes any version for one that may follow."""
+def accepts_any_version(patch: pytest.MonkeyPatch) -> None:
+    """Accept any version as an upgrade."""
     patch.setattr(rolling_update, "upgrade_refusal", lambda *_: "")
 
 
-def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
-    """Makes a new cluster as soon as a quorum is lost."""
+def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
+    """Recover as soon as a quorum is lost."""
     patch.setattr(quorum_recovery, "confirms", lambda *_: True)
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "scenario", "said"),
+    ("sabotage", "scenario", "violation"),
     [
-        (lets_anybody_begin, BY_NAME["one lost while nobody watches"], "comes back as a voter on an empty disk"),
         (
-            begins_whenever_nobody_answers,
-            Scenario("the only one lost", lost(0), given=(cluster(1),)),
-            "begins a cluster on an empty disk, though the status records one",
+            lists_every_member_to_bootstrap,
+            BY_NAME["a member lost without an operator"],
+            "restarts as a voter on an empty disk",
         ),
-        (scales_pods_first, Scenario("shrink", (cluster(1),), given=(cluster(3),)), "is still a member"),
         (
-            takes_all_for_healthy,
-            Scenario("an upgrade while one hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
+            bootstraps_without_a_member_list,
+            Scenario("the only member lost", lost(0), given=(cluster(1),)),
+            "bootstraps a cluster on an empty disk, but the status records one",
+        ),
+        (scales_pods_before_members, Scenario("scale down", (cluster(1),), given=(cluster(3),)), "is still a member"),
+        (
+            ignores_unhealthy_members,
+            Scenario("upgrade while a member hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
             "which is no quorum",
         ),
-        (upgrades_as_told, Scenario("two at once", (cluster(3, NEWEST),), given=(cluster(3, OLD),)), "is skipped"),
-        (recovers_unasked, BY_NAME["a quorum lost"], "and nobody allowed it"),
+        (
+            accepts_any_version,
+            Scenario("upgrade by two minor versions", (cluster(3, NEWEST),), given=(cluster(3, OLD),)),
+            "is skipped",
+        ),
+        (recovers_without_consent, BY_NAME["lost quorum"], "without consent"),
     ],
 )
-async def test_an_operator_that_errs_is_caught(
-    monkeypatch: pytest.MonkeyPatch, sabotage: Patch, scenario: Scenario, said: str
+async def test_sabotaged_operator_is_caught(
+    monkeypatch: pytest.MonkeyPatch, sabotage: Patch, scenario: Scenario, violation: str
 ) -> None:
     sabotage(monkeypatch)
-    with pytest.raises(Unsafe, match=said):
-        await Course.learn(dataclasses.replace(ETCD, name=sabotage.__name__), scenario)
+    with pytest.raises(Unsafe, match=violation):
+        await ReferenceRun.record(dataclasses.replace(ETCD, name=sabotage.__name__), scenario)
 
 
-def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
-    """Applies what followed from an older view."""
-    keep = provisioning.ensure_stateful_set
+def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
+    """Apply plans that were made from a stale view."""
+    original = provisioning.ensure_stateful_set
 
-    def trusting(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-        step = keep(settings, resource, seen, now)
+    def applying(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+        step = original(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "ensure_stateful_set", trusting)
+    patch.setattr(plan, "ensure_stateful_set", applying)
 
 
-@pytest.mark.parametrize("disturbance", ["a stale view", "a handover, the last write lands a step later"])
-async def test_an_operator_that_trusts_its_cache_is_caught(monkeypatch: pytest.MonkeyPatch, disturbance: str) -> None:
-    trusts_its_cache(monkeypatch)
+@pytest.mark.parametrize("disturbance", ["stale view", "leader change, last write lands a step later"])
+async def test_operator_that_applies_stale_plans_is_caught(monkeypatch: pytest.MonkeyPatch, disturbance: str) -> None:
+    applies_stale_plans(monkeypatch)
     [found] = [known for known in DISTURBANCES if str(known) == disturbance]
-    done = await sweep(dataclasses.replace(ETCD, name="trusting"), Scenario("create two", (cluster(2),)), found)
+    done = await sweep(dataclasses.replace(ETCD, name="stale-plans"), Scenario("create two", (cluster(2),)), found)
     assert Oracle.SAFE in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
 
 
-async def test_the_operator_as_it_is_does_none_of_that() -> None:
-    """The same scenarios, unsabotaged, do not end in a violation, whatever else they end in."""
+async def test_unmodified_operator_causes_no_violation() -> None:
+    """The same scenarios cause no violation without the sabotage."""
     for scenario in (
-        Scenario("shrink", (cluster(1),), given=(cluster(3),)),
-        Scenario("an upgrade while one hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
-        Scenario("one of two deleted", (gone(POD, member(1)),), given=(cluster(2),)),
+        Scenario("scale down", (cluster(1),), given=(cluster(3),)),
+        Scenario("upgrade while a member hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
+        Scenario("one of two pods deleted", (delete_now(POD, member(1)),), given=(cluster(2),)),
     ):
-        await Course.learn(ETCD, scenario)
+        await ReferenceRun.record(ETCD, scenario)

@@ -1,8 +1,7 @@
-"""Whatever people ask for and whatever fails, in any order: no acknowledged write is lost, and in the end all is well.
+"""Random specs and failures in any order: no acknowledged write is lost, and the cluster recovers in the end.
 
-The whole operator runs on the in-memory API server over `FakeEtcd`, which knows what would be lost when. Once nothing
-fails any more, a cluster becomes what its spec says, or the status says what waits for a person; and then nothing is
-written.
+The whole operator runs on the in-memory API server over `FakeEtcd`, which checks for lost writes. Once nothing fails
+any more, the cluster reaches its desired state, or the status names what needs a user; then nothing is written.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
 from tests.unit.etcd.simulation.database import FakeEtcd
 from tests.unit.etcd.simulation.raft import quorum
 
-PLACES = 5
-TURNS = 12
+MAX_SIZE = 5
+MAX_TURNS = 12
 
-PERSONS = frozenset({"QuorumLost", "DataLost", "UpgradeRefused", "VolumeInTheWay"})
-"""Reasons that no operator may settle by itself."""
+MANUAL_REASONS = frozenset({"QuorumLost", "DataLost", "UpgradeRefused", "VolumeInTheWay"})
+"""Reasons that need a user."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens, and how many turns everybody has before the next.
+    """An event, and the number of turns of operator and cluster before the next one.
 
     Attributes:
-        step: None where the operator's process ends and another begins.
+        step: step of the scenario; None for a restart of the operator.
     """
 
     text: str
@@ -50,51 +49,51 @@ class Event:
         return f"{self.text} ({self.turns})"
 
 
-def wants(size: int, version: str) -> ScenarioStep:
+def cluster_spec(size: int, version: str) -> ScenarioStep:
     return apply(NAME, size=size, version=version)
 
 
 def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
-    def careful(stage: Stage) -> None:
-        with suppress(NotFound):  # there is none to fail
+    def tolerant(stage: Stage) -> None:
+        with suppress(NotFound):  # the object does not exist
             act(stage)
 
-    return ScenarioStep(text, careful)
+    return ScenarioStep(text, tolerant)
 
 
-def pod_gone(number: int) -> ScenarioStep:
+def pod_deleted(number: int) -> ScenarioStep:
     return one(
         f"{member(number)} is deleted",
-        lambda stage: stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
+        lambda stage: stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
     )
 
 
-def place_lost(number: int, *, spared: bool) -> ScenarioStep:
-    """A pod is lost with its volume; where the quorum is spared, only if the others are one."""
+def member_lost(number: int, *, keep_quorum: bool) -> ScenarioStep:
+    """Lose a pod with its volume; with `keep_quorum`, only if the other members are a quorum."""
 
     def act(stage: Stage) -> None:
-        if spared and not _survives(stage, f"data-{member(number)}"):
+        if keep_quorum and not _survives(stage, f"data-{member(number)}"):
             return
-        stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
-        stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
+        stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
+        stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
 
     return one(f"{member(number)} is lost", act)
 
 
 def _survives(stage: Stage, volume: str) -> bool:
-    """Whether a quorum keeps its disks, with all that was written, if this volume goes, in every cluster there is."""
+    """Whether every cluster keeps a quorum of complete disks without this volume."""
     etcd: FakeEtcd = stage.database
-    there = {
+    claims = {
         claim["metadata"]["uid"]
         for claim in stage.find(PERSISTENT_VOLUME_CLAIM)
         if not claim["metadata"].get("deletionTimestamp") and claim["metadata"]["name"] != volume
     }
     for cluster in etcd.clusters.values():
-        voters = [seat.id for seat in cluster.now if not seat.learner]
+        voters = [record.id for record in cluster.now if not record.learner]
         kept = {
             disk.member
             for uid, disk in etcd.disks.items()
-            if uid in there and disk.cluster == cluster.id and disk.index == cluster.index
+            if uid in claims and disk.cluster == cluster.id and disk.index == cluster.index
         }
         if len(kept & set(voters)) < quorum(cluster.now):
             return False
@@ -114,7 +113,7 @@ def hangs(number: int) -> ScenarioStep:
 
 
 def lags(number: int) -> ScenarioStep:
-    return to_etcd(f"{member(number)} catches up with nobody", lambda etcd: etcd.lagging.add(member(number)))
+    return to_etcd(f"{member(number)} does not catch up", lambda etcd: etcd.lagging.add(member(number)))
 
 
 def leads(number: int) -> ScenarioStep:
@@ -128,7 +127,7 @@ def leads(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} leads", act)
 
 
-def _well(etcd: FakeEtcd) -> None:
+def _recover_all(etcd: FakeEtcd) -> None:
     etcd.cut_off = False
     etcd.failing.clear()
     etcd.lagging.clear()
@@ -138,72 +137,72 @@ def _well(etcd: FakeEtcd) -> None:
 
 CUT_OFF = to_etcd("the operator reaches no member", lambda etcd: setattr(etcd, "cut_off", True))
 REACHES = to_etcd("the operator reaches members", lambda etcd: setattr(etcd, "cut_off", False))
-WELL = to_etcd("all is well", _well)
-FULL = to_etcd("the quota is used up", lambda etcd: etcd.fill() if etcd.running else None)
+RECOVERED = to_etcd("nothing fails", _recover_all)
+FULL = to_etcd("the quota is exhausted", lambda etcd: etcd.fill() if etcd.running else None)
 
 
-def events(*, spared: bool) -> st.SearchStrategy[list[Event]]:
-    """A course of events.
+def event_lists(*, keep_quorum: bool) -> st.SearchStrategy[list[Event]]:
+    """Generate a course of events.
 
     Args:
-        spared: whether a quorum's disks are never lost.
+        keep_quorum: whether a quorum never loses its disks.
     """
-    number = st.integers(0, PLACES - 1)
+    number = st.integers(0, MAX_SIZE - 1)
     steps = st.one_of(
-        st.builds(wants, st.integers(1, PLACES), st.sampled_from([OLD, MIDDLE, NEW])),
-        number.map(pod_gone),
-        number.map(lambda at: place_lost(at, spared=spared)),
+        st.builds(cluster_spec, st.integers(1, MAX_SIZE), st.sampled_from([OLD, MIDDLE, NEW])),
+        number.map(pod_deleted),
+        number.map(lambda at: member_lost(at, keep_quorum=keep_quorum)),
         number.map(failing),
         number.map(hangs),
         number.map(lags),
         number.map(leads),
-        st.sampled_from([CUT_OFF, REACHES, WELL, WELL, later(60), later(700), None]),
+        st.sampled_from([CUT_OFF, REACHES, RECOVERED, RECOVERED, later(60), later(700), None]),
     )
-    turns = st.integers(0, TURNS)
+    turns = st.integers(0, MAX_TURNS)
     return st.lists(
         st.builds(lambda step, turns: Event(step.text if step else "the operator crashes", step, turns), steps, turns),
         max_size=12,
     )
 
 
-async def course(size: int, version: str, happens: list[Event]) -> Play:
-    """Let it happen; then nothing fails any more, and time passes until all rest."""
-    play = Play(World(ETCD))
-    await play.step(ScenarioStep("asked for", wants(size, version).act))
-    for event in happens:
+async def course(size: int, version: str, events: list[Event]) -> ScenarioRun:
+    """Run the events, then end all failures and let time pass until nothing changes."""
+    play = ScenarioRun(World(ETCD))
+    await play.step(ScenarioStep("created", cluster_spec(size, version).act))
+    for event in events:
         if event.step is None:
             play.end()
             play.begin()
         else:
             event.step.act(play.stage)
-            play.look_again()
+            play.resync()
         await play._turn(event.turns)
-    WELL.act(play.stage)
+    RECOVERED.act(play.stage)
     for _ in range(6):
         play.stage.database.written(ENTRIES_PER_SNAPSHOT + 1)
         later(700).act(play.stage)
-        play.look_again()
+        play.resync()
         await play.settle()
     return play
 
 
-def told(play: Play) -> Obj:
+def ready_condition(play: ScenarioRun) -> Obj:
     [found] = play.stage.find()
     return accessors.condition(found, conditions.READY)
 
 
-async def require_well(play: Play) -> None:
-    """Require what Ready promises, and that nothing is left to write."""
+async def require_desired_state(play: ScenarioRun) -> None:
+    """Require the desired state, and that the operator writes nothing more."""
     [found] = play.stage.find()
     etcd: FakeEtcd = play.stage.database
     cluster = etcd.cluster()
     size = found["spec"]["size"]
-    assert not any(seat.learner for seat in cluster.now)
+    assert not any(record.learner for record in cluster.now)
     assert len(cluster.now) == len(etcd.voting(cluster)) == len(play.stage.find(POD)) == size
     assert {process.command.version.series for process in etcd.running} == {cluster.version}
-    assert len([disk for disk in etcd.disks.values() if disk.member]) == size, "what members left is gone"
+    assert len([disk for disk in etcd.disks.values() if disk.member]) == size, "data of former members is deleted"
     before = play.world.server.log.all_writes.copy()
-    play.look_again()
+    play.resync()
     await play.settle()
     play.end()
     play.begin()
@@ -211,61 +210,57 @@ async def require_well(play: Play) -> None:
     assert play.world.server.log.all_writes == before
 
 
-def spared_quorums_heal(size: int, version: str, happens: list[Event]) -> None:
+def run_with_a_quorum(size: int, version: str, events: list[Event]) -> None:
     async def run() -> None:
-        play = await course(size, version, happens)
-        said = told(play)
-        if said["reason"] == "UpgradeRefused":  # as it must: the last wish was too far, or back
+        play = await course(size, version, events)
+        condition = ready_condition(play)
+        if condition["reason"] == "UpgradeRefused":  # the last spec was a downgrade or skipped a minor version
             return
-        assert said["reason"] == "Ready", said["message"]
-        await require_well(play)
+        assert condition["reason"] == "Ready", condition["message"]
+        await require_desired_state(play)
 
     asyncio.run(run())
 
 
-def nothing_is_lost(size: int, version: str, happens: list[Event]) -> None:
+def run_with_any_failure(size: int, version: str, events: list[Event]) -> None:
     async def run() -> None:
-        play = await course(size, version, happens)
-        said = told(play)
-        assert said["reason"] in PERSONS | {"Ready"}, f"{said['reason']}: {said['message']}"
-        if said["reason"] == "Ready":
-            await require_well(play)
+        play = await course(size, version, events)
+        condition = ready_condition(play)
+        assert condition["reason"] in MANUAL_REASONS | {"Ready"}, f"{condition['reason']}: {condition['message']}"
+        if condition["reason"] == "Ready":
+            await require_desired_state(play)
 
     asyncio.run(run())
 
 
-SIZES, VERSIONS = st.integers(1, PLACES), st.sampled_from([OLD, MIDDLE, NEW])
+SIZES, VERSIONS = st.integers(1, MAX_SIZE), st.sampled_from([OLD, MIDDLE, NEW])
 
 
-def often(examples: int) -> settings:
+def profile(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@often(20)
-@given(SIZES, VERSIONS, events(spared=True))
-def test_while_a_quorum_keeps_its_disks_everything_heals(size: int, version: str, happens: list[Event]) -> None:
-    spared_quorums_heal(size, version, happens)
+@profile(20)
+@given(SIZES, VERSIONS, event_lists(keep_quorum=True))
+def test_cluster_recovers_while_a_quorum_keeps_its_disks(size: int, version: str, events: list[Event]) -> None:
+    run_with_a_quorum(size, version, events)
 
 
-@often(20)
-@given(SIZES, VERSIONS, events(spared=False))
-def test_whatever_is_lost_the_operator_loses_nothing_more(size: int, version: str, happens: list[Event]) -> None:
-    nothing_is_lost(size, version, happens)
-
-
-@pytest.mark.long
-@often(400)
-@given(SIZES, VERSIONS, events(spared=True))
-def test_while_a_quorum_keeps_its_disks_everything_heals_at_length(
-    size: int, version: str, happens: list[Event]
-) -> None:
-    spared_quorums_heal(size, version, happens)
+@profile(20)
+@given(SIZES, VERSIONS, event_lists(keep_quorum=False))
+def test_operator_loses_no_write_after_any_failure(size: int, version: str, events: list[Event]) -> None:
+    run_with_any_failure(size, version, events)
 
 
 @pytest.mark.long
-@often(400)
-@given(SIZES, VERSIONS, events(spared=False))
-def test_whatever_is_lost_the_operator_loses_nothing_more_at_length(
-    size: int, version: str, happens: list[Event]
-) -> None:
-    nothing_is_lost(size, version, happens)
+@profile(400)
+@given(SIZES, VERSIONS, event_lists(keep_quorum=True))
+def test_cluster_recovers_while_a_quorum_keeps_its_disks_long(size: int, version: str, events: list[Event]) -> None:
+    run_with_a_quorum(size, version, events)
+
+
+@pytest.mark.long
+@profile(400)
+@given(SIZES, VERSIONS, event_lists(keep_quorum=False))
+def test_operator_loses_no_write_after_any_failure_long(size: int, version: str, events: list[Event]) -> None:
+    run_with_any_failure(size, version, events)

@@ -1,4 +1,4 @@
-"""Room on disk: states of the cluster, and what is done and said about each."""
+"""Maintenance of the database files: the space quota and scheduled defragmentation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def full(
     quota_now: int = QUOTA,
     **more: Any,
 ) -> tuple[EtcdCluster, Observed]:
-    """A cluster whose quota is used up, with so many MiB in each member's file, and of these in use."""
+    """Return a cluster with a NOSPACE alarm; `sizes` are MiB of each member's file, and MiB of it in use."""
     resource = cluster(len(sizes), recorded=range(len(sizes)), quotaBackendBytes=quota_now, status=status or ANNOUNCED)
     world = seen(resource, *(at or (VOTER,) * len(sizes)), compacted=compacted, **more)
     world = replace(world, alarms=(Alarm(member_id(0), NOSPACE), Alarm(member_id(1), NOSPACE)))
@@ -50,13 +50,13 @@ def full(
 def sized(world: Observed, sizes: tuple[Sizes, ...]) -> Observed:
     instances = []
     for instance, (size, in_use) in zip(world.instances, sizes, strict=True):
-        said = instance.status and replace(instance.status, db_size=size * MIB, db_in_use=in_use * MIB)
-        instances.append(replace(instance, status=said))
+        reported = instance.status and replace(instance.status, db_size=size * MIB, db_in_use=in_use * MIB)
+        instances.append(replace(instance, status=reported))
     return replace(world, instances=tuple(instances))
 
 
 def with_quota(world: Observed, number: int, size: int) -> Observed:
-    """The same, but a pod was made with another quota."""
+    """Return `world` in which pod `number` was created with another quota."""
     container = {"name": "etcd", "args": ["--name=x", f"--quota-backend-bytes={size}"]}
     instances = [
         replace(instance, pod_obj={**(instance.pod_obj or {}), "spec": {"containers": [container]}})
@@ -71,25 +71,25 @@ def relieve(resource: EtcdCluster, world: Observed) -> Step:
     return relieve_full_disk(resource, Assessment.of(resource, world), NOW)
 
 
-def test_nothing_is_done_while_nobody_complains() -> None:
+def test_full_files_are_not_changed_without_an_alarm() -> None:
     resource, world = full((99, 99), (99, 99), (99, 99))
     assert relieve(resource, replace(world, alarms=())) == Step()
 
 
-def test_history_is_forgotten_up_to_the_leaders_revision() -> None:
+def test_history_is_compacted_up_to_the_leaders_revision() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), compacted=False)
     step = relieve(resource, world)
     assert acts(step.actions) == ["compact up to revision 10"]
-    assert "before revision 10 is forgotten" in step.message
+    assert "Compacting the history before revision 10" in step.message
     assert step.progress is Progress.WAITING
 
 
-def test_that_history_is_forgotten_is_said_before_it_is_done() -> None:
+def test_compaction_is_announced_in_the_status_first() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), compacted=False, status={"conditions": []})
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.requeue == 0
-    assert (step.reason, "forgotten" in step.message) == ("OutOfSpace", True)
+    assert (step.reason, "Compacting" in step.message) == ("OutOfSpace", True)
 
 
 def test_followers_are_defragmented_one_by_one_and_the_leader_last() -> None:
@@ -104,12 +104,12 @@ def test_followers_are_defragmented_one_by_one_and_the_leader_last() -> None:
     assert done == ["defragment demo-1", "defragment demo-2", "defragment demo-0"]
 
 
-def test_one_whose_file_is_small_enough_is_left_alone() -> None:
+def test_member_with_a_small_file_is_not_defragmented() -> None:
     resource, world = full((100, 10), (20, 10), (100, 10), leader=2)
     assert acts(relieve(resource, world).actions) == ["defragment demo-0"]
 
 
-def test_writes_are_let_in_once_every_file_has_room() -> None:
+def test_alarm_is_disarmed_once_every_file_is_below_the_quota() -> None:
     resource, world = full((90, 10), (10, 10), (10, 10))
     assert acts(relieve(resource, world).actions) == [
         f"disarm NOSPACE of {member_id(0):016x}",
@@ -117,24 +117,24 @@ def test_writes_are_let_in_once_every_file_has_room() -> None:
     ]
 
 
-def test_no_history_is_forgotten_where_there_is_room() -> None:
+def test_history_is_not_compacted_while_files_are_below_the_quota() -> None:
     resource, world = full((10, 10), (10, 10), (10, 10), compacted=False)
     assert [act.split()[0] for act in acts(relieve(resource, world).actions)] == ["disarm", "disarm"]
 
 
-def test_what_is_in_use_and_does_not_fit_is_said_and_not_tried_again() -> None:
+def test_live_data_above_the_quota_is_reported_and_not_defragmented_again() -> None:
     resource, world = full((98, 98), (100, 98), (98, 98))
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.reason == "QuotaExceeded"
-    assert "98 MiB in use of its quota of 100 MiB" in step.message
+    assert "uses 98 MiB of its quota of 100 MiB" in step.message
     assert "Delete keys, or raise spec.quotaBackendBytes (now 104857600)" in step.message
     assert step.warning
-    assert step.progress is Progress.PROGRESSING, "raising the quota replaces pods, so the chain must go on"
+    assert step.progress is Progress.PROGRESSING, "later steps roll out a raised quota"
 
 
-def test_where_nobody_is_compact_yet_one_follower_is_defragmented_to_find_out() -> None:
-    """What is said to be in use may have been freed by compaction: etcd counts that only once something is written."""
+def test_follower_is_defragmented_to_measure_the_live_data() -> None:
+    """The size in use may include what a compaction freed: etcd updates it only after a write."""
     resource, world = full((100, 98), (100, 97), (100, 98))
     assert acts(relieve(resource, world).actions) == ["defragment demo-1"]
     resource, world = full((100, 98), (97, 97), (100, 98))
@@ -143,18 +143,18 @@ def test_where_nobody_is_compact_yet_one_follower_is_defragmented_to_find_out() 
     assert acts(relieve(resource, world).actions) == ["defragment demo-2"]
 
 
-def test_once_it_was_told_that_live_data_fill_the_quota_nobody_is_defragmented_to_find_out() -> None:
-    said = [{"type": "Ready", "status": "False", "reason": "QuotaExceeded", "message": "…"}]
-    resource, world = full((100, 98), (100, 97), (100, 98), status={"conditions": said})
+def test_no_follower_is_defragmented_after_a_quota_exceeded_report() -> None:
+    quota_exceeded = [{"type": "Ready", "status": "False", "reason": "QuotaExceeded", "message": "…"}]
+    resource, world = full((100, 98), (100, 97), (100, 98), status={"conditions": quota_exceeded})
     assert relieve(resource, world).reason == "QuotaExceeded"
 
 
-def test_one_that_says_to_be_compact_is_not_believed_if_another_has_less_in_use() -> None:
+def test_compact_member_is_defragmented_if_another_has_less_in_use() -> None:
     resource, world = full((10, 10), (100, 100), (10, 10))
     assert acts(relieve(resource, world).actions) == ["defragment demo-1"]
 
 
-def test_even_a_little_is_given_back_if_it_lets_writes_in() -> None:
+def test_little_free_space_is_reclaimed_if_that_allows_writes() -> None:
     sizes = [(92, 89), (92, 89), (92, 89)]
     for number in (1, 2, 0):
         resource, world = full(*sizes)
@@ -169,49 +169,49 @@ def test_no_member_is_defragmented_while_another_is_down() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert "waits for demo-2" in step.message
-    assert step.progress is Progress.PROGRESSING, "what mends the one that is down comes later in the chain"
+    assert step.progress is Progress.PROGRESSING, "later steps recover the member that is down"
 
 
-def test_history_is_forgotten_though_a_member_is_down() -> None:
+def test_history_is_compacted_while_a_member_is_down() -> None:
     resource, world = full((100, 99), (100, 99), (0, 0), at=(VOTER, VOTER, DOWN), compacted=False)
     assert acts(relieve(resource, world).actions) == ["compact up to revision 10"]
 
 
-def test_a_member_that_is_down_keeps_nobody_from_writing_where_the_others_have_room() -> None:
+def test_alarm_is_disarmed_while_a_member_is_down() -> None:
     resource, world = full((10, 10), (10, 10), (0, 0), at=(VOTER, VOTER, DOWN))
     assert len(acts(relieve(resource, world).actions)) == 2
 
 
-def test_a_full_learner_is_promoted_first_for_it_takes_no_defragmentation() -> None:
+def test_full_learner_is_not_defragmented_before_its_promotion() -> None:
     learner = At(learner=True, ready=False)
     resource, world = full((10, 10), (10, 10), (100, 10), at=(VOTER, VOTER, learner))
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.progress is Progress.PROGRESSING
-    assert "once it takes part and has a vote" in step.message
+    assert "once it is a healthy voter" in step.message
 
 
-def test_a_quota_that_was_raised_counts_once_the_pods_have_it() -> None:
+def test_raised_quota_counts_once_the_pods_run_with_it() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), quota_now=200 * MIB, compacted=False)
     former = with_quota(with_quota(with_quota(world, 0, QUOTA), 1, QUOTA), 2, 200 * MIB)
     step = relieve(resource, former)
-    assert step.actions == (), "no history is forgotten for nothing"
+    assert step.actions == (), "history is not compacted without need"
     assert step.reason == "RaisingQuota"
-    assert step.message.startswith("demo-0, demo-1: still with the former quota, 100 MiB")
+    assert step.message.startswith("demo-0, demo-1: the former quota of 100 MiB is used up")
     assert [act.split()[0] for act in acts(relieve(resource, world).actions)] == ["disarm", "disarm"]
 
 
-def test_a_single_member_is_relieved_too() -> None:
+def test_single_member_is_defragmented() -> None:
     resource, world = full((100, 10))
     assert acts(relieve(resource, world).actions) == ["defragment demo-0"]
 
 
-def test_a_corrupt_cluster_is_not_compacted() -> None:
+def test_corrupt_cluster_is_not_compacted() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), compacted=False)
     assert relieve(resource, replace(world, alarms=(*world.alarms, Alarm(member_id(1), CORRUPT)))) == Step()
 
 
-def test_the_pods_own_quota_counts_before_the_specs() -> None:
+def test_quota_of_the_pod_takes_precedence_over_the_spec() -> None:
     resource, world = full((1, 1), (1, 1), (1, 1))
     instance = with_quota(world, 1, 12345).instances[1]
     assert quota(resource, instance) == 12345
@@ -225,11 +225,11 @@ def test_the_pods_own_quota_counts_before_the_specs() -> None:
     down=st.sets(st.integers(0, 4), max_size=2),
     compacted=st.booleans(),
 )
-def test_relief_ends_with_room_or_with_the_reason_why_there_is_none(
+def test_relief_ends_with_free_space_or_a_reported_reason(
     live: int, extra: list[Sizes], leader: int, down: set[int], compacted: bool
 ) -> None:
-    """Whatever members say to be in use beyond what is: each is defragmented once at most, and never two at a time."""
-    now = [(live + more, live + more * told // 100) for more, told in extra]
+    """Whichever sizes members report: each is defragmented at most once, and never two at a time."""
+    now = [(live + more, live + more * share // 100) for more, share in extra]
     leader %= len(now)
     at = tuple(DOWN if number in down and number != leader else VOTER for number in range(len(now)))
     if 2 * sum(spot is VOTER for spot in at) <= len(at):
@@ -238,29 +238,29 @@ def test_relief_ends_with_room_or_with_the_reason_why_there_is_none(
     for _ in range(len(now) + 3):
         resource, world = full(*now, at=at, leader=leader, compacted=compacted)
         step = relieve(resource, world)
-        does = acts(step.actions)
-        if not does:
+        steps = acts(step.actions)
+        if not steps:
             assert step.warning
             assert DOWN in at or (step.reason == "QuotaExceeded" and live > MAX_FULL_SHARE * 100)
             return
-        if does[0].startswith("disarm"):
+        if steps[0].startswith("disarm"):
             assert all(size <= MAX_FULL_SHARE * 100 for (size, _), spot in zip(now, at, strict=True) if spot is VOTER)
             return
-        assert len(does) == 1
-        if does[0].startswith("compact"):
+        assert len(steps) == 1
+        if steps[0].startswith("compact"):
             assert not compacted
             compacted = True
             continue
-        number = int(does[0].removeprefix("defragment demo-"))
+        number = int(steps[0].removeprefix("defragment demo-"))
         assert compacted
         assert DOWN not in at
         assert number not in defragmented
         defragmented.append(number)
         now[number] = (live, live)
-    pytest.fail("it never ends")
+    pytest.fail("relief does not end")
 
 
-# By the clock
+# Scheduled defragmentation
 
 NIGHTLY = {"schedule": "0 3 * * *", "threshold": 45}
 LAST_NIGHT = "2026-01-01T03:00:00Z"
@@ -274,20 +274,20 @@ def scheduled(*sizes: Sizes, at: tuple[At, ...] = (), status: Any = None, **more
     return resource, sized(seen(resource, *(at or (VOTER,) * len(sizes)), **more), sizes)
 
 
-def test_at_its_time_the_first_fragmented_follower_gives_back_what_is_free() -> None:
+def test_first_fragmented_follower_is_defragmented_on_schedule() -> None:
     resource, world = scheduled((2 * BIG, BIG), (2 * BIG, BIG), (2 * BIG, 2 * BIG))
     step = defragment(resource, Assessment.of(resource, world), NOW)
     assert acts(step.actions) == ["defragment demo-1"]
-    assert step.progress is Progress.DONE, "a healthy cluster stays Ready meanwhile"
+    assert step.progress is Progress.DONE, "a healthy cluster stays Ready"
 
 
-def test_the_leader_is_defragmented_last() -> None:
+def test_leader_is_defragmented_last() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
     assert acts(defragment(resource, Assessment.of(resource, world), NOW).actions) == ["defragment demo-0"]
 
 
 @pytest.mark.parametrize("sizes", [(BIG - 1, 1), (2 * BIG, 2 * BIG), (2 * BIG, int(2 * BIG * 0.56))])
-def test_small_or_compact_files_are_left_alone(sizes: Sizes) -> None:
+def test_small_or_compact_files_are_not_defragmented(sizes: Sizes) -> None:
     resource, world = scheduled(sizes, sizes, sizes)
     assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
 
@@ -301,39 +301,39 @@ def test_small_or_compact_files_are_left_alone(sizes: Sizes) -> None:
         ((VOTER, VOTER, VOTER), {"known": False}),
     ],
 )
-def test_it_waits_while_anything_is_the_matter(at: tuple[At, ...], more: dict[str, Any]) -> None:
+def test_scheduled_run_waits_while_the_cluster_is_unhealthy(at: tuple[At, ...], more: dict[str, Any]) -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, at=at, **more)
     assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"], (
-        "it is made up for later"
+        "the missed run is still due"
     )
 
 
-def test_a_moment_is_dealt_with_once_nobody_is_left() -> None:
+def test_scheduled_run_is_recorded_once_no_member_is_fragmented() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"]
     resource, world = scheduled((BIG, BIG), (BIG, BIG), (BIG, BIG))
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
-def test_a_moment_that_was_dealt_with_is_not_due_again() -> None:
+def test_recorded_run_is_not_due_again() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={"lastDefragmentation": LAST_NIGHT})
     assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
-def test_of_many_missed_moments_one_is_made_up_for() -> None:
+def test_only_one_of_many_missed_runs_is_made() -> None:
     resource, world = scheduled(*[(BIG, BIG)] * 3, status={"lastDefragmentation": "2025-06-01T03:00:00Z"})
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
-def test_a_new_schedule_waits_for_its_first_moment() -> None:
+def test_new_schedule_waits_for_its_first_run() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={})
     assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
     assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == "2026-01-01T12:00:00Z"
 
 
-def test_what_was_done_stays_told_when_the_schedule_goes() -> None:
+def test_last_run_stays_in_the_status_when_the_schedule_is_removed() -> None:
     resource = cluster(status=HANDLED)
     assert (
         last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW)
@@ -343,10 +343,10 @@ def test_what_was_done_stays_told_when_the_schedule_goes() -> None:
     assert last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW) is None
 
 
-def test_a_night_of_three_members_in_the_whole_plan() -> None:
-    """One after another, each once, the status moving on only at the end; then nothing until the next night."""
+def test_plan_defragments_three_members_in_one_scheduled_run() -> None:
+    """Members are defragmented one at a time; the status records the run only after the last one."""
     sizes = [(2 * BIG, BIG)] * 3
-    done, told = [], []
+    done, recorded = [], []
     status: dict[str, Any] = dict(HANDLED)
     for _ in range(5):
         resource, world = scheduled(*sizes, status=status)
@@ -354,29 +354,29 @@ def test_a_night_of_three_members_in_the_whole_plan() -> None:
         done += acts(made.actions)
         for act in acts(made.actions):
             sizes[int(act[-1])] = (BIG, BIG)
-        told.append(made.status["lastDefragmentation"])
+        recorded.append(made.status["lastDefragmentation"])
         status = {"lastDefragmentation": made.status["lastDefragmentation"]}
     assert done == ["defragment demo-1", "defragment demo-2", "defragment demo-0"]
-    assert told == [HANDLED["lastDefragmentation"]] * 3 + [LAST_NIGHT] * 2
+    assert recorded == [HANDLED["lastDefragmentation"]] * 3 + [LAST_NIGHT] * 2
 
 
 @given(
     passed=st.timedeltas(timedelta(0), timedelta(days=10)),
     fragmented=st.booleans(),
 )
-def test_the_told_moment_never_goes_back(passed: timedelta, fragmented: bool) -> None:
+def test_recorded_run_never_moves_back(passed: timedelta, fragmented: bool) -> None:
     sizes = (2 * BIG, BIG if fragmented else 2 * BIG)
     resource, world = scheduled(sizes, sizes, sizes)
     now = datetime(2025, 12, 31, 3, 0, tzinfo=UTC) + passed
-    told = last_defragmentation(resource, Assessment.of(resource, world), now)
-    assert told is not None
-    assert HANDLED["lastDefragmentation"] <= told <= now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    recorded = last_defragmentation(resource, Assessment.of(resource, world), now)
+    assert recorded is not None
+    assert HANDLED["lastDefragmentation"] <= recorded <= now.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert bool(defragment(resource, Assessment.of(resource, world), now).actions) == (
         fragmented and passed >= timedelta(days=1)
     )
 
 
-def test_a_full_cluster_does_not_grow_until_there_is_room() -> None:
+def test_full_cluster_does_not_scale_up() -> None:
     _, world = full((98, 98), (98, 98), (98, 98))
     resource = cluster(5, recorded=range(3), quotaBackendBytes=QUOTA, status=ANNOUNCED)
     made = plan(resource, world)

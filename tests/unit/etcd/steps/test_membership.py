@@ -1,4 +1,4 @@
-"""Who becomes a member, who goes, and what holds it: every state a cluster can be in, one step at a time."""
+"""Membership changes: which member the operator adds, promotes or removes next, and what blocks the change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.etcd.world import (
 LOST = replace(DOWN, disk="another", empty_data_dir=True)
 
 
-def test_a_new_cluster_begins_with_one_seed() -> None:
+def test_new_cluster_starts_with_one_seed_member() -> None:
     resource = cluster(recorded=None)
     made = plan(resource, seen(resource, ABSENT, ABSENT, ABSENT, known=False, stateful_set=False))
     assert replicas_and_start(made) == (1, "new demo-0")
@@ -36,7 +36,7 @@ def test_a_new_cluster_begins_with_one_seed() -> None:
     assert (made.verdict.progress, made.status["phase"]) == (Progress.PROGRESSING, "Creating")
 
 
-def test_what_has_begun_is_written_down_before_anything_else() -> None:
+def test_bootstrapped_cluster_is_recorded_before_any_other_step() -> None:
     resource = cluster(recorded=None)
     made = plan(resource, seen(resource, VOTER, ABSENT, ABSENT, stateful_set=False))
     assert (made.verdict.reason, made.requeue) == ("Recording", 0)
@@ -45,7 +45,7 @@ def test_what_has_begun_is_written_down_before_anything_else() -> None:
     assert made.status["members"][0]["volume"] == "disk-0"
 
 
-def test_once_recorded_nobody_begins_again() -> None:
+def test_recorded_cluster_is_never_bootstrapped_again() -> None:
     resource = cluster(recorded=[0])
     for world in (
         seen(resource, VOTER, ABSENT, ABSENT),
@@ -55,15 +55,15 @@ def test_once_recorded_nobody_begins_again() -> None:
         assert replicas_and_start(plan(resource, world)) == (1, "existing")
 
 
-def test_a_lost_status_does_not_let_anybody_begin_again() -> None:
+def test_lost_status_does_not_cause_a_second_bootstrap() -> None:
     recorded, resource = cluster(), cluster(recorded=None)
     closed = seen(recorded, DOWN, DOWN, DOWN, known=False)
-    assert replicas_and_start(plan(resource, closed)) == (3, "existing"), "the StatefulSet tells"
+    assert replicas_and_start(plan(resource, closed)) == (3, "existing"), "the StatefulSet proves a bootstrap"
     without = replace(closed, stateful_set=None)
-    assert replicas_and_start(plan(resource, without)) == (3, "existing"), "the volumes tell"
+    assert replicas_and_start(plan(resource, without)) == (3, "existing"), "the volumes prove a bootstrap"
 
 
-def test_a_cluster_that_begins_with_a_snapshot_never_begins_empty() -> None:
+def test_cluster_to_be_restored_is_never_bootstrapped_empty() -> None:
     restore = {"from": {"backup": "yesterday"}}
     resource = cluster(recorded=None, restore=restore)
     world = seen(resource, ABSENT, ABSENT, ABSENT, known=False, stateful_set=False)
@@ -72,30 +72,30 @@ def test_a_cluster_that_begins_with_a_snapshot_never_begins_empty() -> None:
     assert not applied or replicas_and_start(made) == (1, "existing")
 
 
-def test_a_stateful_set_that_was_deleted_is_made_again_for_all_members() -> None:
+def test_deleted_stateful_set_is_recreated_with_all_replicas() -> None:
     resource = cluster()
     world = seen(resource, *[replace(DOWN, pod=False)] * 3, known=False, stateful_set=False)
     assert replicas_and_start(plan(resource, world)) == (3, "existing")
 
 
-def test_the_lowest_missing_number_is_added_as_a_learner() -> None:
+def test_lowest_missing_ordinal_is_added_as_a_learner() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, ABSENT, ABSENT))
     assert acts(made.actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
 
 
-def test_an_added_learner_gets_its_place_and_nobody_else_may_join() -> None:
+def test_only_the_added_learner_gets_a_pod_and_may_join() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, AWAITED, ABSENT))
     assert replicas_and_start(made) == (2, "existing demo-1")
     assert acts(made.actions) == []
-    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 joins: its pod is not there yet.")
+    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 is joining: it has no pod yet.")
 
 
-def test_where_a_learner_will_write_is_recorded_before_it_starts() -> None:
+def test_volume_of_a_learner_is_recorded_before_it_starts() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, replace(AWAITED, pod=True, disk="fresh"), ABSENT))
-    assert made.verdict.message == "demo-1 joins: where its data will be is written down."
+    assert made.verdict.message == "demo-1 is joining: recording its volume in status."
     assert made.requeue == 0
     assert made.status["members"][1] == {
         "name": "demo-1",
@@ -106,79 +106,79 @@ def test_where_a_learner_will_write_is_recorded_before_it_starts() -> None:
     }
 
 
-def test_a_learner_that_has_started_lets_nobody_join_any_more() -> None:
+def test_no_member_may_join_after_the_learner_has_started() -> None:
     resource = cluster(recorded=[0, 1])
     assert replicas_and_start(plan(resource, seen(resource, VOTER, LEARNER, ABSENT))) == (2, "existing")
 
 
-def test_a_learner_that_has_caught_up_gets_its_vote() -> None:
+def test_learner_that_has_caught_up_is_promoted() -> None:
     resource = cluster(recorded=[0, 1])
     assert acts(plan(resource, seen(resource, VOTER, LEARNER, ABSENT)).actions) == ["promote demo-1"]
 
 
-def test_a_learner_that_lags_is_waited_for() -> None:
+def test_lagging_learner_is_not_promoted() -> None:
     resource = cluster(recorded=[0, 1])
     fresh = replace(LEARNER, applied=899, made="2026-01-01T11:59:00Z")
     made = plan(resource, seen(resource, VOTER, fresh, ABSENT))
     assert acts(made.actions) == []
-    assert made.verdict.message == "demo-1 joins: it has 899 of 1000 entries."
+    assert made.verdict.message == "demo-1 is joining: it has applied 899 of 1000 log entries."
 
 
-def test_a_learner_that_never_comes_is_removed() -> None:
+def test_learner_that_never_starts_is_removed_after_a_report() -> None:
     resource = cluster(recorded=[0, 1])
-    stuck = At(learner=True, started=False, up=False, trouble="ImagePullBackOff: no such image")
+    stuck = At(learner=True, started=False, up=False, problem="ImagePullBackOff: no such image")
     world = seen(resource, VOTER, replace(stuck, made="2026-01-01T11:51:00Z"), ABSENT)
     times = [instance.volume for instance in world.instances if instance.number == 1 and instance.volume]
     times[0]["metadata"]["creationTimestamp"] = "2026-01-01T11:51:00Z"
-    assert acts(plan(resource, world).actions) == [], "9 minutes"
+    assert acts(plan(resource, world).actions) == [], "9 minutes are within the deadline"
     times[0]["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"
     world.instances[1].pod_obj["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"  # type: ignore[index]
-    told = plan(resource, world)
-    assert acts(told.actions) == [], "it is said before it is done"
-    assert told.verdict.reason == "LearnerStuck"
-    assert "ImagePullBackOff: no such image" in told.verdict.message
+    report = plan(resource, world)
+    assert acts(report.actions) == [], "the report precedes the removal"
+    assert report.verdict.reason == "LearnerStuck"
+    assert "ImagePullBackOff: no such image" in report.verdict.message
     resource.obj["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "LearnerStuck"}]
     assert acts(plan(resource, world).actions) == ["remove http://demo-1.demo.default.svc:2380"]
 
 
-def test_a_learner_that_is_not_wanted_any_more_never_gets_a_vote() -> None:
+def test_surplus_learner_is_removed_instead_of_promoted() -> None:
     resource = cluster(1, recorded=[0, 1])
     assert acts(plan(resource, seen(resource, VOTER, LEARNER)).actions) == ["remove demo-1"]
 
 
-def patched(made: Plan, what: str) -> list[str]:
-    """Pods of which this part of the metadata is changed."""
-    patches = [action for action in made.actions if isinstance(action, Patch) and what in action.change["metadata"]]
+def patched_pods(made: Plan, field: str) -> list[str]:
+    """Return the names of the pods whose metadata field is patched."""
+    patches = [action for action in made.actions if isinstance(action, Patch) and field in action.change["metadata"]]
     return [patch.obj["metadata"]["name"] for patch in patches]
 
 
-def test_voters_are_admitted_to_clients_and_learners_are_not() -> None:
+def test_only_pods_of_voters_are_labelled_for_clients() -> None:
     resource = cluster(recorded=[0, 1])
-    assert patched(plan(resource, seen(resource, VOTER, LEARNER, ABSENT)), "labels") == ["demo-0"]
+    assert patched_pods(plan(resource, seen(resource, VOTER, LEARNER, ABSENT)), "labels") == ["demo-0"]
 
 
-def test_who_has_begun_may_not_begin_again_in_the_same_pod() -> None:
-    """A node that starts again with its memory gone starts the same pod, on an empty disk."""
+def test_started_member_may_not_bootstrap_again_in_the_same_pod() -> None:
+    """A node that reboots with its data in memory restarts the same pod with an empty data directory."""
     resource = cluster(recorded=[0, 1])
     made = plan(resource, seen(resource, VOTER, LEARNER, ABSENT))
-    assert patched(made, "annotations") == ["demo-0", "demo-1"]
+    assert patched_pods(made, "annotations") == ["demo-0", "demo-1"]
     closing = [at for at, action in enumerate(made.actions) if isinstance(action, Patch)]
     voting = [at for at, action in enumerate(made.actions) if isinstance(action, Promote)]
-    assert max(closing) < min(voting), "before it has a vote"
+    assert max(closing) < min(voting), "the patch precedes the promotion"
     awaited = seen(resource, VOTER, At(learner=True, started=False, up=False, runs=True), ABSENT)
-    assert patched(plan(resource, awaited), "annotations") == ["demo-0"]
+    assert patched_pods(plan(resource, awaited), "annotations") == ["demo-0"]
 
 
-def test_a_seed_is_closed_once_it_is_recorded_and_before_clients_come() -> None:
+def test_seed_may_not_bootstrap_again_before_clients_connect() -> None:
     resource = cluster(recorded=None)
-    assert patched(plan(resource, seen(resource, VOTER, ABSENT, ABSENT)), "annotations") == []
+    assert patched_pods(plan(resource, seen(resource, VOTER, ABSENT, ABSENT)), "annotations") == []
     known = cluster(recorded=[0])
     made = plan(known, seen(known, VOTER, ABSENT, ABSENT))
     kinds = [next(iter(action.change["metadata"])) for action in made.actions if isinstance(action, Patch)]
     assert kinds == ["annotations", "labels"]
 
 
-def test_nobody_is_added_while_a_voter_is_down() -> None:
+def test_no_member_is_added_while_a_voter_is_down() -> None:
     resource = cluster(5)
     made = plan(resource, seen(resource, VOTER, VOTER, DOWN, ABSENT, ABSENT))
     assert acts(made.actions) == []
@@ -186,7 +186,7 @@ def test_nobody_is_added_while_a_voter_is_down() -> None:
     assert made.verdict.message.endswith("demo-3 is not added yet: demo-2 is down.")
 
 
-def test_nobody_is_added_before_all_were_connected_for_as_long_as_etcd_demands() -> None:
+def test_no_member_is_added_until_all_voters_pass_etcds_health_interval() -> None:
     resource = cluster(5)
     world = seen(resource, VOTER, VOTER, VOTER, ABSENT, ABSENT)
     containers = world.instances[2].pod_obj["status"]["containerStatuses"]  # type: ignore[index]
@@ -196,26 +196,28 @@ def test_nobody_is_added_before_all_were_connected_for_as_long_as_etcd_demands()
     assert made.requeue == 4.0
 
 
-@pytest.mark.parametrize("learning", [False, True])
-def test_a_member_that_lost_its_volume_is_removed_and_comes_back_as_a_learner(learning: bool) -> None:
+@pytest.mark.parametrize("learner", [False, True])
+def test_member_that_lost_its_volume_is_removed_and_rejoins_as_a_learner(learner: bool) -> None:
     resource = cluster()
-    lost = replace(LOST, learner=learning)
+    lost = replace(LOST, learner=learner)
     made = plan(resource, seen(resource, VOTER, lost, VOTER))
     assert acts(made.actions) == ["remove demo-1"]
     assert made.verdict.reason == "Replacing"
-    gone = seen(resource, VOTER, replace(lost, member=False), VOTER)
-    assert acts(plan(resource, gone).actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
-    assert replicas_and_start(plan(resource, gone)) == (3, "existing"), "it must not join before it was added"
+    removed = seen(resource, VOTER, replace(lost, member=False), VOTER)
+    assert acts(plan(resource, removed).actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
+    assert replicas_and_start(plan(resource, removed)) == (3, "existing"), (
+        "a pod may not join before its member is added"
+    )
 
 
-def test_an_empty_disk_tells_a_loss_though_the_volume_is_the_same() -> None:
+def test_empty_data_directory_on_the_same_volume_counts_as_data_loss() -> None:
     resource = cluster()
     assert acts(plan(resource, seen(resource, VOTER, replace(DOWN, empty_data_dir=True), VOTER)).actions) == [
         "remove demo-1"
     ]
 
 
-def test_a_member_that_does_not_answer_is_never_removed() -> None:
+def test_unreachable_member_is_never_removed() -> None:
     resource = cluster()
     for away in (DOWN, replace(DOWN, pod=False), replace(DOWN, pod=False, disk=""), replace(DOWN, leaving=True)):
         made = plan(resource, seen(resource, VOTER, away, VOTER))
@@ -224,7 +226,7 @@ def test_a_member_that_does_not_answer_is_never_removed() -> None:
         assert "demo-1" in made.verdict.message
 
 
-def test_a_healthy_member_on_another_disk_is_believed_and_recorded() -> None:
+def test_healthy_member_on_another_volume_is_recorded() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, VOTER, replace(VOTER, disk="moved"), VOTER))
     assert acts(made.actions) == []
@@ -232,27 +234,27 @@ def test_a_healthy_member_on_another_disk_is_believed_and_recorded() -> None:
     assert made.status["members"][1]["volume"] == "moved"
 
 
-def test_a_lost_member_stays_while_another_is_down_and_it_is_said_who() -> None:
-    """Three of five must agree, and three are left: the lost one may go, for it can only be missed less."""
+def test_lost_member_is_removed_but_not_replaced_while_another_is_down() -> None:
+    """Quorum is 3 of 5 and three voters are healthy. Removing the lost one only lowers the quorum."""
     resource = cluster(5, recorded=range(5))
     assert acts(plan(resource, seen(resource, VOTER, LOST, VOTER, DOWN, VOTER)).actions) == ["remove demo-1"]
-    gone = seen(resource, VOTER, replace(LOST, member=False), VOTER, DOWN, VOTER)
-    made = plan(resource, gone)
+    removed = seen(resource, VOTER, replace(LOST, member=False), VOTER, DOWN, VOTER)
+    made = plan(resource, removed)
     assert acts(made.actions) == []
     assert made.verdict.reason == "GrowHeld"
 
 
-def test_a_disk_that_a_former_member_wrote_on_goes_before_its_number_comes_again() -> None:
+def test_data_of_a_former_member_is_deleted_before_its_ordinal_is_reused() -> None:
     resource = cluster()
     corrupt = At(member=False, up=False, runs=False)
     made = plan(resource, seen(resource, VOTER, corrupt, VOTER))
     assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-1 (disk-1)", "delete Pod demo-1 (pod-1)"]
-    assert made.status["members"][1] == {"name": "demo-1", "volume": "disk-1"}, "known until it is gone"
+    assert made.status["members"][1] == {"name": "demo-1", "volume": "disk-1"}, "recorded until the volume is deleted"
     fresh = seen(resource, VOTER, replace(corrupt, disk="fresh"), VOTER)
     assert acts(plan(resource, fresh).actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
 
 
-def test_in_memory_the_pod_is_the_disk() -> None:
+def test_in_memory_member_loses_its_data_with_its_pod() -> None:
     resource = cluster(storage={"medium": "Memory"})
     corrupt = At(member=False, up=False, runs=False)
     assert acts(plan(resource, seen(resource, VOTER, corrupt, VOTER)).actions) == ["delete Pod demo-1 (disk-1)"]
@@ -260,33 +262,33 @@ def test_in_memory_the_pod_is_the_disk() -> None:
     assert acts(plan(resource, lost).actions) == ["remove demo-1"]
 
 
-def test_the_highest_goes_first_when_fewer_are_wanted() -> None:
+def test_scale_down_removes_the_highest_ordinal_first() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER))
     assert acts(made.actions) == ["remove demo-2"]
-    assert made.verdict.message == "3 members are to be 1: demo-2 is removed."
+    assert made.verdict.message == "Scaling from 3 to 1 members: removing demo-2."
 
 
-def test_a_leader_hands_over_before_it_goes() -> None:
+def test_leader_hands_over_before_it_is_removed() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, leader=2))
-    assert acts(made.actions) == ["move the lead to demo-0"]
+    assert acts(made.actions) == ["move the leadership to demo-0"]
     (call,) = [action for action in made.actions if isinstance(action, MoveLeader)]
-    assert [endpoint.name for endpoint in call.endpoints] == ["demo-2"], "nobody else can be asked"
+    assert [endpoint.name for endpoint in call.endpoints] == ["demo-2"], "only the leader can transfer its leadership"
 
 
-def test_after_a_member_its_pod_goes_and_only_then_its_volume() -> None:
+def test_pod_of_a_removed_member_is_deleted_before_its_volume() -> None:
     resource = cluster(1)
     removed = At(member=False, up=False, runs=False)
     world = seen(resource, VOTER, VOTER, removed)
     made = plan(resource, world)
     assert replicas_and_start(made) == (2, "existing")
-    assert "delete PersistentVolumeClaim" not in str(acts(made.actions)), "its pod is still there"
+    assert "delete PersistentVolumeClaim" not in str(acts(made.actions)), "the pod still exists"
     left = seen(resource, VOTER, VOTER, replace(removed, pod=False))
     assert acts(plan(resource, left).actions) == ["delete PersistentVolumeClaim data-demo-2 (disk-2)"]
 
 
-def test_a_number_does_not_come_again_while_its_former_volume_is_there() -> None:
+def test_ordinal_is_not_reused_while_its_former_volume_exists() -> None:
     resource = cluster(3)
     leaving = seen(resource, VOTER, VOTER, replace(ABSENT, disk="disk-2"))
     volume = leaving.instances[2].volume
@@ -294,57 +296,57 @@ def test_a_number_does_not_come_again_while_its_former_volume_is_there() -> None
     volume["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:59Z"
     made = plan(resource, leaving)
     assert acts(made.actions) == []
-    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of its former member is still there.")
+    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of the former member still exists.")
 
 
-def test_with_the_highest_down_it_is_the_one_that_goes() -> None:
+def test_scale_down_removes_the_highest_ordinal_while_it_is_down() -> None:
     resource = cluster(1)
     assert acts(plan(resource, seen(resource, VOTER, VOTER, DOWN)).actions) == ["remove demo-2"]
 
 
-def test_with_another_surplus_one_down_that_one_goes_first() -> None:
+def test_scale_down_removes_an_unreachable_surplus_member_first() -> None:
     resource = cluster(1)
     assert acts(plan(resource, seen(resource, VOTER, DOWN, VOTER)).actions) == ["remove demo-1"]
 
 
-def test_with_one_down_that_stays_nobody_is_removed() -> None:
+def test_scale_down_is_blocked_while_a_remaining_member_is_down() -> None:
     resource = cluster(3, recorded=range(5))
     made = plan(resource, seen(resource, VOTER, DOWN, VOTER, VOTER, VOTER))
     assert acts(made.actions) == []
     assert made.verdict.reason == "ScaleDownHeld"
     assert made.verdict.message == (
-        "5 members are to be 3. demo-4 is not removed yet: demo-1 is down: afterwards only 3 of 4 voters are healthy, "
-        "and 3 must agree."
+        "Scaling from 5 to 3 members; demo-4 is not removed yet: demo-1 is down, so that afterwards only 3 of 4 voters "
+        "would be healthy, and 3 must agree."
     )
 
 
-def test_an_operator_that_sees_a_minority_removes_nobody() -> None:
-    """A quorum agrees on the list, so the others are there; but who cannot see them must not count on them."""
+def test_operator_that_reaches_a_minority_removes_no_member() -> None:
+    """The member list proves a quorum, but an operator that cannot reach the others does not rely on them."""
     resource = cluster(3, recorded=range(5))
     made = plan(resource, seen(resource, VOTER, VOTER, *[replace(DOWN, runs=True, ready=True)] * 3))
     assert acts(made.actions) == []
     assert made.verdict.reason == "ScaleDownHeld"
 
 
-def test_a_member_that_cannot_be_reached_and_is_ready_counts_as_healthy_where_it_would_be_removed() -> None:
+def test_unreachable_but_ready_member_is_not_removed_as_down() -> None:
     resource = cluster(3, recorded=range(5))
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, DOWN, replace(DOWN, runs=True, ready=True)))
-    assert acts(made.actions) == ["remove demo-3"], "the one that is down goes before it"
+    assert acts(made.actions) == ["remove demo-3"], "the member that is down is removed first"
     alone = plan(resource, seen(resource, VOTER, DOWN, VOTER, VOTER, replace(DOWN, runs=True, ready=True)))
     assert acts(alone.actions) == []
     assert alone.verdict.reason == "ScaleDownHeld"
 
 
-def test_a_leader_that_cannot_be_reached_is_not_removed_and_the_others_are_healthy_all_the_same() -> None:
+def test_unreachable_leader_is_not_removed_and_others_stay_healthy() -> None:
     resource = cluster(1)
     world = seen(resource, VOTER, VOTER, replace(DOWN, runs=True, ready=True), leader=2)
     assert [instance.name for instance in world.healthy_voters] == ["demo-0", "demo-1"]
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert "demo-2 is not removed yet: it leads, and cannot be reached to hand over" in made.verdict.message
+    assert "demo-2 is not removed yet: it is the leader, and is unreachable for a handover" in made.verdict.message
 
 
-def test_a_missing_low_number_is_filled_before_the_surplus_goes() -> None:
+def test_missing_ordinal_is_filled_before_surplus_members_are_removed() -> None:
     resource = cluster(3, recorded=[0, 2, 3])
     assert acts(plan(resource, seen(resource, VOTER, ABSENT, VOTER, VOTER)).actions) == [
         "add a learner at http://demo-1.demo.default.svc:2380"
@@ -353,13 +355,13 @@ def test_a_missing_low_number_is_filled_before_the_surplus_goes() -> None:
     assert acts(plan(four, seen(four, VOTER, VOTER, VOTER, VOTER)).actions) == ["remove demo-3"]
 
 
-def test_the_last_voter_is_never_removed() -> None:
+def test_last_voter_is_never_removed() -> None:
     resource = cluster(1, recorded=[1])
     made = plan(resource, seen(resource, ABSENT, VOTER, leader=1))
     assert acts(made.actions) == ["add a learner at http://demo-0.demo.default.svc:2380"]
 
 
-def test_a_member_that_is_of_no_place_stops_everything() -> None:
+def test_unknown_member_blocks_every_change() -> None:
     resource = cluster(1)
     world = seen(resource, VOTER, VOTER, VOTER)
     foreign = Member(7, "guest", ("http://guest:2380",))
@@ -370,9 +372,9 @@ def test_a_member_that_is_of_no_place_stops_everything() -> None:
     assert "guest at http://guest:2380" in made.verdict.message
 
 
-def test_another_clusters_volume_is_left_alone() -> None:
+def test_volume_of_another_cluster_is_not_changed() -> None:
     resource = cluster(recorded=None)
-    world = seen(resource, replace(ABSENT, disk="theirs"), ABSENT, ABSENT, known=False, stateful_set=False)
+    world = seen(resource, replace(ABSENT, disk="foreign"), ABSENT, ABSENT, known=False, stateful_set=False)
     volume = world.instances[0].volume
     assert volume is not None
     volume["metadata"]["labels"] = {"etcd.ydzs.io/cluster-uid": "u-0"}
@@ -382,7 +384,7 @@ def test_another_clusters_volume_is_left_alone() -> None:
     assert "data-demo-0" in made.verdict.message
 
 
-def test_another_cluster_in_its_place_stops_everything() -> None:
+def test_unexpected_cluster_id_blocks_every_change() -> None:
     resource = cluster()
     world = replace(seen(resource, VOTER, VOTER, VOTER), cluster_id=0xBAD)
     made = plan(resource, world)
@@ -391,7 +393,7 @@ def test_another_cluster_in_its_place_stops_everything() -> None:
     assert made.status["clusterID"] == "00000000000000c1"
 
 
-def test_an_operator_that_is_cut_off_touches_nothing() -> None:
+def test_operator_that_reaches_no_member_changes_nothing() -> None:
     resource = cluster(1)
     cut_off = replace(VOTER, up=False, ready=True)
     made = plan(resource, seen(resource, cut_off, cut_off, cut_off, known=False, replicas=3))
@@ -399,4 +401,4 @@ def test_an_operator_that_is_cut_off_touches_nothing() -> None:
     assert replicas_and_start(made) == (3, "existing")
     assert made.verdict.reason == "EtcdUnreachable"
     assert "NetworkPolicy" in made.verdict.message
-    assert made.status["readyMembers"] == 3, "the kubelet knows"
+    assert made.status["readyMembers"] == 3, "readiness is the kubelet's"

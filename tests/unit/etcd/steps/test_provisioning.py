@@ -1,4 +1,4 @@
-"""What members need around them: Secrets before pods, budgets that fit, and volumes that grow."""
+"""Provisioning: disruption budgets, Secrets before pods, and the expansion of volumes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
+from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER
+from tests.unit.etcd.security.secret_fixtures import ClusterSecrets as Vault
 from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
 
 HOUR = timedelta(hours=1)
@@ -31,7 +32,7 @@ def budget(spec: Obj) -> Obj:
     return {"metadata": {"name": "demo", "uid": "b-1"}, "spec": spec}
 
 
-def test_a_budget_that_nobody_asks_for_any_more_goes() -> None:
+def test_disruption_budget_that_is_no_longer_needed_is_deleted() -> None:
     resource, found = cluster(1), budget({"maxUnavailable": 1})
     step = provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
     (action,) = step.actions
@@ -39,12 +40,12 @@ def test_a_budget_that_nobody_asks_for_any_more_goes() -> None:
     assert provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
 
 
-def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
+def test_disruption_budget_with_the_other_limit_is_recreated() -> None:
     resource = cluster(podDisruptionBudget={"minAvailable": 2})
     (action,) = provisioning.ensure_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"maxUnavailable": 1})), NOW
     ).actions
-    assert isinstance(action, Delete), "Kubernetes takes one of the two only"
+    assert isinstance(action, Delete), "Kubernetes accepts only one of the two limits"
     (action,) = provisioning.ensure_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"minAvailable": 1})), NOW
     ).actions
@@ -54,41 +55,41 @@ def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
 # Secrets.
 
 
-def keep(vault: Vault, found: Observed) -> Step:
-    found = replace(found, secrets=vault.judged())
-    return provisioning.ensure_secrets(SETTINGS, vault.resource, found, vault.now)
+def keep(fixture: Vault, found: Observed) -> Step:
+    found = replace(found, secrets=fixture.judged())
+    return provisioning.ensure_secrets(SETTINGS, fixture.resource, found, fixture.now)
 
 
-def test_no_pod_is_made_before_its_certificates() -> None:
-    vault = Vault()
-    step = keep(vault, Observed())
+def test_pods_wait_for_their_certificates() -> None:
+    fixture = Vault()
+    step = keep(fixture, Observed())
     assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")
     assert step.message == "Issuing certificates: there is no certificate authority yet."
     assert all(isinstance(action, WriteSecret) for action in step.actions)
 
 
-def test_certificates_that_are_not_due_ask_for_nothing_but_a_look_in_time() -> None:
-    vault = Vault()
-    vault.settle()
-    assert keep(vault, Observed()) == PASS
-    vault.now = vault.leaf(PEER).ends - 30 * timedelta(days=1) - timedelta(minutes=10)
-    assert keep(vault, Observed()) == Step(requeue=600.0)
+def test_certificates_that_are_not_due_only_requeue_the_resource() -> None:
+    fixture = Vault()
+    fixture.settle()
+    assert keep(fixture, Observed()) == PASS
+    fixture.now = fixture.leaf(PEER).ends - 30 * timedelta(days=1) - timedelta(minutes=10)
+    assert keep(fixture, Observed()) == Step(requeue=600.0)
 
 
-def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
-    vault = Vault()
-    vault.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
-    step = keep(vault, Observed())
+def test_foreign_secret_is_reported_and_not_changed() -> None:
+    fixture = Vault()
+    fixture.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
+    step = keep(fixture, Observed())
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
 
 
-def test_where_nobody_asks_for_certificates_none_are_made() -> None:
+def test_no_certificates_are_issued_without_a_request() -> None:
     given: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}}
     for spec in ({}, given):
         assert provisioning.ensure_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
 
 
-def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
+def test_cert_manager_certificates_are_applied_without_waiting() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours"}})
     step = provisioning.ensure_secrets(SETTINGS, resource, Observed(), NOW)
     assert step.progress is Progress.DONE
@@ -116,21 +117,21 @@ def started(digests: list[str], template: str | None) -> Observed:
         ([], "new", True),
     ],
 )
-def test_a_new_authority_signs_once_every_pod_was_started_with_it_and_those_to_come_will_be(
+def test_new_authority_signs_once_every_pod_and_the_template_trust_it(
     digests: list[str], template: str | None, signs: bool
 ) -> None:
-    vault = Vault()
-    vault.settle()
-    old = vault.judged().digest
-    vault.now = vault.trusted(PEER)[0].begins + timedelta(days=1300)
-    vault.settle()
-    names = {"old": old, "new": vault.judged().digest}
-    vault.now += 25 * HOUR
-    step = keep(vault, started([names[d] for d in digests], None if template is None else names[template]))
+    fixture = Vault()
+    fixture.settle()
+    old = fixture.judged().digest
+    fixture.now = fixture.trusted(PEER)[0].begins + timedelta(days=1300)
+    fixture.settle()
+    names = {"old": old, "new": fixture.judged().digest}
+    fixture.now += 25 * HOUR
+    step = keep(fixture, started([names[d] for d in digests], None if template is None else names[template]))
     assert (step.reason == "IssuingCertificates") is signs
 
 
-def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
+def test_missing_secret_blocks_changes_with_a_warning() -> None:
     found = Observed(secrets=Secrets(SecretProblem(Reason("SecretMissing"), "spec.auth: there is no Secret root.")))
     step = provisioning.require_secrets(cluster(), found, NOW)
     assert (step.progress, step.reason, step.warning, step.requeue) == (
@@ -142,20 +143,20 @@ def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
     assert step.message == "spec.auth: there is no Secret root. Nothing was changed."
 
 
-def test_a_certificate_that_ended_is_told_with_its_day() -> None:
+def test_expired_certificate_is_reported_with_its_date() -> None:
     ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
     found = Observed(secrets=Secrets(expires={"peers": ends}))
     assert provisioning.require_secrets(cluster(), found, ends - HOUR) == PASS
     step = provisioning.require_secrets(cluster(), found, ends)
     assert step.reason == "SecretInvalid"
-    assert "Secret peers: its certificate ended on 2026-01-01 at 12:00 UTC" in step.message
+    assert "Secret peers: the certificate expired on 2026-01-01 at 12:00 UTC" in step.message
 
 
 # Volumes.
 
 
 def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str = "Bound") -> Observed:
-    """Members whose claims ask for this; `has`: what they got, if anything else."""
+    """Return members whose claims request `sizes`; `has` is their capacity, if it differs."""
     resource = cluster(len(sizes))
     found = seen(resource, *[VOTER] * len(sizes))
     instances = []
@@ -176,7 +177,7 @@ def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) 
     return provisioning.grow_volumes(cluster(len(found.instances), storage={"size": size}, **spec), found, now)
 
 
-def test_each_volume_is_asked_to_grow() -> None:
+def test_claim_of_each_small_volume_is_expanded() -> None:
     step = grow(world("8Gi", "20Gi", "8Gi"))
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "GrowingVolumes")
     patches = [action for action in step.actions if isinstance(action, Patch)]
@@ -185,32 +186,36 @@ def test_each_volume_is_asked_to_grow() -> None:
         (PERSISTENT_VOLUME_CLAIM, "data-demo-2"),
     ]
     assert patches[0].change["spec"] == {"resources": {"requests": {"storage": "20Gi"}}}
-    assert patches[0].change["metadata"] == {"annotations": {provisioning.REFUSAL: None}}, "it is no longer true"
+    assert patches[0].change["metadata"] == {"annotations": {provisioning.REFUSAL: None}}, (
+        "the recorded refusal is outdated"
+    )
 
 
-def test_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
+def test_stateful_set_is_recreated_without_its_pods_after_the_expansion() -> None:
     step = grow(world("20Gi", "20Gi", "20Gi"))
     (action,) = step.actions
     assert isinstance(action, Delete)
     assert (action.kind, action.orphan, step.progress) == (STATEFUL_SET, True, Progress.WAITING)
 
 
-def test_and_then_the_storage_gives_what_was_asked() -> None:
+def test_expansion_waits_until_the_storage_provides_the_capacity() -> None:
     step = grow(world("20Gi", template="20Gi", has="8Gi"))
     assert (step.reason, step.actions) == ("GrowingVolumes", ())
     assert step.message == "Waiting for the storage to expand data-demo-0 to 20Gi."
     assert grow(world("20Gi", "20480Mi", template="20Gi")) == PASS
 
 
-def test_the_stateful_set_goes_only_while_the_members_are_known() -> None:
+def test_stateful_set_is_recreated_only_while_members_are_known() -> None:
     found = world("20Gi", "20Gi", "20Gi")
     assert grow(replace(found, members=None)).actions == ()
     beginning = cluster(recorded=None, storage={"size": "20Gi"})
-    assert provisioning.grow_volumes(beginning, found, NOW).actions == (), "nobody may begin a second time"
+    assert provisioning.grow_volumes(beginning, found, NOW).actions == (), (
+        "the seed must not be bootstrapped a second time"
+    )
 
 
 def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
-    """As the executor notes it."""
+    """Return a world in which the executor has recorded a refusal of the expansion."""
     step = grow(found, size, when)
     instances = []
     for instance in found.instances:
@@ -225,7 +230,7 @@ def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
     return replace(found, instances=tuple(instances))
 
 
-def test_volumes_that_cannot_grow_are_told_and_hold_nothing_up() -> None:
+def test_volumes_that_cannot_grow_are_reported_and_block_nothing() -> None:
     step = grow(refused(world("8Gi", "8Gi", "8Gi"), NOW))
     assert (step.progress, step.reason, step.warning, step.actions) == (
         Progress.PROGRESSING,
@@ -236,15 +241,15 @@ def test_volumes_that_cannot_grow_are_told_and_hold_nothing_up() -> None:
     assert step.message.startswith("PersistentVolumeClaim data-demo-0 cannot grow to 20Gi: its class does not allow")
 
 
-def test_what_was_refused_is_tried_again_after_an_hour_or_with_another_size() -> None:
+def test_refused_expansion_is_retried_after_an_hour_or_with_another_size() -> None:
     found = refused(world("8Gi"), NOW)
     assert grow(found).actions == ()
     assert len(grow(found, now=NOW + HOUR).actions) == 1
     assert len(grow(found, "30Gi").actions) == 1
-    assert grow(found, "8Gi") == PASS, "and it is forgotten when nobody asks for it"
+    assert grow(found, "8Gi") == PASS, "no expansion is needed for the current size"
 
 
-def test_the_quota_does_not_rise_before_the_room_is_there() -> None:
+def test_quota_does_not_rise_before_the_volumes_have_grown() -> None:
     small, large = cluster(3, storage={"size": "8Gi"}), cluster(3, storage={"size": "20Gi"})
     assert small.spec.quota < large.spec.quota
     before = world("8Gi", "8Gi", "8Gi")
@@ -255,12 +260,12 @@ def test_the_quota_does_not_rise_before_the_room_is_there() -> None:
     assert provisioning.quota(large, Observed()) == large.spec.quota
 
 
-def test_a_quota_that_falls_falls_at_once() -> None:
+def test_lower_quota_applies_at_once() -> None:
     less = cluster(3, storage={"size": "20Gi"}, quotaBackendBytes=1 << 30)
     assert provisioning.quota(less, world("8Gi", "8Gi", "8Gi")) == 1 << 30
 
 
-def test_a_volume_that_is_not_bound_is_left_to_itself() -> None:
+def test_unbound_volume_is_not_expanded() -> None:
     assert grow(world("8Gi", template="20Gi", phase="Pending")) == PASS
 
 
@@ -268,7 +273,7 @@ def test_volumes_never_shrink() -> None:
     assert grow(world("20Gi", "20Gi", template="20Gi"), "8Gi") == PASS
 
 
-def test_data_in_memory_has_no_volume_to_grow() -> None:
+def test_in_memory_cluster_has_no_volume_to_expand() -> None:
     resource = cluster(storage={"medium": "Memory", "size": "1Gi"})
     assert provisioning.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
     assert provisioning.grow_volumes(cluster(), Observed(), NOW) == PASS

@@ -1,4 +1,4 @@
-"""A cluster begins with a snapshot's data or not at all, and wherever its operator is stopped, the work goes on."""
+"""Restore: a new cluster starts with the data of a snapshot, and survives operator restarts at any step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHERE = "volume://snapshots/etcd/demo-u-9/a.db"
 
 
 def new(**status: Any) -> EtcdCluster:
-    """A cluster that is to begin with a snapshot, and has not."""
+    """Return a cluster that is to be restored from a snapshot and is not bootstrapped."""
     return cluster(recorded=None, restore=SPEC, status=status)
 
 
@@ -59,7 +59,7 @@ def restore_pod(snapshot: Snapshot = SNAPSHOT, resource: EtcdCluster | None = No
 def world(
     pod: Obj | None = None, snapshot: Snapshot | None = SNAPSHOT, problem: SecretProblem | None = None
 ) -> Observed:
-    """No seed yet, and maybe a pod that works on its data."""
+    """Return a world without a seed, with an optional restore pod."""
     job_pods = {pod["metadata"]["name"]: pod} if pod else {}
     return Observed(backup=BackupView((), snapshot, problem), job_pods=job_pods)
 
@@ -73,32 +73,34 @@ def reported(resource: EtcdCluster, found: Observed) -> Obj | None:
     return restore_status(resource, Assessment.of(resource, found))
 
 
-def done(actions: tuple[Action, ...]) -> list[str]:
+def changes(actions: tuple[Action, ...]) -> list[str]:
     return [f"{type(action).__name__} {action.obj['metadata']['name']}" for action in actions if hasattr(action, "obj")]
 
 
-# Before there is a seed.
+# Before the seed exists.
 
 
-def test_a_cluster_without_a_snapshot_is_not_concerned() -> None:
+def test_cluster_without_a_snapshot_is_not_restored() -> None:
     assert step(world(), cluster(recorded=None)) == PASS
 
 
-def test_a_pod_makes_the_data_on_the_volume_that_the_seed_will_have() -> None:
+def test_restore_pod_writes_to_the_volume_of_the_seed() -> None:
     made = step(world())
-    assert done(made.actions) == ["Apply data-demo-0", "Apply demo-restore"]
-    assert (made.progress, made.reason) == (Progress.WAITING, "Restoring"), "no seed comes before it"
-    assert all(action.unchanged for action in made.actions if isinstance(action, Apply)), "no old wish does it"
+    assert changes(made.actions) == ["Apply data-demo-0", "Apply demo-restore"]
+    assert (made.progress, made.reason) == (Progress.WAITING, "Restoring"), "the seed is not created before"
+    assert all(action.unchanged for action in made.actions if isinstance(action, Apply)), (
+        "an outdated plan must not apply them"
+    )
     claim, pod = [action.obj for action in made.actions if isinstance(action, Apply)]
     assert claim["metadata"]["labels"]["etcd.ydzs.io/cluster-uid"] == UID
     assert "ownerReferences" not in claim["metadata"]
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     assert volumes["data"]["persistentVolumeClaim"] == {"claimName": "data-demo-0"}
     assert [container["name"] for container in pod["spec"]["initContainers"]] == ["fetch", "restore"]
-    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "restore", "no Service takes it for a member"
+    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "restore", "no Service selects the pod"
 
 
-def test_the_claim_is_as_the_stateful_set_would_make_it() -> None:
+def test_claim_equals_the_stateful_sets_claim_template() -> None:
     resource = new()
     made = plan(cluster(recorded=None), Observed())
     (stateful_set,) = [
@@ -110,7 +112,7 @@ def test_the_claim_is_as_the_stateful_set_would_make_it() -> None:
     assert claim["metadata"]["labels"] == template["metadata"]["labels"]
 
 
-def test_etcds_own_program_of_the_members_version_makes_the_data() -> None:
+def test_etcdutl_of_the_members_version_restores_the_data() -> None:
     pod = pods.restore_pod(SETTINGS, new(), STORE, SNAPSHOT.file)
     restore = pod["spec"]["initContainers"][1]
     assert (restore["image"], restore["command"]) == ("example.com/etcd:v3.6.8", ["etcdutl"])
@@ -119,32 +121,32 @@ def test_etcds_own_program_of_the_members_version_makes_the_data() -> None:
     assert "--skip-hash-check=true" not in restore["args"]
 
 
-def test_what_only_reads_snapshots_cannot_write_them() -> None:
+def test_store_is_mounted_read_only_for_a_restore() -> None:
     fetch = pods.restore_pod(SETTINGS, new(), STORE, SNAPSHOT.file)["spec"]["initContainers"][0]
     (mount,) = [mount for mount in fetch["volumeMounts"] if mount["name"] == "store"]
     assert mount["readOnly"] is True
 
 
-def test_while_it_works_no_seed_comes() -> None:
+def test_no_seed_is_created_during_a_restore() -> None:
     resource = new()
     for found in (world(), world(restore_pod()), world(None, None), world(restore_pod(**failed()))):
         kinds = [action.obj["kind"] for action in plan(resource, found).actions if isinstance(action, Apply)]
         assert "StatefulSet" not in kinds
 
 
-def test_how_far_it_is_is_told() -> None:
+def test_status_reports_the_phase_of_the_restore() -> None:
     resource = new()
-    told = [
+    expected = [
         (None, {"source": WHERE, "phase": "Pending"}),
         (restore_pod(), {"source": WHERE, "phase": "Running"}),
         (restore_pod(**failed()), {"source": WHERE, "phase": "Failed"}),
         (restore_pod(**ended(SEALED)), RESTORED),
     ]
-    assert [reported(resource, world(pod)) for pod, _ in told] == [status for _, status in told]
+    assert [reported(resource, world(pod)) for pod, _ in expected] == [status for _, status in expected]
     assert plan(resource, world(restore_pod())).status["phase"] == "Restoring"
 
 
-def test_a_pod_that_does_not_start_is_told() -> None:
+def test_restore_pod_that_does_not_start_is_reported() -> None:
     waiting = {"name": "fetch", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "none"}}}
     made = step(world(restore_pod(phase="Pending", initContainerStatuses=[waiting])))
     assert (made.actions, made.warning) == ((), True)
@@ -158,100 +160,100 @@ def test_a_pod_that_does_not_start_is_told() -> None:
         SecretProblem(Reason("SecretMissing"), "there is no Secret."),
     ],
 )
-def test_what_is_missing_is_waited_for(problem: SecretProblem) -> None:
+def test_missing_backup_or_secret_keeps_the_restore_waiting(problem: SecretProblem) -> None:
     made = step(world(None, None, problem))
     assert (made.actions, made.reason, made.message) == ((), problem.reason, problem.message)
     assert (made.progress, made.requeue) == (Progress.WAITING, 10.0)
 
 
-def test_an_operator_that_does_not_know_its_image_says_so() -> None:
+def test_missing_agent_image_blocks_the_restore() -> None:
     made = restore_data(Settings("etcd-operator", "etcd"), new(), Assessment.of(new(), world()), NOW)
     assert (made.actions, made.reason, made.progress) == ((), "NoAgentImage", Progress.BLOCKED)
 
 
-# The operator is stopped anywhere, and goes on.
+# The operator restarts at any step.
 
 
-def test_that_it_is_done_is_written_down_before_anything_else() -> None:
+def test_completion_is_recorded_before_any_other_step() -> None:
     found = world(restore_pod(**ended(SEALED)))
     made = plan(new(), found)
-    assert not any(isinstance(action, Delete) for action in made.actions), "the pod is what tells it so far"
+    assert not any(isinstance(action, Delete) for action in made.actions), "only the pod proves the completion so far"
     assert (made.verdict.reason, made.requeue) == ("Recording", 0)
     assert made.status["restore"] == RESTORED
 
 
-def test_stopped_before_it_was_written_down_the_pod_still_tells_it() -> None:
+def test_completion_is_read_from_the_pod_after_an_operator_restart() -> None:
     pod = restore_pod(**ended(SEALED))
     assert reported(new(restore={"source": WHERE, "phase": "Running"}), world(pod)) == RESTORED
 
 
-def test_if_the_pod_goes_before_it_is_written_down_it_is_made_again() -> None:
-    """The data is there by then: sealing finds its token, and changes nothing."""
-    assert done(step(world()).actions) == ["Apply data-demo-0", "Apply demo-restore"]
+def test_pod_deleted_before_completion_is_recorded_is_recreated() -> None:
+    """The data is complete by then: the seal step finds its token and changes nothing."""
+    assert changes(step(world()).actions) == ["Apply data-demo-0", "Apply demo-restore"]
     assert reported(new(), world(leaving(restore_pod(**ended(SEALED))))) == {"source": WHERE, "phase": "Pending"}
 
 
-def test_once_it_is_written_down_its_pod_goes_and_the_seed_comes_as_one_that_may_not_begin_empty() -> None:
+def test_seed_may_not_bootstrap_empty_after_a_recorded_restore() -> None:
     resource = new(restore=RESTORED)
     made = plan(resource, world(restore_pod(**ended(SEALED)), None))
-    assert done(tuple(action for action in made.actions if isinstance(action, Delete))) == ["Delete demo-restore"]
+    assert changes(tuple(action for action in made.actions if isinstance(action, Delete))) == ["Delete demo-restore"]
     assert replicas_and_start(made) == (1, "existing")
     assert made.status["restore"] == RESTORED
 
 
-def test_no_member_starts_while_a_pod_could_still_write_to_its_volume() -> None:
+def test_no_member_starts_while_a_restore_pod_may_write_to_its_volume() -> None:
     resource = new(restore=RESTORED)
     runs = step(world(restore_pod(), None), resource)
-    assert (done(runs.actions), runs.progress) == (["Delete demo-restore"], Progress.WAITING)
+    assert (changes(runs.actions), runs.progress) == (["Delete demo-restore"], Progress.WAITING)
     goes = step(world(leaving(restore_pod()), None), resource)
     assert (goes.actions, goes.progress) == ((), Progress.WAITING)
     over = step(world(leaving(restore_pod(**ended(SEALED))), None), resource)
     assert (over.actions, over.progress) == ((), Progress.DONE)
 
 
-def test_a_restored_cluster_whose_seed_lost_its_disk_does_not_begin_empty() -> None:
+def test_restored_seed_that_lost_its_volume_does_not_bootstrap_empty() -> None:
     resource = new(restore=RESTORED)
-    barren = replace(DOWN, empty_data_dir=True, disk="another")
-    made = plan(resource, seen(resource, barren, ABSENT, ABSENT, known=False))
+    empty_seed = replace(DOWN, empty_data_dir=True, disk="another")
+    made = plan(resource, seen(resource, empty_seed, ABSENT, ABSENT, known=False))
     assert replicas_and_start(made) == (1, "existing")
 
 
-def test_once_the_cluster_is_recorded_the_spec_is_of_no_effect() -> None:
+def test_restore_spec_is_ignored_once_the_cluster_is_recorded() -> None:
     resource = cluster(restore=SPEC, status={"restore": RESTORED})
     found = seen(resource, VOTER, VOTER, VOTER)
     assert step(found, resource) == PASS
     assert reported(resource, found) == RESTORED
 
 
-def test_taking_the_wish_back_ends_the_pod_before_the_cluster_begins_empty() -> None:
+def test_restore_removed_from_the_spec_deletes_the_pod_before_the_bootstrap() -> None:
     resource = cluster(recorded=None)
     made = plan(resource, world(restore_pod(), None))
-    assert done(tuple(action for action in made.actions if isinstance(action, Delete))) == ["Delete demo-restore"]
+    assert changes(tuple(action for action in made.actions if isinstance(action, Delete))) == ["Delete demo-restore"]
     assert made.verdict.reason == "Restoring"
     assert replicas_and_start(plan(resource, world(None, None)))[1] == "new demo-0"
 
 
-# When it fails.
+# Failures.
 
 
 @pytest.mark.parametrize("reason", sorted(FINAL))
-def test_what_no_second_try_mends_is_said_with_the_file_and_what_to_do(reason: str) -> None:
+def test_final_failure_names_the_file_and_the_remedy(reason: str) -> None:
     made = step(world(restore_pod(**failed(reason, "bad.db in the store: its checksum is another."))))
     assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, reason)
     assert made.message == (
-        "bad.db in the store: its checksum is another. Change spec.restore, or mend it there and delete Pod "
-        "demo-restore."
+        "bad.db in the store: its checksum is another. Change spec.restore, or fix the snapshot at its source "
+        "and delete Pod demo-restore."
     )
 
 
 @pytest.mark.parametrize("reason", ["StoreUnreachable", "AccessDenied", "ProgramFailed", "Evicted", "SnapshotMissing"])
-def test_what_may_go_better_is_tried_again_after_a_while(reason: str) -> None:
+def test_transient_failure_is_retried_after_a_delay(reason: str) -> None:
     pod = restore_pod(**failed(reason, "No answer."))
     since = (NOW - at("2026-01-01T11:59:30Z")).total_seconds()
     waits = step(world(pod), after=RETRY_SECONDS - since - 5)
     assert (waits.actions, waits.reason, waits.requeue) == ((), reason, 5)
-    assert waits.message == "No answer. It is tried again."
-    assert done(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
+    assert waits.message == "No answer. The operator retries."
+    assert changes(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
     again = step(world(leaving(pod)), after=RETRY_SECONDS - since + 2)
     assert (again.actions, again.progress) == ((), Progress.WAITING)
 
@@ -259,12 +261,14 @@ def test_what_may_go_better_is_tried_again_after_a_while(reason: str) -> None:
 OTHER = Snapshot(STORE, "demo-u-9/good.db")
 
 
-@pytest.mark.parametrize("status", [{}, failed("SnapshotCorrupt"), ended(SEALED)], ids=["works", "failed", "done"])
-def test_a_spec_that_names_another_snapshot_is_tried_at_once(status: Obj) -> None:
-    """Also what is done already, as long as it is not written down: it is not what is wanted any more."""
+@pytest.mark.parametrize(
+    "status", [{}, failed("SnapshotCorrupt"), ended(SEALED)], ids=["running", "failed", "complete"]
+)
+def test_another_snapshot_in_the_spec_is_restored_at_once(status: Obj) -> None:
+    """Applies to a complete restore too, until the status records it."""
     pod = restore_pod(**status)
     made = step(world(pod, OTHER))
-    assert done(made.actions) == ["Delete demo-restore"]
+    assert changes(made.actions) == ["Delete demo-restore"]
     assert made.progress is Progress.WAITING
     assert reported(new(), world(pod, OTHER)) == {
         "source": "volume://snapshots/etcd/demo-u-9/good.db",
@@ -275,14 +279,14 @@ def test_a_spec_that_names_another_snapshot_is_tried_at_once(status: Obj) -> Non
     assert "--file=demo-u-9/good.db" in again.obj["spec"]["initContainers"][0]["args"]
 
 
-def test_a_spec_with_another_version_to_read_it_is_tried_at_once() -> None:
-    """SnapshotTooNew is mended so."""
+def test_another_version_in_the_spec_is_tried_at_once() -> None:
+    """A newer version resolves SnapshotTooNew."""
     pod = restore_pod(**failed("SnapshotTooNew"))
     newer = cluster(recorded=None, restore=SPEC, version="3.7.0")
-    assert done(step(world(pod), newer).actions) == ["Delete demo-restore"]
+    assert changes(step(world(pod), newer).actions) == ["Delete demo-restore"]
 
 
-def test_data_is_told_apart_by_where_it_came_from() -> None:
+def test_restore_token_differs_by_cluster_store_and_file() -> None:
     bucket = S3(bucket="orders", credentials_secret="keys")
     tokens = {
         pods.restore_token(resource, store, file)
@@ -293,25 +297,25 @@ def test_data_is_told_apart_by_where_it_came_from() -> None:
     assert len(tokens) == 12
 
 
-# When it is asked for too late.
+# Restores requested too late.
 
 
-def begun(how: bootstrap.Start, **more: Any) -> Observed:
-    """There is a StatefulSet already."""
+def with_stateful_set(how: bootstrap.Start, **more: Any) -> Observed:
+    """Return a world in which the StatefulSet exists."""
     template = {"metadata": {"annotations": bootstrap.annotated(cluster(), how)}}
     return replace(world(), stateful_set={"spec": {"replicas": 1, "template": template}}, **more)
 
 
-def test_a_snapshot_for_a_seed_that_was_let_begin_empty_is_refused() -> None:
-    """It may have begun, and hold writes: its disk is not touched."""
-    made = step(begun(New()))
+def test_restore_is_refused_after_the_seed_may_have_bootstrapped() -> None:
+    """The seed may already have acknowledged writes, so its volume is not changed."""
+    made = step(with_stateful_set(New()))
     assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, "RestoreTooLate")
     assert "delete this resource and PersistentVolumeClaim data-demo-0" in made.message
 
 
-def test_a_seed_that_answers_is_recorded_whatever_the_spec_says() -> None:
-    assert step(begun(New(), cluster_id=0xC1)) == PASS
+def test_seed_that_answers_is_recorded_despite_a_restore_spec() -> None:
+    assert step(with_stateful_set(New(), cluster_id=0xC1)) == PASS
 
 
-def test_a_status_that_was_lost_is_no_reason_to_restore_again() -> None:
-    assert step(begun(Closed())) == PASS
+def test_lost_status_does_not_cause_a_second_restore() -> None:
+    assert step(with_stateful_set(Closed())) == PASS

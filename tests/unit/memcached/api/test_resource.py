@@ -42,7 +42,7 @@ def test_valid_specs_are_accepted(case: Case) -> None:
 def test_invalid_specs_are_rejected_with_advice(case: Case) -> None:
     errors = validation_errors(case)
     assert errors
-    assert case.advises in errors
+    assert case.operator_error in errors
 
 
 def parsed(case: Case) -> Memcached:

@@ -128,7 +128,7 @@ class World:
 
     def apply_secret(self, found: Obj) -> None:
         """Create or change a Secret."""
-        self.harness.person.apply(SECRET, found, force=True)
+        self.harness.user_client.apply(SECRET, found, force=True)
 
     @property
     def uids(self) -> set[str]:
@@ -136,7 +136,7 @@ class World:
 
     @property
     def template(self) -> Obj:
-        found: Obj = self.harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]
+        found: Obj = self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]
         return found
 
 
@@ -165,7 +165,7 @@ async def test_deleted_or_invalid_secret_does_not_change_the_servers(world: Worl
     before, template = world.uids, world.template
     world.apply_secret(secret("users", users="app:secret"))
     assert reason(await world.reconcile_again()) == "SecretInvalid"
-    world.harness.person.delete(SECRET, NAMESPACE, "users")
+    world.harness.user_client.delete(SECRET, NAMESPACE, "users")
     lost = await world.reconcile_again()
     assert reason(lost) == "SecretMissing"
     assert len(lost["status"]["servers"]) == 2

@@ -51,7 +51,7 @@ def test_missing_secret_is_named() -> None:
 def test_missing_or_empty_key_is_named() -> None:
     assert problem_of(secret("users", other="x"), **AUTH) == (
         "SecretMissing",
-        "spec.auth: Secret users has no users. Give it.",
+        "spec.auth: Secret users has no users. Add it.",
     )
     assert problem_of(secret("users", users=""), **AUTH)[0] == "SecretMissing"
     _, message = problem_of(secret("cache-tls", tls_crt="x"), **MUTUAL)
@@ -85,7 +85,7 @@ def test_longest_line_and_maximum_of_users_are_accepted() -> None:
 
 def test_binary_users_file_is_rejected() -> None:
     binary = secret("users") | {"data": {"users": base64.b64encode(b"\xff\xfe").decode()}}
-    assert problem_of(binary, **AUTH) == ("SecretInvalid", "spec.auth: Secret users: it is no text. Give users.")
+    assert problem_of(binary, **AUTH) == ("SecretInvalid", "spec.auth: Secret users: users must be text.")
 
 
 def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:

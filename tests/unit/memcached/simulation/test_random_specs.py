@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from operators.memcached.api.spec import MemcachedSpec
 from shared.kubernetes.kinds import Obj
 from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, apply
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import (
     AUTH,
     AUTOSCALING,
@@ -74,9 +74,9 @@ CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for numb
 async def differences_after(*specs: Obj) -> list[str]:
     """Return how the final state after several specs differs from that of the last spec alone, one line each."""
     fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
-    reference = (await Course.learn(MEMCACHED, fresh)).reference
-    play = Play(World(MEMCACHED))
-    await play.go((*SECRETS, *(apply(**spec) for spec in specs)))
+    reference = (await ReferenceRun.record(MEMCACHED, fresh)).reference
+    play = ScenarioRun(World(MEMCACHED))
+    await play.run_steps((*SECRETS, *(apply(**spec) for spec in specs)))
     return reference.differences(play.world.outcome, unstable=HISTORY)
 
 

@@ -45,14 +45,14 @@ def reason(obj: Obj) -> str:
 @pytest.mark.parametrize("kind", OPTIONAL, ids=str)
 async def test_optional_object_is_created_repaired_and_deleted(harness: Harness, kind: Kind) -> None:
     await settled(harness, **OPTIONAL[kind])
-    result = harness.person.get(kind, NAMESPACE, "cache")
-    harness.person.merge(kind, NAMESPACE, "cache", {"spec": {"maxReplicas": 9, "minAvailable": 9}})
+    result = harness.user_client.get(kind, NAMESPACE, "cache")
+    harness.user_client.merge(kind, NAMESPACE, "cache", {"spec": {"maxReplicas": 9, "minAvailable": 9}})
     await harness.settle()
-    edited = harness.person.get(kind, NAMESPACE, "cache")["spec"]
+    edited = harness.user_client.get(kind, NAMESPACE, "cache")["spec"]
     assert {name: edited[name] for name in result["spec"]} == result["spec"]
-    harness.person.delete(kind, NAMESPACE, "cache")
+    harness.user_client.delete(kind, NAMESPACE, "cache")
     await harness.settle()
-    assert harness.person.get(kind, NAMESPACE, "cache")["spec"] == result["spec"]
+    assert harness.user_client.get(kind, NAMESPACE, "cache")["spec"] == result["spec"]
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     assert reason(await settled(harness)) == "Ready"
     assert not harness.server.objects(kind)
@@ -62,19 +62,19 @@ async def test_optional_object_is_created_repaired_and_deleted(harness: Harness,
 async def test_other_kind_of_budget_replaces_a_manually_edited_one(harness: Harness) -> None:
     """Kubernetes rejects both at once, and an apply does not remove fields of other managers."""
     await settled(harness, podDisruptionBudget={"minAvailable": 1})
-    harness.person.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
+    harness.user_client.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
     await settled(harness, podDisruptionBudget={"maxUnavailable": 2})
-    spec = harness.person.get(DISRUPTION_BUDGET, NAMESPACE, "cache")["spec"]
+    spec = harness.user_client.get(DISRUPTION_BUDGET, NAMESPACE, "cache")["spec"]
     assert (spec["maxUnavailable"], spec.get("minAvailable")) == (2, None)
 
 
 @pytest.mark.parametrize("kind", OPTIONAL, ids=str)
 async def test_foreign_object_of_the_same_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
     foreign = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
-    before = harness.person.create(kind, {**foreign, "spec": {"maxReplicas": 2}})
+    before = harness.user_client.create(kind, {**foreign, "spec": {"maxReplicas": 2}})
     await settled(harness)
     await harness.restart().settle()
-    assert harness.person.get(kind, NAMESPACE, "cache") == before
+    assert harness.user_client.get(kind, NAMESPACE, "cache") == before
 
 
 async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
@@ -82,7 +82,7 @@ async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
     hpa = harness.server.actor("horizontal-pod-autoscaler")
     hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
     await harness.settle()
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
     assert harness.resource("cache")["spec"]["size"] == 4, "the operator does not reset it"
 
 
@@ -90,7 +90,7 @@ async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
 async def test_size_outside_the_autoscalers_bounds_is_clamped(harness: Harness, size: int, runs: int) -> None:
     """The webhook clamps the size at admission; without it, the operator clamps it."""
     await settled(harness, size=size, **OPTIONAL[AUTOSCALER])
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
     assert reason(harness.resource("cache")) == "Ready"
 
 
@@ -123,7 +123,7 @@ def late(phase: str, seconds: float, **spec: Any) -> Any:
     ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
 )
 def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float, reason: str) -> None:
-    observed = observed_pods(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
+    observed = observed_pods(pod(1), pod(2, ready=False, problem="ImagePullBackOff: no such image"))
     early = plan(late(phase, limit - 7), observed)
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
     verdict = plan(late(phase, limit), observed).verdict
@@ -141,7 +141,7 @@ def test_other_operations_have_no_deadline(phase: str) -> None:
 async def test_create_timeout_is_reported_even_across_a_restart() -> None:
     time = NOW
     harness = started("--create-timeout=60", clock=lambda: time)
-    harness.workloads.trouble = lambda _: "ImagePullBackOff"
+    harness.workloads.pod_problem = lambda _: "ImagePullBackOff"
     assert reason(await settled(harness)) == "ServerFailing"
     # The reconciler takes times in the status from the wall clock.
     started_at = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
@@ -150,6 +150,6 @@ async def test_create_timeout_is_reported_even_across_a_restart() -> None:
         harness = harness.restart()
         await harness.settle()
         assert reason(harness.resource("cache")) == "CreateTimeout"
-    harness.workloads.trouble = lambda _: ""
+    harness.workloads.pod_problem = lambda _: ""
     await harness.settle()
     assert reason(harness.resource("cache")) == "Ready"

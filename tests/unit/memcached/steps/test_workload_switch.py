@@ -113,15 +113,15 @@ async def test_stateful_set_gives_stable_names(harness: Harness) -> None:
     result = await settled(harness, **SET)
     assert result["status"]["servers"] == NAMES[:3]
     assert result["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
-    service = harness.person.get(SERVICE, NAMESPACE, "cache")["spec"]
+    service = harness.user_client.get(SERVICE, NAMESPACE, "cache")["spec"]
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
-    owner = harness.person.get(STATEFUL_SET, NAMESPACE, "cache")["spec"]
+    owner = harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")["spec"]
     assert (owner["serviceName"], owner["podManagementPolicy"]) == ("cache", "Parallel")
     harness.server.log.reset()
     for key in harness.cache.keys(CONTROLLER.kind):
         harness.queue.add(key)
     await harness.settle()
-    assert harness.server.log.silent, harness.server.log.writes()
+    assert harness.server.log.is_empty, harness.server.log.writes()
 
 
 async def test_server_list_does_not_change_during_a_rolling_update(harness: Harness) -> None:
@@ -174,7 +174,7 @@ async def test_workload_change_always_leaves_servers_for_clients(harness: Harnes
 async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness) -> None:
     await settled(harness)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
-    harness.workloads.trouble = lambda obj: "" if obj["metadata"]["uid"] in uids else "ImagePullBackOff"
+    harness.workloads.pod_problem = lambda obj: "" if obj["metadata"]["uid"] in uids else "ImagePullBackOff"
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
@@ -188,11 +188,11 @@ async def test_reverted_workload_change_keeps_the_former_servers(harness: Harnes
 async def test_foreign_workload_is_not_deleted(harness: Harness) -> None:
     """A copied manifest has the labels of the resource, but no owner reference to it."""
     await settled(harness)
-    foreign = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
-    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
+    foreign = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
+    harness.user_client.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
-    kept = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    kept = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
     assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert harness.resource("cache")["status"]["servers"] == NAMES[:3]

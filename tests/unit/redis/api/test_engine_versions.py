@@ -46,7 +46,7 @@ def test_version_is_parsed_from_every_notation(text: str, version: tuple[int, in
 
 @pytest.mark.parametrize("text", ["", "8", "latest", "8.x", "08.0.1", "8.0.2 ", "8.0.2/3", "8.0.2+1"])
 def test_invalid_version_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version of redis or valkey"):
+    with pytest.raises(ValueError, match="is not a version of redis or valkey"):
         Version.parse(text)
 
 
@@ -87,8 +87,8 @@ def test_engine_is_derived_from_the_last_part_of_the_image_name(image: str, name
 )
 def test_old_version_is_rejected_with_advice(text: str) -> None:
     message = refusal(engine(text))
-    assert message.startswith(f"{text} is older than")
-    assert message.endswith("Give redis 6.2 or newer, or valkey 7.2 or newer.")
+    assert message.startswith(f"{text} is not supported")
+    assert message.endswith("Use redis 6.2 or later, or valkey 7.2 or later.")
 
 
 @pytest.mark.parametrize("text", ["redis 6.2.0", "redis 7.0.15", "redis 10.0.0", "valkey 7.2.0", "valkey 9.1.0"])
@@ -142,20 +142,20 @@ ALLOWED = [
     (["valkey 7.2.6"], "valkey 8.1.1"),
 ]
 REFUSED = [
-    (["redis 8.0.2"], "redis 7.2.5", "redis 7.2.5 is older than redis 8.0.2", "format 12, and its own is 11"),
-    (["redis 7.0.15"], "redis 6.2.14", "redis 6.2.14 is older than redis 7.0.15", "Give 7.0 or newer."),
-    (["redis 8.2.1"], "redis 8.0.2", "no older series is made to read what a newer one writes", "Give 8.2 or newer."),
-    (["redis 7.0.15", "redis 8.0.2"], "redis 7.0.15", "redis 8.0.2, which a node runs", "Give 8.0 or newer."),
-    (["valkey 9.1.0"], "valkey 8.1.1", "format 80, and its own is 11", "Give 9.1 or newer."),
-    (["valkey 8.1.1"], "valkey 8.0.1", "valkey 8.0.1 is older than valkey 8.1.1", "Give 8.1 or newer."),
-    (["valkey 8.1.1"], "redis 8.0.2", "redis 8.0.2 does not read what valkey 8.1.1 writes", "Give a version of valkey"),
-    (["redis 7.4.0"], "valkey 9.1.0", "valkey takes data of redis up to 7.2", "Stay with redis."),
-    (["redis 8.0.2"], "valkey 8.1.1", "valkey 8.1.1 does not read what redis 8.0.2 writes", "Stay with redis."),
+    (["redis 8.0.2"], "redis 7.2.5", "redis 7.2.5 is older than redis 8.0.2", "12; its own is 11"),
+    (["redis 7.0.15"], "redis 6.2.14", "redis 6.2.14 is older than redis 7.0.15", "Use 7.0 or later."),
+    (["redis 8.2.1"], "redis 8.0.2", "downgrades to an older series are not supported", "Use 8.2 or later."),
+    (["redis 7.0.15", "redis 8.0.2"], "redis 7.0.15", "redis 8.0.2, which a node runs", "Use 8.0 or later."),
+    (["valkey 9.1.0"], "valkey 8.1.1", "80; its own is 11", "Use 9.1 or later."),
+    (["valkey 8.1.1"], "valkey 8.0.1", "valkey 8.0.1 is older than valkey 8.1.1", "Use 8.1 or later."),
+    (["valkey 8.1.1"], "redis 8.0.2", "redis 8.0.2 cannot read the data of valkey 8.1.1", "Use a version of valkey"),
+    (["redis 7.4.0"], "valkey 9.1.0", "valkey reads data of redis up to 7.2", "Keep redis."),
+    (["redis 8.0.2"], "valkey 8.1.1", "valkey 8.1.1 cannot read the data of redis 8.0.2", "Keep redis."),
     (
         ["redis 7.0.15", "valkey 9.1.0"],
         "redis 7.0.15",
-        "does not read what valkey 9.1.0 writes",
-        "Give a version of val",
+        "cannot read the data of valkey 9.1.0",
+        "Use a version of val",
     ),
 ]
 

@@ -45,7 +45,7 @@ def validation_errors(case: Case) -> str:
 
 
 def is_too_old(case: Case) -> bool:
-    return cases.OLD_WORDS in case.advises
+    return cases.OLD_WORDS in case.operator_error
 
 
 @pytest.mark.parametrize("case", cases.ACCEPTED, ids=str)
@@ -56,8 +56,8 @@ def test_valid_spec_is_accepted(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [*cases.REFUSED, *cases.ONLY_HERE], ids=str)
 def test_invalid_spec_is_rejected_with_advice(case: Case) -> None:
-    assert case.advises in " ".join(admission.ADMISSION.review(obj(case), None).errors)
-    assert is_too_old(case) or case.advises in validation_errors(case)
+    assert case.operator_error in " ".join(admission.ADMISSION.review(obj(case), None).errors)
+    assert is_too_old(case) or case.operator_error in validation_errors(case)
 
 
 @pytest.mark.parametrize("case", [case for case in cases.REFUSED if is_too_old(case)], ids=str)
@@ -77,7 +77,7 @@ def test_valid_change_is_accepted(change: Change) -> None:
 def test_invalid_change_is_rejected_with_advice(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
     (error,) = admission.ADMISSION.review(new, old).errors
-    assert change.advises in error
+    assert change.operator_error in error
     assert admission.ADMISSION.review(new, None).errors == (), "the new spec is valid at creation"
     assert admission.ADMISSION.review(new, new).errors == (), "the new spec is valid without a change"
 
@@ -182,7 +182,7 @@ def test_new_resource_has_no_recorded_nodes() -> None:
 def test_unknown_version_is_an_invalid_spec() -> None:
     given = cases.imaged("redis:latest", replicas=6)
     with pytest.raises(
-        InvalidSpec, match=r"spec\.version: 'latest' is no version of redis or valkey; give it, such as 8"
+        InvalidSpec, match=r"spec\.version: 'latest' is not a version of redis or valkey; set it, for example to 8"
     ):
         RedisCluster.parse(obj(Case("", given)))
 

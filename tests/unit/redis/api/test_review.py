@@ -114,8 +114,8 @@ VALKEY: Obj = {"repository": "valkey/valkey", "version": "9.1"}
     [
         (("redis 8.0.2",), {"version": "7.0.15"}, "version", "redis 7.0.15 is older than redis 8.0.2"),
         (("redis 7.0.15", "redis 7.0.15", "redis 8.0.2"), {"version": "7.0.15"}, "version", "redis 8.0.2, which a"),
-        (("redis 8.0.2",), VALKEY, "version", "valkey takes data of redis up to 7.2"),
-        (("redis 8.0.2",), {"repository": "a/valkey"}, "repository", "valkey takes data of redis up to 7.2"),
+        (("redis 8.0.2",), VALKEY, "version", "valkey reads data of redis up to 7.2"),
+        (("redis 8.0.2",), {"repository": "a/valkey"}, "repository", "valkey reads data of redis up to 7.2"),
     ],
 )
 def test_unsupported_engine_change_is_refused(engines: tuple[str, ...], new: Obj, field: str, words: str) -> None:
@@ -129,7 +129,7 @@ def test_change_to_an_old_version_or_image_is_refused() -> None:
     for new in ({"version": "3.2.8"}, {"version": ..., "pod": [{"middlewareImage": "redis:3.2.8"}]}):
         message = refused(obj(**new, status=running("redis 8.0.2")), obj(status=running("redis 8.0.2")))
         assert message.startswith("spec.version: redis ")
-        assert "is older than the operator works with" in message
+        assert "is not supported" in message
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def assign(*strategies: tuple[int, str]) -> Obj:
     ("replicas", "strategies", "words"),
     [
         (8, [(2000, "nodeId1")], "assignStrategies[0].fromReplicas names nodeId1, which owns no slots"),
-        (8, [(5462, IDS[0])], f"asks 5462 slots from node {IDS[0]}, which owns 5461"),
+        (8, [(5462, IDS[0])], f"needs 5462 slots from node {IDS[0]}, which owns 5461"),
         (8, [(11000, f"{IDS[0]},{IDS[1]}")], "which own 5461 + 5462 = 10923"),
         (10, [(4000, IDS[0]), (2000, IDS[0])], "of which earlier entries take 4000"),
         (8, [(1, f"{IDS[0]},{IDS[0]}")], "more than once"),
-        (8, [(1, IDS[0]), (1, IDS[1])], "has 2 entries, and 1 new master is to take slots"),
-        (10, [(1, IDS[0])], "has 1 entry, and 2 new masters are to take slots"),
-        (8, [], "has 0 entries, and 1 new master is to take slots"),
+        (8, [(1, IDS[0]), (1, IDS[1])], "has 2 entries, and 1 new primary needs slots"),
+        (10, [(1, IDS[0])], "has 1 entry, and 2 new primaries need slots"),
+        (8, [], "has 0 entries, and 1 new primary needs slots"),
     ],
 )
 def test_assigning_slots_that_sources_do_not_own_is_refused(
@@ -232,26 +232,26 @@ def test_safe_spec_has_no_warning() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"replicasPerMaster": 0}, "spec.replicasPerMaster: with 0, a master that is away takes its slots along"),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "with 6 pods it lets none be evicted"),
-        ({"podDisruptionBudget": {"minAvailable": 6}}, "with 6 pods it lets none be evicted"),
-        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "it lets 2 of 6 pods be evicted at once"),
-        ({"updateStrategy": {"assignStrategies": [{"slots": 1, "fromReplicas": "a"}]}}, "has no use for them"),
-        ({"storage": ...}, "a pod that is replaced comes back empty"),
-        ({"storage": ..., "pod": [{"volumes": {"type": "hostPath"}}]}, "hostPath ties data to nodes"),
+        ({"replicasPerMaster": 0}, "spec.replicasPerMaster: with 0, no replica can take over"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "with 6 pods it allows no eviction"),
+        ({"podDisruptionBudget": {"minAvailable": 6}}, "with 6 pods it allows no eviction"),
+        ({"podDisruptionBudget": {"maxUnavailable": 2}}, "it allows 2 of 6 pods to be evicted at once"),
+        ({"updateStrategy": {"assignStrategies": [{"slots": 1, "fromReplicas": "a"}]}}, "ignores them"),
+        ({"storage": ...}, "a recreated pod starts empty"),
+        ({"storage": ..., "pod": [{"volumes": {"type": "hostPath"}}]}, "hostPath ties data to Kubernetes nodes"),
         (
             {"storage": ..., "pod": [{"volumes": {**NFS, "persistentVolumeClaimName": "pvcName"}}]},
-            "no claim can be named pvcName",
+            "pvcName is not a valid claim name",
         ),
-        ({"config": {}}, "without a limit of memory, or maxmemory"),
+        ({"config": {}}, "without a memory limit or maxmemory"),
         (
             {"resources": {"limits": {"memory": "512Mi"}}},
-            "1073741824 bytes of data (maxmemory) are more than the limit",
+            "1073741824 bytes) exceeds the memory limit",
         ),
-        ({"auth": {"secretName": "a"}}, "passwords cross the network in the clear"),
+        ({"auth": {"secretName": "a"}}, "passwords are sent unencrypted"),
         (
             {"affinity": {"nodeAffinity": None, "requiredDuringSchedulingIgnoredDuringExecution": {}}},
-            "spec.affinity: requiredDuringSchedulingIgnoredDuringExecution stands beside nodeAffinity",
+            "spec.affinity: requiredDuringSchedulingIgnoredDuringExecution is next to nodeAffinity",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_spec_just_within_the_limits_has_no_warning(spec: Obj) -> None:
     ("new", "words"),
     [
         ({"version": "8.0.1"}, "spec.version: redis 8.0.1 is older than redis 8.0.2"),
-        ({"finalizers": ""}, "deleting the resource leaves its pods running"),
+        ({"finalizers": ""}, "deleting the resource now leaves its pods running"),
     ],
 )
 def test_risky_change_has_a_warning(new: Obj, words: str) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.redis.api.memory import parse_memory
-from operators.redis.api.pod_template import mended
-from operators.redis.api.reserved_directives import FORM, OURS
+from operators.redis.api.pod_template import normalized_affinity
+from operators.redis.api.reserved_directives import FORM, RESERVED
 from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
 from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import InvalidSpec
@@ -52,7 +52,7 @@ def test_image_and_engine_follow_from_the_spec(given: Any, image: str, engine: s
 
 @pytest.mark.parametrize("image", ["redis:latest", f"redis@sha256:{'0' * 64}", "No Image", None])
 def test_unknown_version_is_rejected_with_advice(image: str | None) -> None:
-    with pytest.raises(InvalidSpec, match=r"give it, such as 8\.0\.2"):
+    with pytest.raises(InvalidSpec, match=r"set it, for example to 8\.0\.2"):
         _ = spec(version=None, pod=[{"middlewareImage": image}] if image else []).target
 
 
@@ -90,7 +90,7 @@ def test_memory_units_are_those_of_redis(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "2Gi", "1.5gb", "-1", "50%", "gb", "1 gb", "1tb", "1gb\n"])
 def test_memory_that_redis_rejects_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="is no amount of memory"):
+    with pytest.raises(ValueError, match="is not an amount of memory"):
         parse_memory(text)
 
 
@@ -112,7 +112,7 @@ def test_max_memory_is_explicit_or_three_quarters_of_the_limit(given: Any, size:
 
 @pytest.mark.parametrize("given", [{"env": [{"name": "MAXMEMORY", "value": "x"}]}, {"config": {"maxmemory": "x"}}])
 def test_invalid_memory_error_names_the_field(given: Any) -> None:
-    with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is no amount"):
+    with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is not an amount"):
         _ = spec(**given).max_memory
 
 
@@ -154,7 +154,7 @@ def test_pods_have_no_settings_by_default() -> None:
     ],
 )
 def test_misplaced_node_affinity_rules_are_moved(given: Any, normalized: Any) -> None:
-    assert mended(given) == normalized
+    assert normalized_affinity(given) == normalized
 
 
 @pytest.mark.parametrize(
@@ -187,5 +187,5 @@ def test_pods_are_replaced_unless_strategy_is_on_delete(kind: str | None, rolls:
 
 
 def test_reserved_directives_are_unique_and_well_formed() -> None:
-    assert len(set(OURS)) == len(OURS) > 50
-    assert all(re.fullmatch(FORM, directive) for directive in OURS)
+    assert len(set(RESERVED)) == len(RESERVED) > 50
+    assert all(re.fullmatch(FORM, directive) for directive in RESERVED)

@@ -64,12 +64,12 @@ async def test_error_keeps_the_text_of_the_server(line: bytes, kind: type[Refuse
 
 @pytest.mark.parametrize("text", [b"HTTP/1.1 200 OK\r\n", b"$x\r\n", b":\r\n", b"*1.5\r\n", b"\r\n"])
 async def test_invalid_response_is_reported(text: bytes) -> None:
-    with pytest.raises(Unreachable, match="answers PING with what is not of Redis or Valkey"):
+    with pytest.raises(Unreachable, match="responds to PING with data that is not of Redis or Valkey"):
         await exchange(text, ("PING",))
 
 
 async def test_truncated_response_is_reported() -> None:
-    with pytest.raises(Unreachable, match="ended the connection without an answer to PING"):
+    with pytest.raises(Unreachable, match="closed the connection without a response to PING"):
         await exchange(b"$5\r\nab", ("PING",))
 
 

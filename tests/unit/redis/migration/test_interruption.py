@@ -15,9 +15,9 @@ from shared.kubernetes.client import Request
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.disturbance import Disturbance
 from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
@@ -55,18 +55,18 @@ def _redis(world: World) -> FakeRedis:
     return world.database
 
 
-def _chosen(course: Course, points: int) -> list[tuple[int, str]]:
+def _chosen(course: ReferenceRun, points: int) -> list[tuple[int, str]]:
     """Return the commands to interrupt, with their numbers."""
-    first, last = (_redis(halt).commanded for halt in (course.halts[0], course.halts[-1]))
+    first, last = (_redis(halt).commanded for halt in (course.snapshots[0], course.snapshots[-1]))
     commands = list(enumerate(last[len(first) :]))
     return commands[:: max(1, len(commands) // points)]
 
 
 def _disturbance(name: str, hit: Callable[[str], bool], points: int = POINTS) -> Disturbance:
-    async def play(course: Course, nth: int) -> Play:
-        play = Play(course.halts[0].fork())
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
+        play = ScenarioRun(course.snapshots[0].fork())
         _redis(play.world).fault = FaultAt(_chosen(course, points)[nth][0], hit)
-        await play.go(course.scenario.steps)
+        await play.run_steps(course.scenario.steps)
         return play
 
     return Disturbance(

@@ -195,7 +195,7 @@ async def test_obsolete_task_is_cancelled() -> None:
 async def test_repeatedly_failing_task_is_cancelled_and_reported() -> None:
     fake = three()
     fake.failing = "Failed to sync with the source node"
-    with pytest.raises(SlotStuck, match=r"Slots 0-9 20 do not go from a to c \(failed\): Failed to sync"):
+    with pytest.raises(SlotStuck, match=r"Slots 0-9 20 cannot be moved from a to c \(failed\): Failed to sync"):
         await move(fake, *MOVES)
     assert [task.state for task in fake.tasks] == ["canceled"]
     assert fake.owned == three().owned

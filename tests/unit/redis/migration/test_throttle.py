@@ -30,7 +30,7 @@ def test_slow_connection_gets_full_key_batches_of_single_slots() -> None:
 
 def test_slot_moves_alone_after_a_failure() -> None:
     throttle = Throttle(100, 64, slots=64)
-    throttle.alone()
+    throttle.use_single_slot()
     assert (throttle.slots, throttle.keys) == (1, 100)
 
 

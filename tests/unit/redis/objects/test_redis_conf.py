@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import redis_conf
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
@@ -144,7 +144,7 @@ def test_newer_engine_applies_more_settings_at_runtime() -> None:
 
 
 def test_reserved_directives_are_never_applied_at_runtime() -> None:
-    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(OURS)
+    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(RESERVED)
 
 
 def test_repeated_directives_are_applied_as_one_value() -> None:
@@ -179,7 +179,7 @@ def test_password_in_a_config_map_is_refused_without_auth(name: str) -> None:
     found = problem(resource, f"hz 10\n{name} hunter2\n")
     assert found is not None
     assert found.reason == "ConfigMapInvalid"
-    assert f"ConfigMap mine: line 2 is {name.lower()}" in found.message
+    assert f"ConfigMap mine: line 2 sets {name.lower()}" in found.message
     assert "spec.auth.secretName" in found.message
     assert "hunter2" not in found.message
     assert problem(wished(auth={"secretName": "a"}), f"{name} hunter2\n") is None
@@ -188,7 +188,7 @@ def test_password_in_a_config_map_is_refused_without_auth(name: str) -> None:
 def test_unbalanced_quotes_are_reported_with_the_line() -> None:
     found = problem(wished(pod=[{"configmap": "mine"}]), "hz 10\n\n# it's fine\nhz \"20\n")
     assert found is not None
-    assert "line 4 has quotes that do not match" in found.message
+    assert "line 4 has unbalanced quotes" in found.message
 
 
 # Syntax.

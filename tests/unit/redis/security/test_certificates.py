@@ -40,15 +40,15 @@ def test_different_certificates_have_different_file_names() -> None:
 
 
 def test_first_certificate_is_used_at_once() -> None:
-    assert following(None, OLD, reachable=False, now=NOW) == ("there is none yet", OLD)
+    assert following(None, OLD, reachable=False, now=NOW) == ("first certificate", OLD)
     assert following(OLD, OLD, reachable=True, now=NOW) == ("", None)
     assert following(OLD, None, reachable=True, now=NOW) == ("", None)
 
 
 def test_renewed_certificate_of_the_same_authority_is_used_at_once() -> None:
     renewed = mounted("c", "old")
-    assert following(OLD, renewed, reachable=True, now=NOW) == ("there is another", renewed)
-    assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "only once all nodes are reachable"
+    assert following(OLD, renewed, reachable=True, now=NOW) == ("new certificate", renewed)
+    assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "one after the other"
 
 
 def test_new_authority_is_trusted_before_its_certificate_is_used() -> None:
@@ -58,7 +58,7 @@ def test_new_authority_is_trusted_before_its_certificate_is_used() -> None:
     _, second = following(first, NEW, reachable=True, now=NOW)
     assert second == MountedCertificates(NEW.pair, first.trusted)
     assert following(second, NEW, reachable=False, now=NOW) == ("", None)
-    assert following(second, NEW, reachable=True, now=NOW) == ("whom to trust is told", NEW)
+    assert following(second, NEW, reachable=True, now=NOW) == ("updating the trusted authorities", NEW)
 
 
 def test_expired_certificate_is_replaced_without_waiting() -> None:

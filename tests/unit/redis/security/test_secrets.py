@@ -58,7 +58,7 @@ def test_cluster_without_auth_needs_no_password() -> None:
 def test_missing_or_invalid_password_is_reported_without_its_value() -> None:
     reason, message = problem_of(**AUTH)
     assert (reason, message.split(".")[0]) == ("SecretMissing", "spec")
-    assert "there is no Secret given" in message
+    assert "Secret given does not exist" in message
     assert problem_of(secret(GIVEN, {"else": "x"}), **AUTH)[0] == "SecretMissing"
     reason, message = problem_of(secret(GIVEN, {"password": "hunter2\n"}), **AUTH)
     assert reason == "SecretInvalid"

@@ -68,9 +68,9 @@ def test_no_password_is_required_while_auth_is_enabled_or_disabled() -> None:
 def test_former_password_is_valid_until_it_expires_or_is_not_listed() -> None:
     state = Passwords("one").introduce("two", LATER).promote(LATER)
     assert state.digests == tuple(sorted([sha("one"), sha("two")]))
-    assert state.forget(NOW, "") == state
-    assert state.forget(LATER, "one") == state
-    assert state.forget(LATER, "") == Passwords("two")
+    assert state.expire(NOW, "") == state
+    assert state.expire(LATER, "one") == state
+    assert state.expire(LATER, "") == Passwords("two")
 
 
 def test_password_in_use_again_is_not_a_former_one() -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 from operators.redis.client.server import PORT, Connect
 from shared.kubernetes.kinds import Obj
-from shared.testing.api_server.requests import Aimed
+from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
-from shared.testing.kubelet.kubelet import Fate
+from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.redis.simulation import data, server
 from tests.unit.redis.simulation.command_line import Command, command
 from tests.unit.redis.simulation.data import KEYS, Client
@@ -92,10 +92,10 @@ class FakeRedis:
     def counts(self) -> Counter[str]:
         return self.done
 
-    def witness(self, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, target: TargetedRequest, live: Obj | None) -> None:
         """Check a write that the operator made to the API server."""
         self.advance()
-        self.guard.witness(self, target, live)
+        self.guard.check_write(self, target, live)
 
     def _shape(self, cluster: str) -> Obj:
         nodes = [process.node for process in self.running if process.cluster == cluster]
@@ -115,21 +115,25 @@ class FakeRedis:
 
     # Processes in pods.
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         """Start the server of a pod unless it runs, and return its state."""
         self.advance()
         start = command(pod, claims)
         if start is None:
-            return Fate()
+            return ProcessStatus()
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         process = self.processes.get(uid)
         if name in self.failing or (process is None and self.missing & {start.tag, f"{name} {start.tag}"}):
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
-            return Fate(self.failing.get(name, "ImagePullBackOff"))
+            return ProcessStatus(self.failing.get(name, "ImagePullBackOff"))
         if process is None or process.exit_message:
             process = self.begin(uid, name, pod["status"]["podIP"], start)
-        return Fate("CrashLoopBackOff", said=process.exit_message) if process.exit_message else Fate()
+        return (
+            ProcessStatus("CrashLoopBackOff", termination_message=process.exit_message)
+            if process.exit_message
+            else ProcessStatus()
+        )
 
     def begin(self, uid: str, name: str, address: str, start: Command) -> Process:
         """Start a server on its disk."""

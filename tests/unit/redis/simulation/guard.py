@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.api_server.requests import Aimed, value_at
+from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.simulation.node import Node, slot_of
 from tests.unit.redis.simulation.process import Process
@@ -224,7 +224,7 @@ class Guard:
 
     # Writes of the operator to Kubernetes.
 
-    def witness(self, redis: FakeRedis, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, redis: FakeRedis, target: TargetedRequest, live: Obj | None) -> None:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.formed"):
             self.formed.add(name)

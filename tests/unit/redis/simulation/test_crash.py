@@ -11,18 +11,18 @@ from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
 SHORT_SUITE = {
-    "create without replicas": {"a crash after", "a stale view"},
-    "add and remove a replica": {"all news late"},
-    "assign slots": {"all news late", "a stale view"},
-    "delete all pods": {"all news late"},
-    "lose a primary without volumes": {"a crash after", "a stale view", "all news late"},
-    "lose slots and recover": {"all news late"},
-    "change settings at runtime": {"all news late"},
-    "change the password": {"all news late"},
+    "create without replicas": {"crash after a write", "stale view"},
+    "add and remove a replica": {"all events late"},
+    "assign slots": {"all events late", "stale view"},
+    "delete all pods": {"all events late"},
+    "lose a primary without volumes": {"crash after a write", "stale view", "all events late"},
+    "lose slots and recover": {"all events late"},
+    "change settings at runtime": {"all events late"},
+    "change the password": {"all events late"},
 }
 """Disturbances of the short suite, by scenario; `make test-long` runs the others."""
 
-SHARED_DISTURBANCES = {"429", "500", "an answer lost, news late"}
+SHARED_DISTURBANCES = {"429", "500", "lost response, events late"}
 """Disturbances that shared code handles. Only these scenarios meet them, because the others take hours."""
 
 CASES = [

@@ -26,10 +26,10 @@ from shared.status.reasons import Reason
 from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import Course
+from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
-from tests.support.pod_loss import gone
+from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
     NEW,
     REDIS,
@@ -127,7 +127,7 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     [
         (
             forgets_unreachable_nodes,
-            Scenario("a primary is down", (failing(0), gone(POD, node(0))), given=(cluster(6),)),
+            Scenario("a primary is down", (failing(0), delete_now(POD, node(0))), given=(cluster(6),)),
             "forgets .*, which owns",
         ),
         (
@@ -165,7 +165,7 @@ async def test_unsafe_operator_is_detected(
 ) -> None:
     sabotage(monkeypatch)
     with pytest.raises(Unsafe, match=violation):
-        await Course.learn(dataclasses.replace(REDIS, name=sabotage.__name__), scenario)
+        await ReferenceRun.record(dataclasses.replace(REDIS, name=sabotage.__name__), scenario)
 
 
 def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
@@ -180,18 +180,18 @@ def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "keep_stateful_set", apply_always)
+    patch.setattr(plan, "ensure_stateful_set", apply_always)
 
 
 @pytest.mark.long
 async def test_operator_that_trusts_a_stale_view_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     trusts_a_stale_view(monkeypatch)
-    [disturbance] = [known for known in DISTURBANCES if str(known) == "a handover, the last write lands a step later"]
+    [disturbance] = [known for known in DISTURBANCES if str(known) == "leader change, last write lands a step later"]
     result = await sweep(dataclasses.replace(REDIS, name="stale view"), REVERTED, disturbance)
     assert Oracle.SAFE in {failure.oracle for failure in result.failures}, "\n".join(map(str, result.failures))
 
 
-REVERTED = Scenario("scale in and out", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), counted=False)
+REVERTED = Scenario("scale in and out", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), exact_counts=False)
 
 
 @pytest.mark.long
@@ -203,4 +203,4 @@ async def test_unmodified_operator_passes_the_same_scenarios() -> None:
         Scenario("rolling update", (cluster(6, NEW),), given=(cluster(6),)),
         Scenario("lose all pods", all_pods_deleted(), given=(in_memory(6),), ends="SlotsLost"),
     ):
-        await Course.learn(REDIS, scenario)
+        await ReferenceRun.record(REDIS, scenario)

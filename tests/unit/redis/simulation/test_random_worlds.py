@@ -21,7 +21,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.node import ALL
@@ -88,7 +88,7 @@ def if_present(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
 def pod_deleted(number: int) -> ScenarioStep:
     return if_present(
         f"{node(number)} is deleted",
-        lambda stage: stage.person.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0),
+        lambda stage: stage.user_client.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0),
     )
 
 
@@ -97,8 +97,8 @@ def pod_and_volume_lost(number: int) -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         with suppress(NotFound):
-            stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{node(number)}")
-        stage.person.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0)
+            stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{node(number)}")
+        stage.user_client.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0)
 
     return if_present(f"{node(number)} is lost", act)
 
@@ -203,9 +203,9 @@ def events(kind: Kind, *, planned: bool) -> st.SearchStrategy[list[Event]]:
     )
 
 
-async def course(kind: Kind, replicas: int, happens: list[Event]) -> Play:
+async def course(kind: Kind, replicas: int, happens: list[Event]) -> ScenarioRun:
     """Run the events, end all faults, and wait until the cluster has converged."""
-    play = Play(World(REDIS))
+    play = ScenarioRun(World(REDIS))
     await play.step(kind.spec(replicas, OLD))
     for event in happens:
         if event.step is None:
@@ -213,22 +213,22 @@ async def course(kind: Kind, replicas: int, happens: list[Event]) -> Play:
             play.begin()
         else:
             event.step.act(play.stage)
-            play.look_again()
+            play.resync()
         await play._turn(event.turns)
     RECOVERED.act(play.stage)
     for _ in range(5):
         later(130).act(play.stage)
-        play.look_again()
+        play.resync()
         await play.settle()
     return play
 
 
-def ready_condition(play: Play) -> Obj:
+def ready_condition(play: ScenarioRun) -> Obj:
     [found] = play.stage.find()
     return accessors.condition(found, conditions.READY)
 
 
-async def require_converged(play: Play) -> None:
+async def require_converged(play: ScenarioRun) -> None:
     """Require the state that Ready promises, and that the operator writes nothing more."""
     [found] = play.stage.find()
     redis: FakeRedis = play.stage.database
@@ -247,7 +247,7 @@ async def require_converged(play: Play) -> None:
     assert {process.version for process in redis.running} == {found["spec"]["version"]}
     assert len([disk for disk in redis.disks.values() if disk.id]) == replicas, "removed nodes leave no disk"
     before = play.world.server.log.all_writes.copy()
-    play.look_again()
+    play.resync()
     await play.settle()
     play.end()
     play.begin()

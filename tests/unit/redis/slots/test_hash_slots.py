@@ -1,4 +1,4 @@
-"""Sets of slots behave as sets, read and write themselves as Redis does, and keys are where Redis puts them."""
+"""Sets of hash slots: set operations, the text format of Redis, and the slot of a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETS = st.lists(NUMBERS | RUNS, max_size=8).map(lambda parts: Slots.of(*parts))
 
 
 @given(SETS, SETS)
-def test_they_are_sets(one: Slots, other: Slots) -> None:
+def test_slots_behave_as_sets(one: Slots, other: Slots) -> None:
     assert set(one | other) == set(one) | set(other)
     assert set(one & other) == set(one) & set(other)
     assert set(one - other) == set(one) - set(other)
@@ -29,30 +29,30 @@ def test_they_are_sets(one: Slots, other: Slots) -> None:
 
 
 @given(SETS, NUMBERS)
-def test_membership(slots: Slots, slot: int) -> None:
+def test_membership_of_a_slot(slots: Slots, slot: int) -> None:
     assert (slot in slots) == (slot in set(slots))
     assert slot in slots | Slots.of(slot)
     assert slot not in slots - Slots.of(slot)
 
 
 @given(SETS)
-def test_their_text_reads_back(slots: Slots) -> None:
+def test_text_of_slots_parses_back(slots: Slots) -> None:
     assert Slots.parse(str(slots)) == slots
     assert Slots.of(*slots.ranges) == slots
 
 
 @given(SETS)
-def test_ranges_are_as_few_as_can_be(slots: Slots) -> None:
+def test_ranges_are_merged(slots: Slots) -> None:
     for before, after in pairwise(slots.ranges):
         assert before.stop < after.start
 
 
 @given(SETS, st.integers(-1, SLOTS + 1))
-def test_the_first_are_the_lowest(slots: Slots, count: int) -> None:
+def test_first_returns_the_lowest_slots(slots: Slots, count: int) -> None:
     assert list(slots.first(count)) == sorted(slots)[: max(0, count)]
 
 
-def test_text_is_as_in_cluster_nodes() -> None:
+def test_text_is_the_format_of_cluster_nodes() -> None:
     slots = Slots.parse("0-5460 5462 5464-5465")
     assert str(slots) == "0-5460 5462 5464-5465"
     assert repr(slots) == "Slots('0-5460 5462 5464-5465')"
@@ -65,13 +65,13 @@ def test_text_is_as_in_cluster_nodes() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "5-", "-5", "5-3", "0-16384", "16384", "[5->-abc]", "1,2", "1-2-3"])
-def test_what_is_no_slot_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"slot|begins"):
+def test_invalid_text_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match=r"slot|start"):
         Slots.parse(text)
 
 
 @pytest.mark.parametrize("slot", [-1, SLOTS, range(SLOTS, SLOTS + 1), range(0, 10, 2)])
-def test_there_is_no_slot_beyond_the_last(slot: int | range) -> None:
+def test_slot_out_of_range_is_rejected(slot: int | range) -> None:
     with pytest.raises(ValueError, match="not within slots 0-16383"):
         Slots.of(slot)
 
@@ -79,13 +79,13 @@ def test_there_is_no_slot_beyond_the_last(slot: int | range) -> None:
 @pytest.mark.parametrize(
     ("key", "slot"),
     [
-        (b"123456789", 12739),  # the specification's own example: 0x31C3
+        (b"123456789", 12739),  # the example of the specification: 0x31C3
         (b"", 0),
         (b"foo", 12182),
         (b"foo{hash_tag}", 2515),
         (b"bar{hash_tag}", 2515),
         (b"hash_tag", 2515),
-        (b"foo{}{bar}", 8363),  # an empty tag is none: the whole key counts
+        (b"foo{}{bar}", 8363),  # an empty tag is ignored: the whole key is hashed
         (b"foo{{bar}}zap", 4015),  # the tag is `{bar`
         (b"{bar", 4015),
         (b"foo{bar}{zap}", 5061),  # the first tag counts
@@ -93,5 +93,5 @@ def test_there_is_no_slot_beyond_the_last(slot: int | range) -> None:
         (b"foo{bar", 15278),  # not closed: no tag
     ],
 )
-def test_keys_are_where_redis_puts_them(key: bytes, slot: int) -> None:
+def test_slot_of_a_key_matches_redis(key: bytes, slot: int) -> None:
     assert key_slot(key) == slot

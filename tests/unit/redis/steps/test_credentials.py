@@ -1,4 +1,4 @@
-"""Passwords and certificates change while everybody goes on, wherever the operator stops."""
+"""Rotation of passwords and certificates without an interruption, wherever the operator stops."""
 
 from __future__ import annotations
 
@@ -41,39 +41,39 @@ def with_certificate(name: str = "a", by: str = "old") -> Lab:
 # Passwords.
 
 
-def test_nodes_that_started_with_a_password_are_told_nothing() -> None:
+def test_no_password_is_set_on_nodes_that_started_with_it() -> None:
     lab = with_password()
     assert credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
     assert all(node.takes("one") and not node.takes("two") for node in lab.nodes)
 
 
-def test_a_change_is_three_writes_and_each_is_told_to_every_node() -> None:
+def test_rotation_applies_three_changes_of_the_secret_to_every_node() -> None:
     lab = with_password()
     lab.give("two")
-    told = []
+    steps = []
     for _ in range(7):
         lab.apply()
         step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
-        told.append((step.message, [type(action) for action in step.actions]))
+        steps.append((step.message, [type(action) for action in step.actions]))
         for action in step.actions:
             lab.do(action)
         if not step.actions:
             lab.wait(OVERLAP)
     each = [SetPasswords, Configure, Patch] * 3
-    tells = "demo-0, demo-1, demo-2: told which passwords are good."
-    assert told == [
+    applied = "demo-0, demo-1, demo-2: told which passwords are good."
+    assert steps == [
         ("The Secret has another password: at first, both are good.", [WriteSecret]),
-        (tells, each),
+        (applied, each),
         ("Every node takes the new password: it is used from now on.", [WriteSecret]),
-        (tells, each),
+        (applied, each),
         ("", []),
         ("The former password is good no more.", [WriteSecret]),
-        (tells, each),
+        (applied, each),
     ]
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
 
 
-def test_no_secret_is_in_what_is_planned_nor_in_what_pods_are_marked_with() -> None:
+def test_plans_and_pod_annotations_contain_no_password() -> None:
     lab = with_password("hunter2hunter2")
     lab.give("correct horse")
     for _ in range(6):
@@ -85,7 +85,7 @@ def test_no_secret_is_in_what_is_planned_nor_in_what_pods_are_marked_with() -> N
         lab.step(100)
 
 
-def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
+def test_new_password_is_not_used_before_every_node_accepts_it() -> None:
     lab = with_password()
     lab.give("two")
     lab.step()
@@ -99,29 +99,29 @@ def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
     assert {action.at.name for action in step.actions if isinstance(action, SetPasswords)} == {"demo-2"}
 
 
-@pytest.mark.parametrize("told", [{"gives": "one"}, {"digests": Passwords("one").digests}, {"digests": ()}])
-def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changes", [{"gives": "one"}, {"digests": Passwords("one").digests}, {"digests": ()}])
+def test_passwords_of_a_node_are_restored_after_a_foreign_change(changes: dict[str, Any]) -> None:
     lab = with_password()
     lab.give("two")
     lab.settle()
     lab.wait(3 * OVERLAP)
     lab.settle()
-    for name, value in told.items():  # by hand, or by a former leader whose last words came late
+    for name, value in changes.items():  # a manual change, or a late command of a former leader
         setattr(lab.nodes[1], name, value)
     step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
-    assert step.message == "demo-1: told which passwords are good."
+    assert step.message == "demo-1: updating the valid passwords."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
 
 
-def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
+def test_rotation_waits_for_an_unreachable_node_and_names_it() -> None:
     lab = with_password()
     lab.give("two")
     lab.step()
     seen = lab.seen()
-    silent = replace(seen.instances[1], report=None)
+    unreachable = replace(seen.instances[1], report=None)
     step = credentials.rotate_password(
-        SETTINGS, lab.resource, replace(seen, instances=(seen.instances[0], silent)), lab.now
+        SETTINGS, lab.resource, replace(seen, instances=(seen.instances[0], unreachable)), lab.now
     )
     assert len(step.actions) == 3
     for action in step.actions:
@@ -130,10 +130,10 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     seen = replace(seen, instances=(seen.instances[0], replace(seen.instances[1], report=None)))
     step = credentials.rotate_password(SETTINGS, lab.resource, seen, lab.now)
     assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING_PASSWORD, ())
-    assert step.message == "demo-1: must know the new password before it is used."
+    assert step.message == "demo-1: must accept the new password before it is used."
 
 
-def test_a_former_password_is_good_for_as_long_as_the_secret_names_it() -> None:
+def test_former_password_is_valid_while_the_secret_contains_it() -> None:
     lab = with_password()
     lab.give("two", previous="one")
     lab.settle()
@@ -145,7 +145,7 @@ def test_a_former_password_is_good_for_as_long_as_the_secret_names_it() -> None:
     assert not any(node.takes("one") for node in lab.nodes)
 
 
-def test_a_password_that_is_taken_back_in_the_middle_stays() -> None:
+def test_password_stays_valid_if_its_rotation_is_reverted() -> None:
     lab = with_password()
     lab.give("two")
     lab.step()
@@ -157,7 +157,7 @@ def test_a_password_that_is_taken_back_in_the_middle_stays() -> None:
     assert not any(node.takes("two") for node in lab.nodes)
 
 
-def test_who_enters_by_a_password_that_came_and_went_is_not_sent_away_at_once() -> None:
+def test_short_lived_password_stays_valid_for_the_overlap() -> None:
     lab = with_password()
     for password in ("two", "three"):
         lab.give(password)
@@ -166,27 +166,27 @@ def test_who_enters_by_a_password_that_came_and_went_is_not_sent_away_at_once() 
     assert all(node.takes("two") and node.gives == "three" for node in lab.nodes)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_passwords_are_asked_for_or_not_without_a_restart(asked: bool) -> None:
-    lab = with_password() if not asked else Lab(resource=wished()).begin()
-    lab.resource = wished(auth={"secretName": GIVEN}) if asked else wished()
+@pytest.mark.parametrize("enabled", [True, False])
+def test_authentication_is_turned_on_and_off_without_a_restart(enabled: bool) -> None:
+    lab = with_password() if not enabled else Lab(resource=wished()).begin()
+    lab.resource = wished(auth={"secretName": GIVEN}) if enabled else wished()
     lab.give("one")
     lab.settle()
-    assert [node.gives for node in lab.nodes] == ["one" if asked else ""] * 3
-    assert all(bool(node.digests) is asked and node.restarts == 0 for node in lab.nodes)
+    assert [node.gives for node in lab.nodes] == ["one" if enabled else ""] * 3
+    assert all(bool(node.digests) is enabled and node.restarts == 0 for node in lab.nodes)
 
 
-def test_a_secret_that_is_gone_changes_nothing() -> None:
+def test_deleted_secret_changes_nothing() -> None:
     lab = with_password()
     lab.found[GIVEN] = None
     assert not lab.step()
     assert lab.judged().access.password == "one"
     step = provisioning.require_secrets(lab.resource, lab.seen(), lab.now)
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "SecretMissing")
-    assert "Nodes go on with what they have." in step.message
+    assert "Nodes continue with the last valid content." in step.message
 
 
-def test_when_the_former_one_ends_it_is_looked_at() -> None:
+def test_reconcile_is_scheduled_for_the_end_of_the_overlap() -> None:
     lab = with_password()
     lab.give("two")
     lab.settle()
@@ -195,7 +195,7 @@ def test_when_the_former_one_ends_it_is_looked_at() -> None:
     assert step.requeue == OVERLAP.total_seconds()
 
 
-def test_a_node_that_lets_nobody_in_is_told_with_what_mends_it() -> None:
+def test_refused_authentication_is_reported_with_its_fix() -> None:
     lab = with_password()
     seen = lab.seen()
     denied = replace(seen.instances[0], report=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
@@ -210,13 +210,13 @@ def test_a_node_that_lets_nobody_in_is_told_with_what_mends_it() -> None:
 # Certificates.
 
 
-def test_a_new_certificate_is_brought_and_then_taken_up() -> None:
+def test_new_certificate_is_mounted_and_then_loaded() -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "old"))
     lab.step()
     step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
     assert (step.progress, step.reason) == (Progress.PROGRESSING, RENEWING_CERTIFICATES)
-    assert all(isinstance(action, Patch) for action in step.actions), "first the kubelet"
+    assert all(isinstance(action, Patch) for action in step.actions), "the kubelet first updates the mounted files"
     for action in step.actions:
         lab.do(action)
     assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now).actions == ()
@@ -229,7 +229,7 @@ def test_a_new_certificate_is_brought_and_then_taken_up() -> None:
     assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now) == PASS
 
 
-def test_another_authority_is_trusted_before_anything_of_its_is_shown() -> None:
+def test_new_authority_is_trusted_before_its_certificates_are_used() -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "new"))
     lab.step()
@@ -237,12 +237,14 @@ def test_another_authority_is_trusted_before_anything_of_its_is_shown() -> None:
     assert judged.mounted is not None
     assert len(judged.mounted.trusted) == 2
     assert judged.mounted.pair.certificate == certificate("a", "old")["tls.crt"]
-    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], "until all trust both"
+    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], (
+        "every node must trust both authorities first"
+    )
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
 
 
-def test_what_nobody_can_serve_with_never_comes_to_the_nodes() -> None:
+def test_unusable_certificate_is_never_mounted() -> None:
     lab = with_certificate()
     before = lab.judged().mounted
     lab.put(OWN, certificate("b", "new") | {"tls.key": "nonsense"})
@@ -252,11 +254,11 @@ def test_what_nobody_can_serve_with_never_comes_to_the_nodes() -> None:
     assert {node.holds for node in lab.nodes} == {before}
 
 
-def test_without_encryption_there_is_nothing_to_renew() -> None:
+def test_no_certificates_are_renewed_without_tls() -> None:
     assert credentials.renew_certificates(wished(), Observed(), NOW) == PASS
 
 
-# Whatever comes, in whatever order.
+# Any events, in any order.
 
 EVENTS = st.one_of(
     st.tuples(st.just("step"), st.integers(1, 4)),
@@ -298,29 +300,29 @@ def play(lab: Lab, events: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(EVENTS, max_size=60))
-def test_nobody_is_ever_sent_away_while_passwords_change(events: list[tuple[str, int]]) -> None:
-    """An operator that dies anywhere, servers that restart with what the kubelet last brought, pods made anew."""
+def test_no_client_is_ever_refused_while_passwords_change(events: list[tuple[str, int]]) -> None:
+    """The operator stops anywhere, servers restart with the last mounted files, and pods are recreated."""
     lab = with_password("password-0")
     play(lab, events)
     lab.settle()
     lab.wait(OVERLAP)
     lab.settle()
-    wanted = lab.judged().desired
-    assert wanted is not None
-    assert all(node.gives == wanted and len(node.digests) == 1 and node.takes(wanted) for node in lab.nodes)
+    desired = lab.judged().desired
+    assert desired is not None
+    assert all(node.gives == desired and len(node.digests) == 1 and node.takes(desired) for node in lab.nodes)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(EVENTS, max_size=40))
-def test_nobody_is_ever_shown_a_certificate_that_they_do_not_trust(events: list[tuple[str, int]]) -> None:
-    """The same for certificates of two authorities."""
+def test_no_peer_ever_receives_a_certificate_that_it_does_not_trust(events: list[tuple[str, int]]) -> None:
+    """Certificates of two authorities replace each other, with the same events."""
     lab = with_certificate("c0", "authority-0")
     play(lab, events)
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
 
 
-def test_an_authority_of_our_own_is_succeeded_without_a_restart() -> None:
+def test_self_signed_authority_is_renewed_without_a_restart() -> None:
     lab = Lab(resource=wished(**SELF)).begin()
     first = lab.judged().original
     assert first is not None

@@ -1,4 +1,4 @@
-"""What is kept around nodes: configuration, Secrets, budget, room; and whose data is left alone."""
+"""Owned objects of the nodes: configuration, Secrets, disruption budget and volumes; foreign objects are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.redis.world import NOW, SETTINGS, UID
 TEMPLATED: Any = {"pod": [{"configmap": "mine"}]}
 
 
-# Whose data.
+# Foreign data.
 
 
 def found(kind: str, name: str, uid: str | None) -> Obj:
@@ -36,7 +36,7 @@ def found(kind: str, name: str, uid: str | None) -> Obj:
 
 
 @pytest.mark.parametrize("uid", ["another", None])
-def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_deleted(uid: str | None) -> None:
+def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | None) -> None:
     for seen in (
         Observed(stateful_set=found("StatefulSet", "demo", uid)),
         Observed(instances=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
@@ -47,7 +47,7 @@ def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_dele
         assert "Nothing was changed." in step.message
 
 
-def test_what_is_ours_or_was_handed_over_is_taken() -> None:
+def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
     seen = Observed(stateful_set=found("StatefulSet", "demo", UID), instances=(Instance(0, "demo-0", volume=volume),))
     assert provisioning.refuse_foreign_data(wished(), seen, NOW) == PASS
@@ -57,97 +57,97 @@ def test_what_is_ours_or_was_handed_over_is_taken() -> None:
 # Configuration.
 
 
-def kept(resource: RedisCluster, seen: Observed) -> Obj:
+def config_map_of(resource: RedisCluster, seen: Observed) -> Obj:
     (action,) = configuration.ensure_config_map(SETTINGS, resource, seen, NOW).actions
     assert isinstance(action, Apply)
     return action.obj
 
 
-def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
+def test_deleted_template_keeps_its_last_content() -> None:
     resource = wished(**TEMPLATED)
     missing = ConfigTemplate(problem=SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap mine."))
     step = configuration.require_config(resource, Observed(config=missing), NOW)
-    assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is nothing to go on with"
-    first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
+    assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is no earlier content to keep"
+    first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
     assert first["data"][TEMPLATE_KEY] == "hz 42\n"
     seen = Observed(config=missing, config_map=first)
     step = configuration.require_config(resource, seen, NOW)
     assert (step.progress, step.message) == (
         Progress.PROGRESSING,
-        "There is no ConfigMap mine. Nodes keep what it last was.",
+        "There is no ConfigMap mine. Nodes keep its last valid version.",
     )
-    assert kept(resource, seen) == first
+    assert config_map_of(resource, seen) == first
     assert configuration.config_digest(resource, seen) == configuration.config_digest(
         resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first)
     )
 
 
-def test_a_template_that_does_not_serve_is_told_and_not_taken_over() -> None:
+def test_invalid_template_is_reported_and_not_applied() -> None:
     resource = wished(**TEMPLATED)
-    first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
+    first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
     seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=first)
     assert configuration.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
-    assert "hz 42\n" in kept(resource, seen)["data"][CONFIG_KEY]
+    assert "hz 42\n" in config_map_of(resource, seen)["data"][CONFIG_KEY]
 
 
-def test_how_often_something_was_taken_away_stays_written_down() -> None:
-    before = kept(wished(config={"hz": "20"}), Observed())
+def test_number_of_withdrawn_settings_is_recorded() -> None:
+    before = config_map_of(wished(config={"hz": "20"}), Observed())
     assert WITHDRAWN not in before["metadata"]["annotations"]
-    after = kept(wished(), Observed(config_map=before))
+    after = config_map_of(wished(), Observed(config_map=before))
     assert after["metadata"]["annotations"][WITHDRAWN] == "1"
-    assert kept(wished(), Observed(config_map=after)) == after
+    assert config_map_of(wished(), Observed(config_map=after)) == after
     digest = configuration.config_digest(wished(), Observed(config_map=before))
-    assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one roll, and not two"
+    assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one rolling update, not two"
 
 
 def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observed:
-    """Nodes that heard of what a mark stands for, and the ConfigMap as it was for a resource."""
-    places = []
+    """Nodes that have applied the settings of `mark`, and the ConfigMap of `resource`."""
+    instances = []
     for number in range(6):
         about = {"name": f"demo-{number}", "annotations": {CONFIG_MARK: mark}}
-        said = NodeReport(f"{number}", version=version)
-        places.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, report=said))
-    return Observed(instances=tuple(places), config_map=kept(resource, Observed()))
+        report = NodeReport(f"{number}", version=version)
+        instances.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, report=report))
+    return Observed(instances=tuple(instances), config_map=config_map_of(resource, Observed()))
 
 
-def test_what_servers_refuse_never_comes_into_the_file_from_which_others_start() -> None:
-    before, wrong = begun(), begun(config={"maxmemory-policy": "nonsense"})
+def test_rejected_settings_are_never_written_to_the_configuration_file() -> None:
+    before, wrong = formed(), formed(config={"maxmemory-policy": "nonsense"})
     seen = running(before, configuration.configured(before, Observed()))
-    assert kept(wrong, seen) == seen.config_map
+    assert config_map_of(wrong, seen) == seen.config_map
     assert configuration.config_mark(wrong, seen) == configuration.config_mark(before, seen)
-    told = replace(seen, instances=running(before, configuration.configured(wrong, Observed())).instances)
-    assert "maxmemory-policy nonsense" in kept(wrong, told)["data"][CONFIG_KEY]
-    assert configuration.config_mark(wrong, told) == configuration.configured(wrong, Observed())
+    applied = replace(seen, instances=running(before, configuration.configured(wrong, Observed())).instances)
+    assert "maxmemory-policy nonsense" in config_map_of(wrong, applied)["data"][CONFIG_KEY]
+    assert configuration.config_mark(wrong, applied) == configuration.configured(wrong, Observed())
 
 
-def test_while_settings_have_yet_to_be_taken_nobody_is_rolled_for_what_came_with_them() -> None:
-    before, after = begun(), begun(config={"hz": "20", "tcp-backlog": "100"})
+def test_rolling_update_waits_until_live_settings_are_applied() -> None:
+    before, after = formed(), formed(config={"hz": "20", "tcp-backlog": "100"})
     seen = running(before, configuration.configured(before, Observed()))
     assert configuration.config_digest(after, seen) == configuration.config_digest(before, seen)
-    told = replace(seen, instances=running(before, configuration.configured(after, Observed())).instances)
-    assert configuration.config_digest(after, told) != configuration.config_digest(before, seen)
+    applied = replace(seen, instances=running(before, configuration.configured(after, Observed())).instances)
+    assert configuration.config_digest(after, applied) != configuration.config_digest(before, seen)
 
 
-def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> None:
-    before, after = begun(), begun(config={"hz": "20"}, version="8.2.0")
+def test_settings_are_written_directly_if_no_server_can_apply_them() -> None:
+    before, after = formed(), formed(config={"hz": "20"}, version="8.2.0")
     seen = running(before, configuration.configured(before, Observed()))
-    assert "hz 20" in kept(after, seen)["data"][CONFIG_KEY], "they are of another series, which may not know it"
-    silent = replace(seen, instances=tuple(replace(place, report=None) for place in seen.instances))
-    assert "hz 20" in kept(begun(config={"hz": "20"}), silent)["data"][CONFIG_KEY]
+    assert "hz 20" in config_map_of(after, seen)["data"][CONFIG_KEY], "servers of another series may not support hz"
+    unreachable = replace(seen, instances=tuple(replace(instance, report=None) for instance in seen.instances))
+    assert "hz 20" in config_map_of(formed(config={"hz": "20"}), unreachable)["data"][CONFIG_KEY]
 
 
 # Secrets.
 
 
-def test_what_nodes_mount_is_there_before_they_are() -> None:
+def test_mounted_secrets_exist_before_the_pods() -> None:
     lab = Lab()
     step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "PreparingUsers")
     (write,) = step.actions
     assert isinstance(write, WriteSecret)
-    assert write.token, "the exporter's password is made as it is written"
+    assert write.token, "the password of the exporter is generated when the Secret is written"
     lab.do(write)
-    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "its password is nobody's yet"
+    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "the password is not set yet"
     lab.give("one")
     (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
@@ -155,7 +155,7 @@ def test_what_nodes_mount_is_there_before_they_are() -> None:
     assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
 
 
-def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> None:
+def test_exporter_password_survives_the_loss_of_the_other_content() -> None:
     lab = Lab()
     lab.give("one")
     lab.begin()
@@ -176,7 +176,7 @@ def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> N
     assert (passwords.current, passwords.exporter) == ("one", before)
 
 
-def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
+def test_foreign_secret_of_the_same_name_is_reported_and_not_changed() -> None:
     lab = Lab()
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
@@ -184,27 +184,27 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
 
 
-def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_mounted() -> None:
-    lab, told = Lab(resource=wished(tls={"mode": "self"})), []
+def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> None:
+    lab, messages = Lab(resource=wished(tls={"mode": "self"})), []
     lab.found = dict.fromkeys(lab.found)
     for _ in range(10):
         step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
         if not step.actions:
             break
-        told.append(step.message)
+        messages.append(step.message)
         for action in step.actions:
             lab.do(action)
-    assert told == [
+    assert messages == [
         "The users that nodes start with are made.",
         "The users that nodes start with are made.",
         "Issuing certificates: there is no certificate authority yet.",
         "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
-        "What nodes mount is written: there is none yet.",
+        "Updating the certificates that nodes mount: first certificate.",
     ]
     assert lab.judged().mounted == lab.judged().original
 
 
-def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
+def test_certificates_are_requested_from_cert_manager_without_waiting() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager", "issuer": {"name": "ours"}}))
     for _ in range(2):
         for action in provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
@@ -215,7 +215,7 @@ def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 2
 
 
-def test_without_what_nodes_start_with_nothing_begins_and_what_runs_goes_on() -> None:
+def test_missing_secret_blocks_new_clusters_but_not_running_ones() -> None:
     lab = Lab()
     step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "SecretMissing")
@@ -246,7 +246,7 @@ def budget(spec: Obj, **labels: str) -> Obj:
     }
 
 
-def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
+def test_disruption_budget_with_the_other_field_is_recreated() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
     (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
     assert isinstance(action, Delete)
@@ -255,13 +255,13 @@ def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
     assert isinstance(action, Apply)
 
 
-def test_somebody_elses_budget_is_left_alone() -> None:
+def test_foreign_disruption_budget_is_not_changed() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
     step = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW)
     assert (step.reason, step.actions) == ("NotOurs", ())
 
 
-# Room.
+# Volumes.
 
 
 def volumes(size: str, template: str) -> Observed:
@@ -276,13 +276,13 @@ def volumes(size: str, template: str) -> Observed:
     return Observed(stateful_set=stateful_set, instances=(Instance(0, "demo-0", volume=claim),))
 
 
-def begun(**spec: Any) -> RedisCluster:
+def formed(**spec: Any) -> RedisCluster:
     resource = wished(**spec)
     return RedisCluster({**resource.obj, "status": {"formed": True}}, resource.spec)
 
 
-def test_volumes_grow_and_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
-    resource = begun(storage={"size": "2Gi"})
+def test_volumes_grow_before_the_stateful_set_is_recreated_around_its_pods() -> None:
+    resource = formed(storage={"size": "2Gi"})
     (action,) = provisioning.grow_volumes(resource, volumes("1Gi", "1Gi"), NOW).actions
     assert isinstance(action, Patch)
     assert action.change["spec"] == {"resources": {"requests": {"storage": "2Gi"}}}
@@ -292,13 +292,13 @@ def test_volumes_grow_and_then_the_stateful_set_is_made_anew_around_its_pods() -
     assert provisioning.grow_volumes(resource, volumes("2Gi", "2Gi"), NOW) == PASS
 
 
-def test_the_stateful_set_stays_while_the_cluster_is_formed_and_where_there_are_no_volumes() -> None:
+def test_stateful_set_is_kept_during_bootstrap_and_without_volumes() -> None:
     assert provisioning.grow_volumes(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"), NOW).actions == ()
-    assert provisioning.grow_volumes(begun(), volumes("1Gi", "1Gi"), NOW) == PASS
-    assert provisioning.grow_volumes(begun(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None), NOW) == PASS
+    assert provisioning.grow_volumes(formed(), volumes("1Gi", "1Gi"), NOW) == PASS
+    assert provisioning.grow_volumes(formed(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None), NOW) == PASS
 
 
-def test_passwords_and_certificates_are_ready_for_a_cluster_of_which_everything_is_asked() -> None:
+def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
     lab = Lab(resource=wished(tls={"mode": "self"}, auth={"secretName": GIVEN}))
     lab.give("one")
     lab.begin()

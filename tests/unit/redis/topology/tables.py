@@ -1,4 +1,4 @@
-"""Clusters, and what each node says of them, for tests of the pure rooms: states as data."""
+"""Clusters and the CLUSTER NODES tables of their nodes, as data, for tests of the cluster view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def address(node: str) -> str:
 
 @dataclass(frozen=True)
 class Role:
-    """What a node is: a master with an epoch and slots, or a replica of one."""
+    """Role of a node: a primary with an epoch and slots, or a replica of a primary."""
 
     epoch: int = 0
     slots: Slots = field(default=Slots())
@@ -35,7 +35,7 @@ Truth = Mapping[str, Role]
 
 
 def cluster(primaries: int = 3, replicas: int = 3) -> dict[str, Role]:
-    """demo-0, demo-1… are masters with as many slots each, epochs from 1 on; then come their replicas in turn."""
+    """demo-0, demo-1… are primaries with equal shares and epochs from 1; their replicas follow in the same order."""
     truth: dict[str, Role] = {}
     for number in range(primaries):
         slots = Slots.of(range(SLOTS * number // primaries, SLOTS * (number + 1) // primaries))
@@ -46,7 +46,7 @@ def cluster(primaries: int = 3, replicas: int = 3) -> dict[str, Role]:
 
 
 def failed_over(truth: Truth, replica: str) -> dict[str, Role]:
-    """A replica has taken its master's place: with its slots, and a higher epoch than all."""
+    """A replica has been promoted: it owns the slots of its primary, with the highest epoch."""
     former = truth[replica].primary
     after = dict(truth)
     after[replica] = Role(1 + max(role.epoch for role in truth.values()), truth[former].slots)
@@ -57,7 +57,7 @@ def failed_over(truth: Truth, replica: str) -> dict[str, Role]:
 
 
 def slots_moved(truth: Truth, source: str, target: str, slots: Slots) -> dict[str, Role]:
-    """SETSLOT … NODE was said: the target takes a higher epoch than all, unless it has the highest already."""
+    """The state after SETSLOT … NODE: the target takes a new highest epoch, unless it already has the highest."""
     highest = max(role.epoch for role in truth.values())
     taken = truth[target]
     epoch = taken.epoch if taken.epoch == highest else highest + 1
@@ -69,7 +69,7 @@ def slots_moved(truth: Truth, source: str, target: str, slots: Slots) -> dict[st
 
 
 def line(truth: Truth, node: str, *flags: str) -> Node:
-    """What CLUSTER NODES says of a node."""
+    """Line of a node in CLUSTER NODES."""
     role = truth[node]
     return Node(
         id=node,
@@ -82,44 +82,44 @@ def line(truth: Truth, node: str, *flags: str) -> Node:
     )
 
 
-def said(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iterable[str] = ()) -> NodeReport:
-    """All that a node says."""
+def report_of(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iterable[str] = ()) -> NodeReport:
+    """Report of a node."""
     flags = {node: ("myself",)} | dict.fromkeys(failed, ("fail",)) | dict.fromkeys(suspected, ("fail?",))
     return NodeReport(node, nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth))
 
 
-def all_said(truth: Truth, *, failed: Iterable[str] = (), unreachable: Iterable[str] = ()) -> dict[str, NodeReport]:
-    """What everybody says but those who have failed or do not answer."""
+def all_reports(truth: Truth, *, failed: Iterable[str] = (), unreachable: Iterable[str] = ()) -> dict[str, NodeReport]:
+    """Reports of all nodes, except failed and unreachable ones."""
     failed = tuple(failed)
-    return {node: said(truth, node, failed=failed) for node in truth if node not in {*failed, *unreachable}}
+    return {node: report_of(truth, node, failed=failed) for node in truth if node not in {*failed, *unreachable}}
 
 
-def changed(spoken: NodeReport, node: str, **fields: object) -> NodeReport:
-    """The same, but for what is said of one node."""
+def changed(report: NodeReport, node: str, **fields: object) -> NodeReport:
+    """The report with changes to the line of one node."""
     return replace(
-        spoken,
-        nodes=tuple(replace(each, **fields) if each.id == node else each for each in spoken.nodes),  # type: ignore[arg-type]
+        report,
+        nodes=tuple(replace(each, **fields) if each.id == node else each for each in report.nodes),  # type: ignore[arg-type]
     )
 
 
-def flagged(spoken: NodeReport, node: str, *flags: str) -> NodeReport:
-    """The same, with these flags on one node."""
-    known = spoken.node(node)
+def flagged(report: NodeReport, node: str, *flags: str) -> NodeReport:
+    """The report with more flags on the line of one node."""
+    known = report.node(node)
     assert known is not None
-    return changed(spoken, node, flags=known.flags | frozenset(flags))
+    return changed(report, node, flags=known.flags | frozenset(flags))
 
 
-def unaware(spoken: NodeReport, *nodes: str) -> NodeReport:
-    """The same, by one who does not know these nodes."""
-    return replace(spoken, nodes=tuple(each for each in spoken.nodes if each.id not in nodes))
+def unaware(report: NodeReport, *nodes: str) -> NodeReport:
+    """The report without the lines of these nodes."""
+    return replace(report, nodes=tuple(each for each in report.nodes if each.id not in nodes))
 
 
-def view(spoken: Mapping[str, NodeReport]) -> ClusterView:
-    return ClusterView.of(spoken, {node_id(number): name(node_id(number)) for number in range(20)})
+def view(reports: Mapping[str, NodeReport]) -> ClusterView:
+    return ClusterView.of(reports, {node_id(number): name(node_id(number)) for number in range(20)})
 
 
-M0, M1, M2, R0, R1, R2, NEW = map(node_id, range(7))
-"""Three masters and a replica of each; and one more."""
+P0, P1, P2, R0, R1, R2, NEW = map(node_id, range(7))
+"""Ids of three primaries, a replica of each, and one more node."""
 
 SIX = cluster()
 THIRDS = {node: role.slots for node, role in SIX.items() if role.slots}

@@ -1,4 +1,4 @@
-"""What all reachable nodes say, put together: open slots, whose data is whose only copy, who is called what."""
+"""The cluster view of all reachable nodes: open slots, only copies and names of nodes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from operators.redis.client.responses import NodeReport, parse_nodes
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView, OpenSlot
 from tests.unit.redis.topology.tables import (
-    M0,
-    M1,
-    M2,
     NEW,
+    P0,
+    P1,
+    P2,
     R0,
     R2,
     SIX,
@@ -22,139 +22,142 @@ from tests.unit.redis.topology.tables import (
     Role,
     Truth,
     address,
-    all_said,
+    all_reports,
     changed,
     failed_over,
     ids,
     line,
-    said,
+    report_of,
     slots_moved,
     view,
 )
 
 
-def test_a_healthy_cluster() -> None:
-    seen = view(all_said(SIX))
+def test_view_of_a_healthy_cluster() -> None:
+    seen = view(all_reports(SIX))
     assert seen.settled == ""
     assert seen.owned == THIRDS
     assert seen.owners == {slot: node for node, slots in THIRDS.items() for slot in slots}
-    assert ids(seen.primaries) == [M0, M1, M2]
-    assert ids(seen.replicas_of(M0)) == [R0]
+    assert ids(seen.primaries) == [P0, P1, P2]
+    assert ids(seen.replicas_of(P0)) == [R0]
     assert seen.cluster == frozenset(SIX)
     assert seen.components == (frozenset(SIX),)
     assert (seen.majority, seen.can_elect) == (2, True)
-    for nothing in (
+    for problems in (
         seen.uncovered, seen.contested, seen.unserved, seen.open, seen.failing, seen.empty_primaries, seen.outside,
         seen.refusing, seen.awaiting_election, seen.being_met, seen.unknown_nodes(SIX),
         seen.missing(SIX), seen.misplaced({node: address(node) for node in SIX}),
     ):  # fmt: skip
-        assert not nothing
+        assert not problems
 
 
-def test_nobody_answers() -> None:
-    nobody = ClusterView.of({})
-    assert (nobody.settled, nobody.primaries, nobody.cluster, nobody.components) == ("", (), frozenset(), ())
-    assert nobody.uncovered == Slots.all()
-    assert not nobody.can_elect
-    assert not nobody.holds_only_copy(M0)
+def test_view_without_any_report() -> None:
+    empty = ClusterView.of({})
+    assert (empty.settled, empty.primaries, empty.cluster, empty.components) == ("", (), frozenset(), ())
+    assert empty.uncovered == Slots.all()
+    assert not empty.can_elect
+    assert not empty.holds_only_copy(P0)
 
 
 # Open slots.
 
 
-def test_a_slot_that_is_open_on_both_ends_and_two_on_one() -> None:
-    spoken = all_said(SIX)
-    spoken[M0] = changed(spoken[M0], M0, migrating={7: M1, 8: M1})
-    spoken[M1] = changed(spoken[M1], M1, importing={7: M0, 9: M0})
-    assert view(spoken).open == (
-        OpenSlot(7, M0, M1, owner=M0, at_source=True, at_target=True),
-        OpenSlot(8, M0, M1, owner=M0, at_source=True, at_target=False),
-        OpenSlot(9, M0, M1, owner=M0, at_source=False, at_target=True),
+def test_open_slots_at_both_ends_and_at_one_end() -> None:
+    reports = all_reports(SIX)
+    reports[P0] = changed(reports[P0], P0, migrating={7: P1, 8: P1})
+    reports[P1] = changed(reports[P1], P1, importing={7: P0, 9: P0})
+    assert view(reports).open == (
+        OpenSlot(7, P0, P1, owner=P0, at_source=True, at_target=True),
+        OpenSlot(8, P0, P1, owner=P0, at_source=True, at_target=False),
+        OpenSlot(9, P0, P1, owner=P0, at_source=False, at_target=True),
     )
-    assert view(spoken).settled == "", "who owns it is beyond doubt"
+    assert view(reports).settled == "", "an open slot still has one owner"
 
 
-def test_a_slot_whose_target_owns_it_already_is_open_at_the_source_alone() -> None:
-    spoken = all_said(slots_moved(SIX, M0, M1, Slots.of(7)))
-    spoken[M0] = changed(said(SIX, M0), M0, migrating={7: M1})
-    (slot,) = view(spoken).open
-    assert (slot.owner, slot.at_source, slot.at_target) == (M1, True, False)
+def test_slot_that_its_target_owns_is_open_only_at_the_source() -> None:
+    reports = all_reports(slots_moved(SIX, P0, P1, Slots.of(7)))
+    reports[P0] = changed(report_of(SIX, P0), P0, migrating={7: P1})
+    (slot,) = view(reports).open
+    assert (slot.owner, slot.at_source, slot.at_target) == (P1, True, False)
 
 
 # Copies.
 
 
-def followed(truth: Truth, **of: Mapping[str, object]) -> dict[str, NodeReport]:
-    return {node: replace(spoken, keys=10, offset=100, **of.get(node, {})) for node, spoken in all_said(truth).items()}  # type: ignore[arg-type]
+def replication_reports(truth: Truth, **of: Mapping[str, object]) -> dict[str, NodeReport]:
+    return {
+        node: replace(report, keys=10, offset=100, **of.get(node, {}))  # type: ignore[arg-type]
+        for node, report in all_reports(truth).items()
+    }
 
 
-def test_who_has_a_copy_of_what() -> None:
-    seen = view(followed(SIX))
-    assert ids(seen.other_copies(M0)) == [R0]
-    assert ids(seen.other_copies(R0)) == [M0]
+def test_primary_and_replica_are_copies_of_each_other() -> None:
+    seen = view(replication_reports(SIX))
+    assert ids(seen.other_copies(P0)) == [R0]
+    assert ids(seen.other_copies(R0)) == [P0]
     assert not any(seen.holds_only_copy(node) for node in SIX)
 
 
 @pytest.mark.parametrize("lag", [{"link_up": False}, {"syncing": True}, {"loading": True}])
-def test_a_replica_that_does_not_follow_is_no_copy(lag: dict[str, object]) -> None:
-    seen = view(followed(SIX, **{R0: lag}))
-    assert seen.holds_only_copy(M0)
+def test_replica_that_is_out_of_sync_is_no_copy(lag: dict[str, object]) -> None:
+    seen = view(replication_reports(SIX, **{R0: lag}))
+    assert seen.holds_only_copy(P0)
     assert not seen.holds_only_copy(R0)
-    assert seen.failover_candidates(M0) == ()
+    assert seen.failover_candidates(P0) == ()
 
 
-def test_without_their_master_any_replica_may_be_the_one_that_has_the_most() -> None:
-    truth = {**SIX, NEW: Role(primary=M0)}
-    spoken = followed(truth)
-    del spoken[M0]
-    spoken[R0] = replace(spoken[R0], link_up=False, offset=90)
-    spoken[NEW] = replace(spoken[NEW], link_up=False, offset=95)
-    seen = view(spoken)
-    assert [heir.id for heir in seen.failover_candidates(M0)] == [NEW, R0]
-    assert all(seen.holds_only_copy(node) for node in (M0, R0, NEW))
+def test_replicas_of_a_lost_primary_are_ordered_by_offset() -> None:
+    truth = {**SIX, NEW: Role(primary=P0)}
+    reports = replication_reports(truth)
+    del reports[P0]
+    reports[R0] = replace(reports[R0], link_up=False, offset=90)
+    reports[NEW] = replace(reports[NEW], link_up=False, offset=95)
+    seen = view(reports)
+    assert [candidate.id for candidate in seen.failover_candidates(P0)] == [NEW, R0]
+    assert all(seen.holds_only_copy(node) for node in (P0, R0, NEW))
 
 
-def test_a_master_that_reads_its_data_still_is_no_copy_yet() -> None:
-    assert view(followed(SIX, **{M0: {"loading": True}})).holds_only_copy(R0)
+def test_loading_primary_is_no_copy() -> None:
+    assert view(replication_reports(SIX, **{P0: {"loading": True}})).holds_only_copy(R0)
 
 
-def test_a_replica_that_does_not_answer_may_have_the_only_copy_if_its_master_does_not_either() -> None:
-    assert view(all_said(SIX, failed=[M0, R0])).holds_only_copy(R0)
-    assert not view(all_said(SIX, failed=[R0])).holds_only_copy(R0)
+def test_unreachable_replica_of_an_unreachable_primary_may_have_the_only_copy() -> None:
+    assert view(all_reports(SIX, failed=[P0, R0])).holds_only_copy(R0)
+    assert not view(all_reports(SIX, failed=[R0])).holds_only_copy(R0)
 
 
-def test_a_master_without_slots_and_keys_holds_nothing() -> None:
+def test_primary_without_slots_and_keys_has_no_data() -> None:
     truth = {**SIX, NEW: Role()}
-    spoken = all_said(truth)
-    assert not view(spoken).holds_only_copy(NEW)
-    spoken[NEW] = replace(spoken[NEW], keys=3)
-    assert view(spoken).holds_only_copy(NEW)
+    reports = all_reports(truth)
+    assert not view(reports).holds_only_copy(NEW)
+    reports[NEW] = replace(reports[NEW], keys=3)
+    assert view(reports).holds_only_copy(NEW)
 
 
-def test_a_master_that_was_taken_over_while_away_holds_nothing_any_more() -> None:
-    seen = view(all_said(failed_over(SIX, R0), unreachable=[M0]))
-    assert not seen.holds_only_copy(M0)
+def test_unreachable_primary_has_no_data_after_a_failover() -> None:
+    seen = view(all_reports(failed_over(SIX, R0), unreachable=[P0]))
+    assert not seen.holds_only_copy(P0)
 
 
-# Names, and what a real server says.
+# Names, and tables of real servers.
 
 
-def test_a_node_without_a_pod_is_called_by_its_host_or_by_its_address() -> None:
+def test_node_without_a_pod_is_named_by_its_host_or_address() -> None:
     seen = ClusterView.of(
-        {M0: NodeReport(M0, nodes=(replace(line(SIX, M0, "myself"), host="demo-0.demo.default.svc"), line(SIX, M1)))}
+        {P0: NodeReport(P0, nodes=(replace(line(SIX, P0, "myself"), host="demo-0.demo.default.svc"), line(SIX, P1)))}
     )
-    assert seen.name(M0) == "demo-0"
-    assert seen.name(M1) == "node 00000000 at 10.0.0.1"
+    assert seen.name(P0) == "demo-0"
+    assert seen.name(P1) == "node 00000000 at 10.0.0.1"
     assert seen.name("a" * 40) == "node aaaaaaaa at an unknown address"
 
 
-def test_refusing_are_those_who_take_no_commands() -> None:
-    spoken = all_said(SIX)
-    spoken[R2] = replace(spoken[R2], state_ok=False)
-    assert ids(view(spoken).refusing) == [R2]
+def test_nodes_that_accept_no_commands_are_refusing() -> None:
+    reports = all_reports(SIX)
+    reports[R2] = replace(reports[R2], state_ok=False)
+    assert ids(view(reports).refusing) == [R2]
 
 
-def test_what_real_servers_say_of_a_migration() -> None:
+def test_migration_in_the_tables_of_real_servers() -> None:
     one, two = "1" * 40, "2" * 40
     tables = {
         one: f"{one} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-8191 [5->-{two}]\n"

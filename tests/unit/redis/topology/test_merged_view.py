@@ -1,4 +1,4 @@
-"""However old the tables of nodes are: who owns what is found, and whether all agree on it."""
+"""The merged view: slot owners and agreement, from tables of any age."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from tests.unit.redis.topology.tables import (
-    M0,
-    M1,
     NEW,
+    P0,
+    P1,
     R0,
     R2,
     SIX,
     THIRDS,
     Role,
     Truth,
-    all_said,
+    all_reports,
     failed_over,
     node_id,
-    said,
+    report_of,
     slots_moved,
     view,
 )
@@ -34,15 +34,15 @@ CHANGES = st.lists(
 
 
 def history(changes: list[tuple[str, int, int, int]]) -> tuple[list[Truth], dict[str, int]]:
-    """The states that a cluster went through, and since which of them each node knows what it gained itself."""
+    """Successive states of a cluster, and for each node the index of the last state in which it gained slots."""
     states: list[Truth] = [SIX]
     gained = dict.fromkeys(SIX, 0)
-    for what, one, other, slot in changes:
-        now, source, target = states[-1], node_id(one), node_id(other)
-        if what == "failover" and now[source].primary:
+    for change, first, second, slot in changes:
+        now, source, target = states[-1], node_id(first), node_id(second)
+        if change == "failover" and now[source].primary:
             states.append(failed_over(now, source))
             gained[source] = len(states) - 1
-        elif what == "move" and source != target and not now[source].primary and not now[target].primary:
+        elif change == "move" and source != target and not now[source].primary and not now[target].primary:
             slots = now[source].slots & Slots.of(range(slot, min(slot + 1500, SLOTS)))
             if slots:
                 states.append(slots_moved(now, source, target, slots))
@@ -55,43 +55,44 @@ def truly_owned(truth: Truth) -> dict[str, Slots]:
 
 
 @given(CHANGES, st.data())
-def test_however_old_the_tables_are_those_who_own_slots_are_found_if_they_answer(
+def test_reachable_slot_owners_are_found_in_tables_of_any_age(
     changes: list[tuple[str, int, int, int]], data: st.DataObject
 ) -> None:
     states, gained = history(changes)
     owning = truly_owned(states[-1])
     others = data.draw(st.sets(st.sampled_from(sorted(set(SIX) - set(owning))))) if set(SIX) - set(owning) else set()
-    spoken = {
-        node: said(states[data.draw(st.integers(gained[node], len(states) - 1))], node) for node in {*owning, *others}
+    reports = {
+        node: report_of(states[data.draw(st.integers(gained[node], len(states) - 1))], node)
+        for node in {*owning, *others}
     }
-    seen = view(spoken)
+    seen = view(reports)
     assert seen.owned == owning
     assert not seen.uncovered
 
 
 @given(CHANGES, st.data())
-def test_who_owns_slots_and_does_not_answer_is_found_if_one_knows(
+def test_unreachable_slot_owner_is_found_if_one_node_is_up_to_date(
     changes: list[tuple[str, int, int, int]], data: st.DataObject
 ) -> None:
     states, gained = history(changes)
     knows = data.draw(st.sampled_from(sorted(SIX)))
     others = data.draw(st.sets(st.sampled_from(sorted(SIX)))) - {knows}
-    spoken = {node: said(states[data.draw(st.integers(gained[node], len(states) - 1))], node) for node in others}
-    spoken[knows] = said(states[-1], knows)
-    assert view(spoken).owned == truly_owned(states[-1])
+    reports = {node: report_of(states[data.draw(st.integers(gained[node], len(states) - 1))], node) for node in others}
+    reports[knows] = report_of(states[-1], knows)
+    assert view(reports).owned == truly_owned(states[-1])
 
 
 @given(CHANGES, st.data())
-def test_a_view_is_settled_when_everybody_knows_everything_and_not_before(
+def test_view_is_settled_only_once_every_node_is_up_to_date(
     changes: list[tuple[str, int, int, int]], data: st.DataObject
 ) -> None:
     states, gained = history(changes)
     node = data.draw(st.sampled_from(sorted(SIX)))
     version = data.draw(st.integers(gained[node], len(states) - 1))
-    spoken = all_said(states[-1])
-    assert view(spoken).settled == ""
-    spoken[node] = said(states[version], node)
-    seen = view(spoken)
+    reports = all_reports(states[-1])
+    assert view(reports).settled == ""
+    reports[node] = report_of(states[version], node)
+    seen = view(reports)
     same = all(
         (was.primary, was.slots) == (now.primary, now.slots)
         for was, now in zip(states[version].values(), states[-1].values(), strict=True)
@@ -103,56 +104,57 @@ def test_a_view_is_settled_when_everybody_knows_everything_and_not_before(
 
 
 @given(CHANGES)
-def test_a_view_does_not_depend_on_the_order_of_what_was_said(changes: list[tuple[str, int, int, int]]) -> None:
+def test_view_does_not_depend_on_the_order_of_the_reports(changes: list[tuple[str, int, int, int]]) -> None:
     states, gained = history(changes)
-    spoken = {node: said(states[gained[node]], node) for node in SIX}
-    turned = {
-        node: replace(spoken[node], nodes=tuple(reversed(spoken[node].nodes))) for node in sorted(spoken, reverse=True)
+    reports = {node: report_of(states[gained[node]], node) for node in SIX}
+    reversed_reports = {
+        node: replace(reports[node], nodes=tuple(reversed(reports[node].nodes)))
+        for node in sorted(reports, reverse=True)
     }
-    assert view(spoken).owned == view(turned).owned
-    assert view(spoken).settled == view(turned).settled
-    assert list(view(spoken).nodes) == list(view(turned).nodes)
+    assert view(reports).owned == view(reversed_reports).owned
+    assert view(reports).settled == view(reversed_reports).settled
+    assert list(view(reports).nodes) == list(view(reversed_reports).nodes)
 
 
-def test_of_two_claims_the_higher_epoch_holds() -> None:
-    spoken = all_said(failed_over(SIX, R0))
-    spoken[M0] = said(SIX, M0)  # it was away, and has not heard yet
-    seen = view(spoken)
-    assert seen.owned[R0] == THIRDS[M0]
-    assert M0 not in seen.owned
+def test_higher_epoch_wins_between_two_claims() -> None:
+    reports = all_reports(failed_over(SIX, R0))
+    reports[P0] = report_of(SIX, P0)  # stale: the node was unreachable
+    seen = view(reports)
+    assert seen.owned[R0] == THIRDS[P0]
+    assert P0 not in seen.owned
     assert [(each.kind, each.about) for each in seen.disagreements] == [
         ("claims", (R0,)),
-        ("role", (M0,)),
+        ("role", (P0,)),
         ("role", (R0,)),
     ]
-    assert seen.contested == THIRDS[M0]
+    assert seen.contested == THIRDS[P0]
     assert (
         "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by configuration epoch (4 against 1)."
         in (seen.settled)
     )
 
 
-def test_who_does_not_answer_claims_nothing_whatever_old_tables_say() -> None:
-    spoken = all_said(failed_over(SIX, R0), unreachable=[M0])
-    spoken[R2] = said(SIX, R2)
-    seen = view(spoken)
-    assert seen.owned[R0] == THIRDS[M0]
+def test_unreachable_node_claims_no_slots_through_stale_tables() -> None:
+    reports = all_reports(failed_over(SIX, R0), unreachable=[P0])
+    reports[R2] = report_of(SIX, R2)
+    seen = view(reports)
+    assert seen.owned[R0] == THIRDS[P0]
     assert not seen.contested
-    assert "demo-5 says that slots 0-5460 are demo-0's; they are demo-3's." in seen.settled
+    assert "demo-5 reports demo-0 as the owner of slots 0-5460; the owner is demo-3." in seen.settled
 
 
-def test_of_two_claims_with_the_same_epoch_the_smaller_id_will_win() -> None:
-    """Specification, "Configuration epoch conflict resolution": the one with the smaller id takes a new epoch."""
+def test_smaller_id_wins_between_claims_with_the_same_epoch() -> None:
+    """Specification, "Configuration epoch conflict resolution": the node with the smaller id takes a new epoch."""
     truth = {**SIX, NEW: Role(1, Slots.of(7))}
-    seen = view(all_said(truth))
-    assert seen.owners[7] == M0
+    seen = view(all_reports(truth))
+    assert seen.owners[7] == P0
     assert seen.contested == Slots.of(7)
-    assert "of the same configuration epoch (1) the smaller node id takes a higher one" in seen.settled
+    assert "with the same config epoch (1) the smaller node id wins" in seen.settled
 
 
-def test_slots_that_nobody_owns() -> None:
-    truth = {**SIX, M1: replace(SIX[M1], slots=SIX[M1].slots - Slots.of(6000))}
-    seen = view(all_said(truth))
+def test_slots_without_an_owner_are_uncovered() -> None:
+    truth = {**SIX, P1: replace(SIX[P1], slots=SIX[P1].slots - Slots.of(6000))}
+    seen = view(all_reports(truth))
     assert seen.uncovered == seen.unserved == Slots.of(6000)
     assert 6000 not in seen.owners
-    assert seen.settled == "", "they agree on it"
+    assert seen.settled == "", "all nodes agree that the slot has no owner"

@@ -46,7 +46,7 @@ def test_budget_is_the_given_one_or_one_pod(given: Obj, allowed: Obj) -> None:
     ],
 )
 def test_budget_that_never_allows_an_eviction_is_detected(given: Obj, size: int, keeps: bool) -> None:
-    assert budget(**given).keeps_all(size) is keeps
+    assert budget(**given).blocks_every_eviction(size) is keeps
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from shared.kubernetes.kinds import POD, SERVICE, Key, Kind, Obj
-from shared.kubernetes.ownership import NotOurs, Owner, key_of, made_for, require_labelled, require_ours
+from shared.kubernetes.ownership import ForeignObject, Owner, key_of, owned_by, require_labelled, require_owned
 
 CACHE = Kind("example.com", "v1", "Thing", "things")
 
@@ -39,18 +39,18 @@ def test_only_an_object_of_this_resource_that_is_not_deleting_may_be_deleted() -
     own = owner().object(SERVICE, "a", component="server")
     leaving = {**own, "metadata": {**own["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     orphan = foreign_object(labels=own["metadata"]["labels"])
-    assert made_for("u-1", own) == own
+    assert owned_by("u-1", own) == own
     for uid, found in (("u-2", own), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
-        assert made_for(uid, found) is None
+        assert owned_by(uid, found) is None
 
 
 def test_pod_of_a_statefulset_must_have_the_labels_of_the_resource() -> None:
     own = owner().object(POD, "a-0", component="server")
     require_labelled(own, "op", "a")
     for operator, instance in (("other", "a"), ("op", "b")):
-        with pytest.raises(NotOurs, match=f"managed-by={operator}.*instance={instance}"):
+        with pytest.raises(ForeignObject, match=f"managed-by={operator}.*instance={instance}"):
             require_labelled(own, operator, instance)
-    with pytest.raises(NotOurs):
+    with pytest.raises(ForeignObject):
         require_labelled(foreign_object(), "op", "a")
 
 
@@ -64,20 +64,20 @@ def foreign_object(**metadata: object) -> Obj:
 
 def test_object_of_the_resource_is_accepted() -> None:
     desired = owner().object(SERVICE, "a", component="server")
-    require_ours(desired, desired)
+    require_owned(desired, desired)
     orphan = foreign_object(labels=desired["metadata"]["labels"])
-    require_ours(desired, orphan)
+    require_owned(desired, orphan)
 
 
 def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
     before = owner().object(SERVICE, "a", component="server")
     desired = dataclasses.replace(owner(), lasting=True).object(SERVICE, "a", component="server")
     assert "ownerReferences" not in desired["metadata"]
-    require_ours(desired, desired, "u-1")
-    require_ours(desired, before, "u-1")
-    require_ours(before, desired)
-    with pytest.raises(NotOurs, match="belongs to Thing a"):
-        require_ours(desired, before, "u-2")
+    require_owned(desired, desired, "u-1")
+    require_owned(desired, before, "u-1")
+    require_owned(before, desired)
+    with pytest.raises(ForeignObject, match="belongs to Thing a"):
+        require_owned(desired, before, "u-2")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
     ],
 )
 def test_foreign_object_is_rejected_with_advice(observed: Obj, because: str) -> None:
-    with pytest.raises(NotOurs, match="not changed") as refusal:
-        require_ours(owner().object(SERVICE, "a", component="server"), observed)
+    with pytest.raises(ForeignObject, match="not changed") as refusal:
+        require_owned(owner().object(SERVICE, "a", component="server"), observed)
     assert because in str(refusal.value)

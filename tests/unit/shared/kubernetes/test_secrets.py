@@ -56,10 +56,10 @@ def test_missing_or_invalid_key_is_named(found: Obj | None, message: str) -> Non
 def test_validity_period_is_checked_unless_the_caller_does_so() -> None:
     ended, trusted = pair("a.example.com", ended=True), signer("ours").certificate
     assert "certificate has expired" in wrong_with_pair(ended, trusted)
-    assert wrong_with_pair(ended, trusted, whenever=WHENEVER) == ""
+    assert wrong_with_pair(ended, trusted, ignore_validity=WHENEVER) == ""
     assert "certificate has expired" in wrong_with_hosts(ended, trusted, ["a.example.com"])
-    assert wrong_with_hosts(ended, trusted, ["a.example.com"], whenever=WHENEVER) == ""
-    assert "does not verify" in wrong_with_pair(pair("a", by="theirs"), trusted, whenever=WHENEVER), (
+    assert wrong_with_hosts(ended, trusted, ["a.example.com"], ignore_validity=WHENEVER) == ""
+    assert "does not verify" in wrong_with_pair(pair("a", by="theirs"), trusted, ignore_validity=WHENEVER), (
         "everything else is still checked"
     )
 

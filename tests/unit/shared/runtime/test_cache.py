@@ -42,44 +42,44 @@ def watched() -> Watched:
 
 
 def test_owned_object_reports_its_owner(watched: Watched) -> None:
-    watched.cache.seen(POD, pod("p-1", 5))
+    watched.cache.on_changed(POD, pod("p-1", 5))
     assert watched.reported == [OWNER]
     assert watched.names() == ["p-1"]
 
 
 def test_watch_event_of_an_own_write_is_not_reported(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
-    watched.cache.seen(POD, pod("p-1", 5))
-    watched.cache.seen(POD, pod("p-1", 4))
+    watched.cache.on_changed(POD, pod("p-1", 5))
+    watched.cache.on_changed(POD, pod("p-1", 4))
     assert watched.reported == []
 
 
 def test_late_event_does_not_resurrect_a_deleted_object(watched: Watched) -> None:
-    watched.cache.seen(POD, pod("p-1", 5))
-    watched.cache.gone(POD, pod("p-1", 7))
-    watched.cache.seen(POD, pod("p-1", 6))
+    watched.cache.on_changed(POD, pod("p-1", 5))
+    watched.cache.on_deleted(POD, pod("p-1", 7))
+    watched.cache.on_changed(POD, pod("p-1", 6))
     assert watched.names() == []
-    watched.cache.seen(POD, pod("p-1", 8))
+    watched.cache.on_changed(POD, pod("p-1", 8))
     assert watched.names() == ["p-1"], "a new object of the same name is stored"
 
 
 def test_late_deletion_does_not_remove_a_newer_object(watched: Watched) -> None:
-    watched.cache.seen(POD, pod("p-1", 9))
-    watched.cache.gone(POD, pod("p-1", 7))
+    watched.cache.on_changed(POD, pod("p-1", 9))
+    watched.cache.on_deleted(POD, pod("p-1", 7))
     assert watched.names() == ["p-1"]
 
 
 def test_object_that_changes_owner_reports_both(watched: Watched) -> None:
-    watched.cache.seen(POD, pod("p-1", 1))
+    watched.cache.on_changed(POD, pod("p-1", 1))
     watched.reported.clear()
-    watched.cache.seen(POD, pod("p-1", 2, instance="other"))
+    watched.cache.on_changed(POD, pod("p-1", 2, instance="other"))
     assert set(watched.reported) == {OWNER, Key("default", "other")}
     assert watched.names() == []
 
 
 def test_object_that_loses_its_labels_is_removed(watched: Watched) -> None:
-    watched.cache.seen(POD, pod("p-1", 1))
-    watched.cache.seen(POD, pod("p-1", 2, manager="someone"))
+    watched.cache.on_changed(POD, pod("p-1", 1))
+    watched.cache.on_changed(POD, pod("p-1", 2, manager="someone"))
     assert watched.names() == []
     assert watched.reported == [OWNER, OWNER]
 
@@ -140,7 +140,7 @@ async def in_progress(watched: Watched) -> Write:
 
 async def test_event_that_overtakes_the_response_is_not_reported(watched: Watched) -> None:
     write = await in_progress(watched)
-    watched.cache.seen(POD, pod("p-1", 5))
+    watched.cache.on_changed(POD, pod("p-1", 5))
     assert watched.names() == ["p-1"]
     await write.answer(5)
     assert watched.reported == []
@@ -148,8 +148,8 @@ async def test_event_that_overtakes_the_response_is_not_reported(watched: Watche
 
 async def test_event_newer_than_the_response_is_reported_after_it(watched: Watched) -> None:
     write = await in_progress(watched)
-    watched.cache.seen(POD, pod("p-1", 5))
-    watched.cache.seen(POD, pod("p-1", 6))
+    watched.cache.on_changed(POD, pod("p-1", 5))
+    watched.cache.on_changed(POD, pod("p-1", 6))
     assert watched.reported == [], "it may be the event of this write"
     await write.answer(5)
     assert watched.reported == [OWNER]
@@ -158,7 +158,7 @@ async def test_event_newer_than_the_response_is_reported_after_it(watched: Watch
 async def test_event_during_a_failed_write_is_reported(watched: Watched) -> None:
     """The write may have succeeded with its response lost: the event is then the only information."""
     write = await in_progress(watched)
-    watched.cache.seen(POD, pod("p-1", 5))
+    watched.cache.on_changed(POD, pod("p-1", 5))
     with pytest.raises(Unavailable):
         await write.fail()
     assert watched.reported == [OWNER]
@@ -167,7 +167,7 @@ async def test_event_during_a_failed_write_is_reported(watched: Watched) -> None
 async def test_deletion_is_reported_at_once_even_during_a_write(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
     write = await in_progress(watched)
-    watched.cache.gone(POD, pod("p-1", 7))
+    watched.cache.on_deleted(POD, pod("p-1", 7))
     assert watched.reported == [OWNER]
     await write.answer(6)
     assert watched.names() == []
@@ -175,7 +175,7 @@ async def test_deletion_is_reported_at_once_even_during_a_write(watched: Watched
 
 async def test_events_of_other_objects_do_not_wait_for_a_write(watched: Watched) -> None:
     await in_progress(watched)
-    watched.cache.seen(POD, pod("p-2", 5))
+    watched.cache.on_changed(POD, pod("p-2", 5))
     assert watched.reported == [OWNER]
 
 
@@ -185,9 +185,9 @@ def test_result_does_not_depend_on_the_order_of_events(history: list[tuple[int, 
     events = [(pod(f"p-{name}", version), deleted) for version, (name, deleted) in enumerate(history, start=1)]
     straight, shuffled = Watched(), Watched()
     for obj, deleted in events:
-        (straight.cache.gone if deleted else straight.cache.seen)(POD, obj)
+        (straight.cache.on_deleted if deleted else straight.cache.on_changed)(POD, obj)
     again = events + random.sample(events, len(events) // 2)
     random.shuffle(again)
     for obj, deleted in again:
-        (shuffled.cache.gone if deleted else shuffled.cache.seen)(POD, obj)
+        (shuffled.cache.on_deleted if deleted else shuffled.cache.on_changed)(POD, obj)
     assert straight.names() == shuffled.names()

@@ -22,7 +22,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from shared.kubernetes.ownership import NotOurs, Owner
+from shared.kubernetes.ownership import ForeignObject, Owner
 from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
@@ -90,7 +90,7 @@ class Lab:
         self.boxes = Boxes()
         self.harness = Harness(self.boxes.controller)
         self.box = self.harness.apply("a", lid="closed")
-        self.server, self.person = self.harness.server, self.harness.person
+        self.server, self.user_client = self.harness.server, self.harness.user_client
 
     @property
     def own(self) -> Owner:
@@ -115,7 +115,7 @@ class Lab:
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "set", "controller": True}
         spec = {"containers": [{"name": "box", "image": "box:1"}]}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": self.own.labels("box") | labels}
-        return self.person.create(
+        return self.user_client.create(
             POD,
             {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"ownerReferences": [owner]}, "spec": spec},
         )
@@ -131,22 +131,22 @@ def another_spec(lab: Lab) -> None:
 
 
 def another_of_the_name(lab: Lab) -> None:
-    lab.person.delete(BOX, NAMESPACE, "a")
+    lab.user_client.delete(BOX, NAMESPACE, "a")
     lab.harness.apply("a", lid="closed")
 
 
 def on_its_way_out(lab: Lab) -> None:
-    lab.person.merge(BOX, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
-    lab.person.delete(BOX, NAMESPACE, "a")
+    lab.user_client.merge(BOX, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
+    lab.user_client.delete(BOX, NAMESPACE, "a")
 
 
 def deleted(lab: Lab) -> None:
-    lab.person.delete(BOX, NAMESPACE, "a")
+    lab.user_client.delete(BOX, NAMESPACE, "a")
 
 
 @pytest.mark.parametrize("happens", [another_spec, another_of_the_name, on_its_way_out, deleted])
 async def test_irreversible_action_is_not_executed_for_an_outdated_spec(lab: Lab, happens: object) -> None:
-    lab.harness.deaf.update(lab.harness.controller.kinds)  # the watch has not delivered the change yet
+    lab.harness.broken_watches.update(lab.harness.controller.kinds)  # the watch has not delivered the change yet
     service = lab.made(SERVICE, "a", spec={"clusterIP": "None"})
     assert callable(happens)
     happens(lab)
@@ -154,7 +154,7 @@ async def test_irreversible_action_is_not_executed_for_an_outdated_spec(lab: Lab
         with pytest.raises(Conflict):
             await lab.do(action)
     assert not lab.boxes.done
-    assert lab.person.get(SERVICE, NAMESPACE, "a")
+    assert lab.user_client.get(SERVICE, NAMESPACE, "a")
     known = lab.harness.cache.get(BOX, NAMESPACE, "a")
     found = [obj["metadata"]["resourceVersion"] for _, obj in lab.server.objects(BOX)]
     assert [known["metadata"]["resourceVersion"]] == found if known else not found, (
@@ -163,7 +163,7 @@ async def test_irreversible_action_is_not_executed_for_an_outdated_spec(lab: Lab
 
 
 async def test_changed_labels_do_not_invalidate_a_plan(lab: Lab) -> None:
-    lab.person.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
+    lab.user_client.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
     assert await lab.do(Shake())
     assert lab.boxes.done == [Shake()]
 
@@ -200,7 +200,7 @@ class TestPatch:
     async def test_patch_changes_only_the_named_fields(self, lab: Lab) -> None:
         pod = lab.pod(kept="yes")
         assert await lab.do(Patch(POD, pod, self.LABEL))
-        labels = lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+        labels = lab.user_client.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
         assert (labels["serves"], labels["kept"]) == ("clients", "yes")
         known = lab.harness.cache.get(POD, NAMESPACE, "a-0")
         assert known is not None
@@ -215,11 +215,13 @@ class TestPatch:
     async def test_patch_removes_fields_that_are_null(self, lab: Lab) -> None:
         pod = lab.pod(serves="clients")
         assert await lab.do(Patch(POD, pod, {"metadata": {"labels": {"serves": None}}}))
-        assert "serves" not in lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+        assert "serves" not in lab.user_client.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
     async def test_claim_grows_and_an_equal_size_is_no_change(self, lab: Lab) -> None:
         grows = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}}
-        lab.person.create(STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True})
+        lab.user_client.create(
+            STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True}
+        )
         acts = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "grows"}
         claim = lab.made(PERSISTENT_VOLUME_CLAIM, "data-a-0", spec=acts)
         for size, changed in (("1024Mi", False), ("2Gi", True)):
@@ -232,18 +234,18 @@ class TestPatch:
     async def test_pod_that_replaced_the_observed_one_is_not_changed(self, lab: Lab, *, is_known: bool) -> None:
         seen = lab.pod()
         if not is_known:
-            lab.harness.deaf.add(POD)
-        lab.person.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
+            lab.harness.broken_watches.add(POD)
+        lab.user_client.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
         lab.pod()
         with pytest.raises(Conflict):
             await lab.do(Patch(POD, seen, self.LABEL))
-        assert "serves" not in lab.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+        assert "serves" not in lab.user_client.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
     async def test_object_without_the_labels_of_the_resource_is_rejected(self, lab: Lab) -> None:
         pod = lab.pod("b-0", **{"app.kubernetes.io/instance": "b"})
-        with pytest.raises(NotOurs, match=r"Pod b-0 does not have the labels .*instance=a"):
+        with pytest.raises(ForeignObject, match=r"Pod b-0 does not have the labels .*instance=a"):
             await lab.do(Patch(POD, pod, self.LABEL))
-        assert "serves" not in lab.person.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
+        assert "serves" not in lab.user_client.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("orphan", [True, False])
@@ -253,7 +255,7 @@ async def test_dependents_of_a_deleted_object_stay_if_orphaned(lab: Lab, *, orph
     owner = lab.made(STATEFUL_SET, "a", spec=body)
     reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": owner["metadata"]["uid"]}
     metadata = {"name": "a-0", "namespace": NAMESPACE, "ownerReferences": [reference | {"controller": True}]}
-    lab.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    lab.user_client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
     await lab.do(Delete(STATEFUL_SET, owner, orphan=orphan))
     lab.server.collect_garbage()
     assert not lab.server.objects(STATEFUL_SET)
@@ -276,7 +278,7 @@ async def test_unwatched_object_is_read_live_and_written_only_if_it_differs(lab:
 async def test_object_missing_since_its_resource_was_deleted_is_not_recreated(lab: Lab) -> None:
     service = Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
     assert await lab.do(service)
-    lab.person.delete(SERVICE, NAMESPACE, "a")
+    lab.user_client.delete(SERVICE, NAMESPACE, "a")
     deleted(lab)
     with pytest.raises(Conflict, match="was deleted"):
         await lab.do(service)
@@ -298,7 +300,7 @@ async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) 
     for port in (1, 2, 2):  # created, changed by a plan, unchanged
         await lab.do(service(port))
     assert not await restored()
-    lab.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
+    lab.user_client.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
     assert await lab.do(service(2))
     edited = "Service a was changed by another client; restored: spec.ports."
     assert await restored() == {edited}
@@ -306,7 +308,7 @@ async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) 
     await lab.do(Delete(SERVICE, made))
     assert await lab.do(service(2))
     assert await restored() == {edited}
-    lab.person.delete(SERVICE, NAMESPACE, "a")
+    lab.user_client.delete(SERVICE, NAMESPACE, "a")
     assert await lab.do(service(2))
     assert await restored() == {edited, "Service a was missing and has been recreated."}
 

@@ -11,7 +11,7 @@ import pytest
 
 from shared.kubernetes.errors import Conflict, Forbidden
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Obj
-from shared.kubernetes.ownership import NotOurs
+from shared.kubernetes.ownership import ForeignObject
 from shared.pki import certs
 from shared.pki.ca import fulfil, make
 from shared.pki.rotation import CertificateOrder, Made
@@ -50,7 +50,7 @@ def secret(lab: Lab, **data: str) -> Obj:
 
 
 def stored(lab: Lab) -> dict[str, str]:
-    found = lab.person.get(SECRET, NAMESPACE, "a")
+    found = lab.user_client.get(SECRET, NAMESPACE, "a")
     return {key: base64.b64decode(text).decode() for key, text in found["data"].items()}
 
 
@@ -66,7 +66,7 @@ async def test_random_password_is_generated_when_its_secret_is_written(lab: Lab)
     first = stored(lab)
     assert first["known"] == "yes"
     assert len(first["password"]) == 64
-    await lab.do(WriteSecret(secret(lab), lab.person.get(SECRET, NAMESPACE, "a"), token="password"))
+    await lab.do(WriteSecret(secret(lab), lab.user_client.get(SECRET, NAMESPACE, "a"), token="password"))
     assert stored(lab).keys() == {"password"}
     assert stored(lab) != first
 
@@ -82,12 +82,12 @@ async def test_first_of_two_concurrent_writers_wins(lab: Lab) -> None:
 
 async def test_secret_that_changed_since_it_was_observed_is_not_replaced(lab: Lab) -> None:
     await lab.do(WriteSecret(secret(lab, key="one"), None))
-    seen = lab.person.get(SECRET, NAMESPACE, "a")
+    seen = lab.user_client.get(SECRET, NAMESPACE, "a")
     assert await lab.do(WriteSecret(secret(lab, key="two"), seen))
     assert stored(lab) == {"key": "two"}
     with pytest.raises(Conflict):
         await lab.do(WriteSecret(secret(lab, key="three"), seen))
-    lab.person.delete(SECRET, NAMESPACE, "a")
+    lab.user_client.delete(SECRET, NAMESPACE, "a")
     with pytest.raises(Conflict):
         await lab.do(WriteSecret(secret(lab, key="three"), seen))
     assert not lab.server.objects(SECRET)
@@ -95,14 +95,14 @@ async def test_secret_that_changed_since_it_was_observed_is_not_replaced(lab: La
 
 async def test_key_that_is_no_longer_written_is_removed(lab: Lab) -> None:
     await lab.do(WriteSecret(secret(lab, key="one", other="two"), None))
-    await lab.do(WriteSecret(secret(lab, key="one"), lab.person.get(SECRET, NAMESPACE, "a")))
+    await lab.do(WriteSecret(secret(lab, key="one"), lab.user_client.get(SECRET, NAMESPACE, "a")))
     assert stored(lab) == {"key": "one"}
 
 
 async def test_foreign_secret_is_not_changed(lab: Lab) -> None:
     metadata = {"name": "a", "namespace": NAMESPACE}
-    foreign = lab.person.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
-    with pytest.raises(NotOurs):
+    foreign = lab.user_client.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
+    with pytest.raises(ForeignObject):
         await lab.do(WriteSecret(secret(lab, key="one"), foreign))
 
 
@@ -134,7 +134,7 @@ def claim(lab: Lab) -> Obj:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"name": "data-a-0", "namespace": NAMESPACE, "labels": labels}
     made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-    return lab.person.create(PERSISTENT_VOLUME_CLAIM, made)
+    return lab.user_client.create(PERSISTENT_VOLUME_CLAIM, made)
 
 
 LARGER: Obj = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
@@ -145,7 +145,7 @@ async def test_expected_rejection_is_recorded_on_the_object(lab: Lab) -> None:
     with pytest.raises(Forbidden):
         await lab.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER))
     assert await lab.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER, noted=("example.com/refused", "2Gi")))
-    annotation = lab.person.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-a-0")["metadata"]["annotations"]
+    annotation = lab.user_client.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-a-0")["metadata"]["annotations"]
     assert annotation["example.com/refused"].startswith("2Gi: ")
     assert "resize" in annotation["example.com/refused"]
 
@@ -155,8 +155,8 @@ async def test_lasting_object_loses_its_owner_reference_and_gets_it_back(lab: La
     lasting = dataclasses.replace(lab.own, lasting=True)
     await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec)))
     assert await lab.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
-    assert not lab.person.get(SERVICE, NAMESPACE, "a")["metadata"].get("ownerReferences")
+    assert not lab.user_client.get(SERVICE, NAMESPACE, "a")["metadata"].get("ownerReferences")
     assert not await lab.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
     assert await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec)))
-    (owner,) = lab.person.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
+    (owner,) = lab.user_client.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
     assert owner["uid"] == lab.own.uid

@@ -200,11 +200,11 @@ async def test_leader_notices_that_another_took_its_lease(server: ApiServer) -> 
 
 
 async def test_editing_or_deleting_the_lease_does_not_depose_the_leader(server: ApiServer) -> None:
-    person = server.actor("person")
+    user_client = server.actor("person")
     async with candidate(server, "a").term() as lost:
-        person.merge(LEASE, "default", "operator", {"metadata": {"annotations": {"by": "person"}}})
+        user_client.merge(LEASE, "default", "operator", {"metadata": {"annotations": {"by": "person"}}})
         await asyncio.sleep(TIMES.renew_deadline)
-        person.delete(LEASE, "default", "operator")
+        user_client.delete(LEASE, "default", "operator")
         await asyncio.sleep(TIMES.renew_deadline)
         assert holder(server) == "a"
         assert not lost.done()

@@ -154,6 +154,6 @@ async def test_reconcile_times_each_change_once_and_records_certificate_expiry()
     ends.append(NOW)
     harness.queue.add(key)
     await harness.run()
-    harness.person.delete(kind, *key)
+    harness.user_client.delete(kind, *key)
     await harness.run()
     assert harness.reconciler.certificate_expiry == {}

@@ -124,7 +124,7 @@ def test_deleted_resource_has_no_series(exposed: Exposed) -> None:
         exposed.expiry[Key("default", name)] = 1.0
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         both = exposed.scrape()
-        exposed.cache.gone(THING, thing("a", 2))
+        exposed.cache.on_deleted(THING, thing("a", 2))
         left = exposed.scrape()
     assert {dict(labels)["name"] for _, labels in both} == {"a", "b"}
     assert {dict(labels)["name"] for _, labels in left} == {"b"}
@@ -136,7 +136,7 @@ def test_number_of_series_follows_the_number_of_resources(exposed: Exposed) -> N
         for number in range(50):
             exposed.cache.put(THING, thing(f"thing-{number}"))
             found = exposed.scrape()
-            exposed.cache.gone(THING, thing(f"thing-{number}", 2))
+            exposed.cache.on_deleted(THING, thing(f"thing-{number}", 2))
         assert {dict(labels)["name"] for _, labels in found} == {"thing-49"}
         assert exposed.scrape() == {}
 
@@ -165,7 +165,7 @@ async def test_scrape_in_a_thread_tolerates_concurrent_watch_events(exposed: Exp
         scraped = asyncio.create_task(asyncio.to_thread(exposed.scrape))
         number = 0
         while not scraped.done():
-            exposed.cache.gone(THING, thing(f"thing-{number % 500}", 2))
+            exposed.cache.on_deleted(THING, thing(f"thing-{number % 500}", 2))
             exposed.cache.put(THING, thing(f"another-{number}"))
             number += 1
             await asyncio.sleep(0)

@@ -17,9 +17,9 @@ from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_return
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def instance(number: int, *, old: bool = True, trouble: str = "", runs: bool = True, leaving: bool = False) -> Any:
+def instance(number: int, *, old: bool = True, problem: str = "", runs: bool = True, leaving: bool = False) -> Any:
     name = f"demo-{number}"
-    pod = Pod(name, "10.0.0.1", "StatefulSet", ready=runs, leaving=leaving, ended=False, trouble=trouble)
+    pod = Pod(name, "10.0.0.1", "StatefulSet", ready=runs, leaving=leaving, ended=False, problem=problem)
     metadata = {"name": name, "creationTimestamp": NOW.isoformat()}
     return SimpleNamespace(name=name, pod=pod, pod_obj={"metadata": metadata}, volume=None, runs=runs, old=old)
 
@@ -50,9 +50,9 @@ def test_first_gate_with_a_step_decides() -> None:
 
 
 @pytest.mark.parametrize(("with_trouble", "quoted"), [(False, "updated. Fix"), (True, "does not start: Crash. Fix")])
-def test_failing_updated_pod_is_named(with_trouble: bool, quoted: str) -> None:
-    step = roll(instance(0), instance(1, old=False, trouble="Crash.")).hold(
-        instance(0), "Why.", with_trouble=with_trouble
+def test_failing_updated_pod_is_named(with_problem: bool, quoted: str) -> None:
+    step = roll(instance(0), instance(1, old=False, problem="Crash.")).block(
+        instance(0), "Why.", with_problem=with_problem
     )
     assert (step.reason, step.warning, step.actions, step.requeue) == ("UpgradeHeld", True, (), 10.0)
     assert "demo-1 is already updated" in step.message
@@ -72,4 +72,4 @@ def test_only_outdated_pods_without_a_running_server_are_broken() -> None:
 def test_recreated_pod_has_time_to_return_unless_it_has_a_problem() -> None:
     assert is_returning(instance(0), NOW + RETURN_TIMEOUT)
     assert not is_returning(instance(0), NOW + RETURN_TIMEOUT + timedelta(seconds=1))
-    assert not is_returning(instance(0, trouble="Crash."), NOW)
+    assert not is_returning(instance(0, problem="Crash."), NOW)

@@ -21,10 +21,10 @@ from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
 from shared.status.reasons import Reason
 from shared.testing.api_server.kinds import CONFIG_MAP
-from shared.testing.api_server.requests import Aimed
+from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.harness import NAMESPACE
 from shared.testing.harness.scenario import Subject, Unsafe
-from shared.testing.kubelet.kubelet import Fate
+from shared.testing.kubelet.kubelet import ProcessStatus
 
 RING = Kind("example.com", "v1", "Ring", "rings")
 OPERATOR = "ring-operator"
@@ -278,13 +278,13 @@ class Guarded(Members):
 
     violations: list[str] = field(default_factory=list)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
-        return Fate()
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
+        return ProcessStatus()
 
     def end(self, uid: str) -> None:
         pass
 
-    def witness(self, target: Aimed, live: Obj | None) -> None:
+    def check_write(self, target: TargetedRequest, live: Obj | None) -> None:
         if target.kind == SERVICE and live is not None:
             self.violations.append(f"the operator wrote to {live['metadata']['name']}")
             raise Unsafe(self.violations[-1])

@@ -213,7 +213,7 @@ async def test_log_records_requests_and_their_effects(server: ApiServer, kube: K
     assert server.log.reads == {"GET": 1, "LIST": 1}
     assert len(server.log.writes("ConfigMap", changed=True)) == 1
     server.log.reset()
-    assert server.log.silent
+    assert server.log.is_empty
 
 
 async def test_log_records_which_writes_name_a_uid(server: ApiServer, kube: Kube) -> None:

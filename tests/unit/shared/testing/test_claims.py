@@ -12,7 +12,7 @@ from shared.kubernetes.errors import Forbidden, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
 from shared.testing.api_server.kinds import STORAGE_CLASS
-from shared.testing.kubelet.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.api_server_scenarios import claim, stateful_set
 
 NAMESPACE = "cache"
@@ -158,11 +158,11 @@ def test_claim_grows_if_its_storage_class_allows_expansion(server: ApiServer) ->
 class ScriptedProcesses:
     """Processes in a configurable state that record their calls."""
 
-    fate: Fate = field(default_factory=Fate)
+    fate: ProcessStatus = field(default_factory=ProcessStatus)
     ran: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
-    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         assert pod["status"]["podIP"]
         self.ran.append((pod["metadata"]["uid"], {name: found["metadata"]["uid"] for name, found in claims.items()}))
         return self.fate
@@ -187,13 +187,13 @@ def test_processes_receive_pods_and_claims_and_their_deletions(server: ApiServer
 
 def test_termination_message_appears_in_the_last_state(server: ApiServer) -> None:
     apply_stateful_set(server, 1)
-    processes = ScriptedProcesses(Fate("CrashLoopBackOff", said="no"))
+    processes = ScriptedProcesses(ProcessStatus("CrashLoopBackOff", termination_message="no"))
     workloads = Workloads(server, processes=processes)
     workloads.settle()
     [container] = server.actor("kubectl").get(POD, NAMESPACE, "it-0")["status"]["containerStatuses"]
     assert container["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
     assert container["lastState"]["terminated"]["message"] == "no"
-    processes.fate = Fate()
+    processes.fate = ProcessStatus()
     workloads.settle()
     [container] = server.actor("kubectl").get(POD, NAMESPACE, "it-0")["status"]["containerStatuses"]
     assert (container["ready"], container["lastState"]["terminated"]["message"]) == (True, "no")
@@ -213,7 +213,7 @@ def test_completed_pod_reports_exit_codes_and_is_not_restarted(
     containers = [{"name": "main", "image": "image:1"}]
     spec = {"initContainers": [{"name": "first", "image": "image:1"}], "containers": containers}
     server.actor("kubectl").create(POD, {"metadata": {"name": "it", "namespace": NAMESPACE}, "spec": spec})
-    processes = ScriptedProcesses(Fate(exits=exits))
+    processes = ScriptedProcesses(ProcessStatus(exits=exits))
     workloads = Workloads(server, processes=processes)
     workloads.settle()
     status = server.actor("kubectl").get(POD, NAMESPACE, "it")["status"]
@@ -234,10 +234,10 @@ def test_stateful_set_replaces_a_failed_pod(server: ApiServer) -> None:
     workloads = Workloads(server, processes=processes)
     workloads.settle()
     before = uids(server, POD)
-    processes.fate = Fate(exits={"main": Exit(1, "evicted")})
+    processes.fate = ProcessStatus(exits={"main": Exit(1, "evicted")})
     for _ in range(3):
         workloads.step()
-    processes.fate = Fate()
+    processes.fate = ProcessStatus()
     workloads.settle()
     assert uids(server, POD) != before
     assert server.actor("kubectl").get(POD, NAMESPACE, "it-0")["status"]["phase"] == "Running"

@@ -13,9 +13,19 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.outcome import Outcome, Reference
-from shared.testing.harness.reference_run import Course
-from shared.testing.harness.scenario import Scenario, Subject, Unsafe, apply, at_once, away, delete, edit, later
-from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.reference_run import ReferenceRun
+from shared.testing.harness.scenario import (
+    Scenario,
+    Subject,
+    Unsafe,
+    apply,
+    at_once,
+    delete,
+    edit,
+    later,
+    operator_down,
+)
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import Oracle, sweep
 from tests.unit.shared.testing import ring
@@ -33,7 +43,9 @@ NOTES_DELETED = Scenario(
     (apply(text="two", notes=True), delete(CONFIG_MAP), apply(text="three", notes=True)),
     given=(apply(text="one", notes=True),),
 )
-RESIZE = Scenario("resize", (apply(members=3), *away(apply(members=1)), *at_once(apply(members=4), apply(members=2))))
+RESIZE = Scenario(
+    "resize", (apply(members=3), *operator_down(apply(members=1)), *at_once(apply(members=4), apply(members=2)))
+)
 NOTES_DISABLED = Scenario("notes disabled", (edit(None, {"spec": {"notes": False}}),), given=(apply(notes=True),))
 DELETED = Scenario("deleted", (delete(),), given=(apply(notes=True),), ends="")
 
@@ -53,18 +65,18 @@ async def test_correct_operator_passes(scenario: Scenario, disturbance: Disturba
 @pytest.mark.parametrize(
     ("operator", "scenario", "disturbance", "oracle"),
     [
-        (ring.KeepsStateInMemory, CREATE, "a crash after", Oracle.END),
-        (ring.GeneratesNames, CREATE, "an answer lost, news late", Oracle.COUNTS),
-        (ring.GeneratesNames, CREATE, "an answer lost, news late", Oracle.END),
-        (ring.DeletesByName, NOTES_SPOILED, "a stale view", Oracle.NEWER),
-        (ring.PatchesByName, NOTES_DELETED, "a stale view", Oracle.NEWER),
-        (ring.RecordsTooLate, CREATE, "a crash after", Oracle.END),
-        (ring.RecordsTooLate, CREATE, "an answer lost", Oracle.END),
-        (ring.ActsWhileObserving, RESIZE, "a stale view", Oracle.NEWER),
-        (ring.CountsToggles, NOTES_TOGGLED, "an event unobserved", Oracle.END),
-        (ring.DeletesAtStart, CREATE, "a crash after", Oracle.COUNTS),
-        (ring.ReportsProcess, CREATE, "all news late", Oracle.STILL),
-        (ring.FailsOnForeignStatus, CREATE, "a crash after", Oracle.DEFECT),
+        (ring.KeepsStateInMemory, CREATE, "crash after a write", Oracle.END),
+        (ring.GeneratesNames, CREATE, "lost response, events late", Oracle.COUNTS),
+        (ring.GeneratesNames, CREATE, "lost response, events late", Oracle.END),
+        (ring.DeletesByName, NOTES_SPOILED, "stale view", Oracle.NEWER),
+        (ring.PatchesByName, NOTES_DELETED, "stale view", Oracle.NEWER),
+        (ring.RecordsTooLate, CREATE, "crash after a write", Oracle.END),
+        (ring.RecordsTooLate, CREATE, "lost response", Oracle.END),
+        (ring.ActsWhileObserving, RESIZE, "stale view", Oracle.NEWER),
+        (ring.CountsToggles, NOTES_TOGGLED, "missed event", Oracle.END),
+        (ring.DeletesAtStart, CREATE, "crash after a write", Oracle.COUNTS),
+        (ring.ReportsProcess, CREATE, "all events late", Oracle.STILL),
+        (ring.FailsOnForeignStatus, CREATE, "crash after a write", Oracle.DEFECT),
     ],
 )
 async def test_faulty_operator_is_caught(
@@ -75,24 +87,24 @@ async def test_faulty_operator_is_caught(
 
 
 async def test_failure_names_the_run_and_the_difference() -> None:
-    done = await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["a crash after"])
+    done = await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["crash after a write"])
     assert (done.name, done.runs, done.passed) == ("ring/create", 5, 4)
     failure, *_ = done.failures
     assert str(failure).splitlines() == [
-        "ring/create, disturbance 'a crash after', point 1 of 5 (APPLY Service default/cache): "
+        "ring/create, disturbance 'crash after a write', point 1 of 5 (APPLY Service default/cache): "
         "failed: the run must end as the undisturbed run does",
         "    ConfigMap cache: missing",
     ]
 
 
 async def test_failure_includes_the_traceback_of_an_unexpected_exception() -> None:
-    done = await sweep(subject(ring.FailsOnForeignStatus), CREATE, BY_NAME["a crash after"])
+    done = await sweep(subject(ring.FailsOnForeignStatus), CREATE, BY_NAME["crash after a write"])
     defects = [failure for failure in done.failures if failure.oracle is Oracle.DEFECT]
     assert "KeyError: 'cache'" in str(defects[0])
 
 
 async def test_database_calls_count_as_writes() -> None:
-    course = await Course.learn(CORRECT, CREATE)
+    course = await ReferenceRun.record(CORRECT, CREATE)
     assert [write.text for write in course.writes] == [
         "APPLY Service default/cache",
         "APPLY ConfigMap default/cache",
@@ -104,12 +116,12 @@ async def test_database_calls_count_as_writes() -> None:
 
 async def test_scenario_with_the_wrong_declared_end_is_rejected() -> None:
     with pytest.raises(AssertionError, match="expected Ready condition with reason InvalidSpec, found Ready"):
-        await Course.learn(CORRECT, Scenario("wrong", (apply(members=1),), ends="InvalidSpec"))
+        await ReferenceRun.record(CORRECT, Scenario("wrong", (apply(members=1),), ends="InvalidSpec"))
 
 
 async def test_operator_that_never_settles_is_rejected() -> None:
     with pytest.raises(AssertionError, match="not empty after 500 reconciles"):
-        await Course.learn(subject(ring.CountsReconciles), CREATE)
+        await ReferenceRun.record(subject(ring.CountsReconciles), CREATE)
 
 
 async def test_unstable_reference_run_is_rejected() -> None:
@@ -118,16 +130,16 @@ async def test_unstable_reference_run_is_rejected() -> None:
             return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name))) if now.day % 2 else PASS
 
     with pytest.raises(AssertionError, match="ConfigMap of Ring cache #0 exists in only one run"):
-        await Course.learn(subject(DependsOnDate), Scenario("notes on odd days", (apply(),)))
+        await ReferenceRun.record(subject(DependsOnDate), Scenario("notes on odd days", (apply(),)))
 
 
 async def test_forked_worlds_are_independent() -> None:
     world = World(CORRECT)
-    play = Play(world)
-    await play.go((apply(members=1, notes=True),))
+    play = ScenarioRun(world)
+    await play.run_steps((apply(members=1, notes=True),))
     before = world.outcome
-    fork = Play(world.fork())
-    await fork.go((apply(members=3), delete(SERVICE)))
+    fork = ScenarioRun(world.fork())
+    await fork.run_steps((apply(members=3), delete(SERVICE)))
     assert world.outcome == before
     assert fork.world.database.state() != world.database.state()
 
@@ -135,26 +147,26 @@ async def test_forked_worlds_are_independent() -> None:
 async def test_step_can_advance_the_clock() -> None:
     world = World(CORRECT)
     before = world.server.now()
-    await Play(world).go((later(3600), apply()))
+    await ScenarioRun(world).run_steps((later(3600), apply()))
     [(_, ring_made)] = world.server.objects(ring.RING)
     assert (before, ring_made["metadata"]["creationTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
 
 
 async def test_time_passes_for_short_timers_only() -> None:
     patient = Subject("ring", lambda members: ring.WaitsBeforeJoining(members).controller, ring.Members, patience=10.0)
-    course = await Course.learn(patient, CREATE)
+    course = await ReferenceRun.record(patient, CREATE)
     assert course.reference.outcome.database == {"members": 2}
     hasty = dataclasses.replace(patient, patience=5.0)
     with pytest.raises(AssertionError, match="expected Ready condition with reason Ready, found Waiting"):
-        await Course.learn(hasty, CREATE)
+        await ReferenceRun.record(hasty, CREATE)
 
 
 async def test_unsafe_operation_fails_the_run_although_the_operator_handles_it() -> None:
     guarded = dataclasses.replace(CORRECT, database=ring.Guarded)
-    await Course.learn(guarded, CREATE)
+    await ReferenceRun.record(guarded, CREATE)
     edited = Scenario("edited", (edit(SERVICE, {"spec": {"ports": None}}),), given=(apply(),))
     with pytest.raises(Unsafe, match="the operator wrote to cache"):
-        await Course.learn(guarded, edited)
+        await ReferenceRun.record(guarded, edited)
 
 
 def outcome(**fields: object) -> Outcome:
@@ -187,8 +199,8 @@ def test_list_items_are_identified_by_type_or_name() -> None:
 async def test_scoreboard_counts_runs_and_raises_on_failures() -> None:
     board = Scoreboard()
     assert board.lines == []
-    board.require(await sweep(CORRECT, CREATE, BY_NAME["a crash after"]))
+    board.require(await sweep(CORRECT, CREATE, BY_NAME["crash after a write"]))
     board.require(await sweep(CORRECT, CREATE, BY_NAME["500"]))
     with pytest.raises(AssertionError, match="4 of 5 runs passed"):
-        board.require(await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["a crash after"]))
+        board.require(await sweep(subject(ring.KeepsStateInMemory), CREATE, BY_NAME["crash after a write"]))
     assert board.lines == ["ring/create 14/15", "total 14/15"]

@@ -43,10 +43,10 @@ def test_deployment_creates_pods_and_counts_them(server: ApiServer) -> None:
     assert not workloads.step(), "settled workloads take no action"
     assert len({pod["status"]["podIP"] for pod in pods(server)}) == 3
     assert all(ready(pod) and pod["metadata"]["labels"]["app"] == "it" for pod in pods(server))
-    counted = {
+    exact_counts = {
         key: status(server)[key] for key in ("replicas", "readyReplicas", "updatedReplicas", "observedGeneration")
     }
-    assert counted == {"replicas": 3, "readyReplicas": 3, "updatedReplicas": 3, "observedGeneration": 1}
+    assert exact_counts == {"replicas": 3, "readyReplicas": 3, "updatedReplicas": 3, "observedGeneration": 1}
 
 
 def test_scaling_down_deletes_surplus_pods(server: ApiServer) -> None:
@@ -90,7 +90,7 @@ def test_failed_deployment_rollout_stops_and_resumes_after_the_fix(server: ApiSe
     workloads = Workloads(server)
     workloads.settle()
     apply_deployment(server, 2, "image:broken")
-    workloads.trouble = lambda pod: "ImagePullBackOff" if "broken" in pod["spec"]["containers"][0]["image"] else ""
+    workloads.pod_problem = lambda pod: "ImagePullBackOff" if "broken" in pod["spec"]["containers"][0]["image"] else ""
     workloads.settle()
     assert [ready(pod) for pod in pods(server)].count(True) == 2, "the old pods stay ready"
     [waiting] = [pod for pod in pods(server) if not ready(pod)]
@@ -105,7 +105,7 @@ def test_unready_pod_keeps_running(server: ApiServer) -> None:
     apply_deployment(server, 1)
     workloads = Workloads(server)
     workloads.settle()
-    workloads.trouble = lambda _: "Unready"
+    workloads.pod_problem = lambda _: "Unready"
     workloads.settle()
     [pod] = pods(server)
     assert (pod["status"]["phase"], ready(pod)) == ("Running", False)
@@ -147,14 +147,14 @@ def test_stateful_set_pods_keep_their_names(server: ApiServer) -> None:
     apply_stateful_set(server, 1)
     workloads.settle()
     assert [pod["metadata"]["name"] for pod in pods(server)] == ["it-0"]
-    counted = server.actor("kubectl").get(STATEFUL_SET, "cache", "it")["status"]
-    assert (counted["replicas"], counted["readyReplicas"], counted["updatedReplicas"]) == (1, 1, 1)
+    exact_counts = server.actor("kubectl").get(STATEFUL_SET, "cache", "it")["status"]
+    assert (exact_counts["replicas"], exact_counts["readyReplicas"], exact_counts["updatedReplicas"]) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
 def test_pod_management_policy_decides_the_start_order(server: ApiServer, policy: str) -> None:
     apply_stateful_set(server, 3, podManagementPolicy=policy)
-    workloads = Workloads(server, trouble=lambda _: "Unready")
+    workloads = Workloads(server, pod_problem=lambda _: "Unready")
     workloads.settle()
     assert len(pods(server)) == (3 if policy == "Parallel" else 1)
 
@@ -178,7 +178,7 @@ def test_failed_stateful_set_rollout_stops_and_resumes_after_the_fix(server: Api
     workloads = Workloads(server)
     workloads.settle()
     apply_stateful_set(server, 3, "image:broken")
-    workloads.trouble = lambda pod: "ImagePullBackOff" if "broken" in pod["spec"]["containers"][0]["image"] else ""
+    workloads.pod_problem = lambda pod: "ImagePullBackOff" if "broken" in pod["spec"]["containers"][0]["image"] else ""
     workloads.settle()
     assert [ready(pod) for pod in pods(server)] == [True, True, False]
     apply_stateful_set(server, 3, "image:2")

@@ -1,4 +1,4 @@
-"""Who owns which slots, for tests of moves: states as data."""
+"""Owners of slots, as data, for tests of slot moves."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from operators.redis.slots.hash_slots import SLOTS, Slots
-from operators.redis.slots.slot_planner import (
-    Move,
-)
+from operators.redis.slots.slot_planner import Move
 
 THREE = {
     "a": Slots.of(range(5461)),
@@ -36,7 +34,7 @@ def every_slot_has_one_owner(owners: Mapping[str, Slots]) -> bool:
 
 @st.composite
 def parts(draw: st.DrawFn, moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Any part of what the moves ask for."""
+    """Any part of the moves, as left by an interruption."""
     kept = []
     for move in moves:
         low, high = draw(st.integers(0, SLOTS)), draw(st.integers(0, SLOTS))
