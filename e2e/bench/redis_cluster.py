@@ -68,7 +68,7 @@ class ClusterBench:
         cluster = Cluster(self._clusters.kubectl, name)
         for _ in range(rounds):
             primary, _ = cluster.shard()
-            node_id = cluster.masters()[primary]
+            node_id = cluster.primaries()[primary]
             slots = {slot for slot, owner in cluster.owners().items() if owner == node_id}
             key = next(f"key-{number}" for number in range(10_000) if key_slot(f"key-{number}".encode()) in slots)
             pods = cluster.pods()

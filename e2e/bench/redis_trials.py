@@ -57,7 +57,7 @@ class Bench:
         Raises:
             AssertionError: a migration failed, or an acknowledged write is lost.
         """
-        with Load.going_on(self._addresses, size=len(VALUE)) as load:
+        with Load.running(self._addresses, size=len(VALUE)) as load:
             found: dict[str, Side] = {}
             for side in ("operator", "cli") if operator_first else ("cli", "operator"):
                 found[side] = self._measured(

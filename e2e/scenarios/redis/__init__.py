@@ -1,1 +1,1 @@
-"""What the Redis operator does with real nodes, while clients write."""
+"""Scenarios of the Redis operator with real nodes and continuous client load."""

@@ -1,4 +1,4 @@
-"""Clients of Redis Cluster that never rest: they write and read wherever a slot is, and note what they were told."""
+"""Continuous client load on a Redis Cluster, with a history of all operations."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from typing import Any
 from redis import exceptions
 
 from e2e.scenarios.redis.consistency import Interval, Operation, forgiving, lost, violations
-from e2e.scenarios.redis.session import FAILURES, TIMEOUT, Access, Address, Client, Resolve, unless_unclosed
+from e2e.scenarios.redis.session import FAILURES, TIMEOUT, Access, Address, Client, Resolve, ignore_unclosed
 
 PATIENCE = 30.0
-"""Seconds within which an operation must succeed, by whatever number of attempts."""
+"""Seconds within which an operation must succeed, with any number of attempts."""
 
 PAUSE = 0.01
-"""Seconds between two operations of one client: the machine is small."""
+"""Seconds between two operations of one client, so that the load suits a small machine."""
 
 REGISTERS = 5
-"""Keys that each client writes again and again; every other write is of a key of its own."""
+"""Keys that each client overwrites; every other write is to a new key."""
 
 Find = Callable[[], Sequence[Address]]
-"""Where nodes are now: the addresses of their pods."""
+"""Returns the current addresses of the nodes' pods."""
 
 
-def is_unreached(error: BaseException) -> bool:
-    """Whether an attempt came to nobody at an address, by the words of redis-py."""
+def is_connection_failure(error: BaseException) -> bool:
+    """Whether an attempt failed to connect, by the message of redis-py."""
     return isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError) and "connecting to" in str(error)
 
 
 @dataclass
 class Register:
-    """A key that one client writes again and again."""
+    """Key that a single client overwrites."""
 
     name: str
     generation: int = 0
@@ -50,25 +50,25 @@ class Register:
         return f"{self.name}.{self.generation}"
 
     def give_up(self) -> None:
-        """Go on with another key: nobody knows when a write that was not answered comes about."""
+        """Continue with another key: an unanswered write may take effect at any time."""
         self.generation, self.number = self.generation + 1, 0
 
 
 @dataclass
 class Load:
-    """What clients did and were told.
+    """Operations of all clients, and their results.
 
     Attributes:
-        find: tells where nodes are.
-        access: what clients bring from their next connection on.
-        resolve: tells the addresses of nodes by what servers call them.
-        prefix: what the keys begin with; with a hash tag in it, they are all in one slot.
-        patience: seconds; see PATIENCE.
-        size: bytes of a value, at least.
-        history: every attempt; those without an answer too.
-        waits: seconds that each operation took, its repetitions counted in.
-        errors: attempts that were not answered with success, by what was said instead; MOVED and ASK are none.
-        unreached: attempts that came to nobody, and sent nothing: the client's map named a node that was gone by then.
+        find: returns the addresses of the nodes.
+        access: credentials that clients use from their next connection on.
+        resolve: returns the address of a node by the name that servers announce.
+        prefix: prefix of all keys; a hash tag in it puts them into one slot.
+        patience: seconds within which an operation must succeed, see PATIENCE.
+        size: minimum size of a value, in bytes.
+        history: every attempt, including those without an answer.
+        waits: seconds that each operation took, with all its attempts.
+        errors: failed attempts by error; `MOVED` and `ASK` are not errors.
+        connection_failures: attempts that did not connect and sent nothing: the client's slot map named a removed node.
         failures: operations that did not succeed within `patience`.
     """
 
@@ -81,26 +81,26 @@ class Load:
     history: list[Operation] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
-    unreached: Counter[str] = field(default_factory=Counter)
+    connection_failures: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     _registers: list[Register] = field(default_factory=list)
     _addresses: Sequence[Address] = ()
-    _looked: float = float("-inf")
-    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _found_at: float = float("-inf")
+    _finding: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ending: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     @contextmanager
-    def going_on(cls, find: Find, access: Access | None = None, *, clients: int = 3, **settings: Any) -> Iterator[Load]:
-        """So many clients write and read within the block; there is a first answer when it begins.
+    def running(cls, find: Find, access: Access | None = None, *, clients: int = 3, **settings: Any) -> Iterator[Load]:
+        """Run clients that write and read within the block, which starts after the first answer.
 
         Args:
             settings: attributes of the load.
         """
         load = cls(find, access or Access(), **settings)
-        load.prefix += f"{secrets.token_hex(3)}-"  # what an earlier load left is none of its own
+        load.prefix += f"{secrets.token_hex(3)}-"  # keys of an earlier load belong to that load
         load._registers = [Register(f"{load.prefix}register-{number}") for number in range(clients * REGISTERS)]
-        working = threading.Thread(target=load._go_on, args=(clients,), daemon=True)
+        working = threading.Thread(target=load._run_thread, args=(clients,), daemon=True)
         working.start()
         try:
             deadline = time.monotonic() + load.patience
@@ -113,71 +113,71 @@ class Load:
 
     @property
     def written(self) -> int:
-        """How many writes were acknowledged."""
+        """Number of acknowledged writes."""
         return sum(each.write and each.returned is not None for each in self.history)
 
     @property
     def slowest(self) -> float:
-        """The longest that an operation took, in seconds."""
+        """Duration of the slowest operation, in seconds."""
         return max(self.waits, default=0.0)
 
     def percentile(self, share: float) -> float:
-        """The seconds within which such a share of the operations succeeded."""
+        """Return the seconds within which this share of the operations succeeded."""
         ordered = sorted(self.waits) or [float("nan")]
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
-    def told(self) -> str:
-        """What came of it, in a line for people."""
+    def summary(self) -> str:
+        """Return a summary in one line."""
         p50, p99 = (1000 * self.percentile(share) for share in (0.5, 0.99))
-        errors = dict(self.errors + self.unreached) or "none"
+        errors = dict(self.errors + self.connection_failures) or "none"
         return (
             f"{self.written} writes, p50 {p50:.1f} ms, p99 {p99:.1f} ms, slowest {self.slowest:.2f} s, errors {errors}"
         )
 
-    def unfelt(self, *, gone: int = 0) -> bool:
-        """See that no attempt failed; but where masters went, each client may have found out by coming to nobody, once.
+    def is_undisturbed(self, *, removed: int = 0) -> bool:
+        """Assert that no attempt failed, except one failed connection per client for each removed primary.
 
         Args:
-            gone: how many masters handed over their slots and went, or were restarted.
+            removed: number of primaries that handed over their slots and were removed or restarted.
         """
-        assert self.errors == Counter(), self.told()
-        assert self.unreached.total() <= gone * len(self._registers) // REGISTERS, self.told()
+        assert self.errors == Counter(), self.summary()
+        assert self.connection_failures.total() <= removed * len(self._registers) // REGISTERS, self.summary()
         return True
 
-    def check(self, *, loses: Iterable[Interval] = ()) -> int:
-        """Read every key that was ever written, and see that nothing acknowledged is lost, and no read went back.
+    def check(self, *, loss_windows: Iterable[Interval] = ()) -> int:
+        """Read every key, and assert that no acknowledged write is lost and no read is stale.
 
         Args:
-            loses: when a master crashed: what was acknowledged then may be lost.
+            loss_windows: times around the crash of a primary, in which acknowledged writes may be lost.
 
         Returns:
-            How many acknowledged writes were checked.
+            Number of acknowledged writes that were checked.
         """
-        intervals = tuple(loses)
+        intervals = tuple(loss_windows)
         assert not self.failures, self.failures[:3]
         finals = self.finals()
         found = violations([*forgiving(self.history, intervals), *finals])
-        print(f"{self.told()}, lost {len(lost(self.history, finals))}")
+        print(f"{self.summary()}, lost {len(lost(self.history, finals))}")
         assert not found, f"{len(found)} violations, the first: " + "\n".join(found[:5])
-        assert self.written > 0, "nothing was ever written"
+        assert self.written > 0, "no write was acknowledged"
         return self.written
 
     def finals(self) -> list[Operation]:
-        """A read of every key that was ever written."""
+        """Read every key once."""
         keys = sorted({each.key for each in self.history if each.write})
-        self._looking = asyncio.Lock()  # the one that there was belongs to the loop that has ended
+        self._finding = asyncio.Lock()  # the former lock belongs to a closed event loop
         return asyncio.run(self._read_all(keys))
 
-    # The clients.
+    # Clients.
 
-    def _go_on(self, clients: int) -> None:
+    def _run_thread(self, clients: int) -> None:
         try:
             asyncio.run(self._run(clients))
-        except Exception as error:  # nobody else hears of what ends a thread
-            self.failures.append(f"the clients broke off: {error!r}")
+        except Exception as error:  # an exception in a thread is reported nowhere else
+            self.failures.append(f"the clients stopped: {error!r}")
 
     async def _run(self, clients: int) -> None:
-        asyncio.get_running_loop().set_exception_handler(unless_unclosed)
+        asyncio.get_running_loop().set_exception_handler(ignore_unclosed)
         await asyncio.gather(*(self._work(number) for number in range(clients)))
 
     async def _work(self, client: int) -> None:
@@ -200,8 +200,9 @@ class Load:
                     break
                 except FAILURES as error:
                     attempts, last = attempts + 1, f"{type(error).__name__}: {error}"
-                    (self.unreached if is_unreached(error) else self.errors)[last.splitlines()[0][:200]] += 1
-                    if session is not None and attempts > 1:  # redis-py looks around by itself, but only where it was
+                    counter = self.connection_failures if is_connection_failure(error) else self.errors
+                    counter[last.splitlines()[0][:200]] += 1
+                    if session is not None and attempts > 1:  # redis-py rediscovers only known addresses
                         await session.end()
                         session = None
                     await asyncio.sleep(5 * PAUSE)
@@ -231,7 +232,7 @@ class Load:
         self.history.append(Operation(key, number, True, called, time.monotonic()))
 
     async def _read_all(self, keys: Sequence[str]) -> list[Operation]:
-        asyncio.get_running_loop().set_exception_handler(unless_unclosed)
+        asyncio.get_running_loop().set_exception_handler(ignore_unclosed)
         deadline = time.monotonic() + self.patience
         session: Client | None = None
         found: dict[str, Operation] = {}
@@ -255,16 +256,16 @@ class Load:
                 await session.end()
 
     async def _connected(self) -> Client:
-        async with self._looking:
-            if time.monotonic() - self._looked > 0.5:
+        async with self._finding:
+            if time.monotonic() - self._found_at > 0.5:
                 self._addresses = await asyncio.to_thread(self._find) or self._addresses
-                self._looked = time.monotonic()
+                self._found_at = time.monotonic()
         return await Client.connected(self._addresses, self.access, self.resolve)
 
     def _find(self) -> Sequence[Address]:
         try:
             return self.find()
-        except Exception:  # the API may be away; the nodes are where they were
+        except Exception:  # the API may be down; the nodes keep their addresses
             return ()
 
     async def _read(self, session: Client, key: str) -> Operation:

@@ -1,9 +1,9 @@
-"""Whether what clients were told about keys with one writer each could be true. Pure.
+"""Consistency check of keys that have a single writer each. Pure.
 
-Redis numbers nothing by itself, so the clients do: each key has one writer, which writes 1, 2, 3… to it, one after the
-other, and gives the key up once a write was not answered. Then what a read may return lies between two numbers: the
-last that was acknowledged, or seen by anybody, before the read began; and the last that was begun when it ended. That
-is atomicity of a register with one writer (Lamport, 1986), and it is checked in one pass.
+Redis does not version its values, so the clients do: the writer of a key writes 1, 2, 3… to it in turn, and abandons
+the key after an unanswered write. A read must return a number between two bounds. The lower one is the last number that
+was acknowledged, or read by any client, before the read began. The upper one is the last number whose write began
+before the read ended. This is atomicity of a single-writer register (Lamport, 1986), checked in one pass.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call of a client.
+    """Operation of a client.
 
     Attributes:
-        key: what was written or read.
-        number: what was written, or read; 0 where nothing was there to be read.
+        key: key that was written or read.
+        number: value that was written or read; 0 for a missing key.
         write: whether it is a write.
-        called: when it began, in seconds of the clock that all clients share.
-        returned: when it was answered; None if nobody knows whether it happened.
+        called: start, in seconds of the clock that all clients share.
+        returned: time of the answer; None if it is unknown whether the operation took effect.
     """
 
     key: str
@@ -38,31 +38,31 @@ class Operation:
 
 
 Interval = tuple[float, float]
-"""Two moments of the clients' clock."""
+"""Start and end, in seconds of the clients' clock."""
 
 
 def violations(history: Iterable[Operation]) -> list[str]:
-    """What no store could have answered that forgets nothing and never goes back; nothing if one could."""
+    """Return the reads that no consistent store could have returned."""
     by_key: dict[str, list[Operation]] = defaultdict(list)
     for each in history:
         by_key[each.key].append(each)
-    return [said for of_key in by_key.values() for said in _of_one_key(of_key)]
+    return [violation for of_key in by_key.values() for violation in _of_one_key(of_key)]
 
 
 def lost(history: Iterable[Operation], finals: Iterable[Operation]) -> list[Operation]:
-    """Acknowledged writes that are not there in the end.
+    """Return the acknowledged writes that are missing at the end.
 
     Args:
-        finals: a read of each key after all is over.
+        finals: a read of each key at the end.
     """
     left = {each.key: each.number for each in finals}
     return [each for each in history if each.write and each.returned is not None and each.number > left[each.key]]
 
 
 def forgiving(history: Iterable[Operation], intervals: Sequence[Interval]) -> list[Operation]:
-    """A history in which what was answered within these intervals binds nobody.
+    """Return the history without the acknowledgements within these intervals.
 
-    For replication is asynchronous: with a master that crashes, the last that it acknowledged may be gone.
+    Replication is asynchronous: when a primary crashes, the writes that it acknowledged last may be lost.
     """
 
     def bound(each: Operation) -> bool:
@@ -72,7 +72,7 @@ def forgiving(history: Iterable[Operation], intervals: Sequence[Interval]) -> li
 
 
 def _of_one_key(history: Sequence[Operation]) -> list[str]:
-    """Goes through the moments at which something becomes certain, or possible, in order."""
+    """Check one key in order of the times at which values become certain or possible."""
     answered = [each for each in history if each.returned is not None]
     certain = sorted(answered, key=lambda each: each.returned or 0.0)
     begun = sorted((each for each in history if each.write), key=lambda each: each.called)
@@ -93,5 +93,5 @@ def _of_one_key(history: Sequence[Operation]) -> list[str]:
             newest = max(newest, begun[passed].number)
             passed += 1
         if read.number > newest:
-            found.append(f"nobody had begun to write what was read: {read}")
+            found.append(f"read before it was written: {read}")
     return found

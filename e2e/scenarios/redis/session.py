@@ -1,4 +1,4 @@
-"""A client of Redis Cluster as people have it: redis-py's own, mended where it would complain of itself."""
+"""Client of Redis Cluster: redis-py's own, with fixes for its known defects."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from redis.exceptions import RedisClusterException, RedisError
 
 PORT = 6379
 TIMEOUT = 5.0
-"""Seconds until a client gives up on an answer."""
+"""Seconds until a client stops waiting for an answer."""
 
 FAILURES = (RedisError, RedisClusterException, OSError, asyncio.TimeoutError)
-"""What an attempt may end with."""
+"""Exceptions of a failed attempt."""
 
 Address = tuple[str, int]
-"""Where a node is reached."""
+"""Host and port of a node."""
 
 Resolve = Callable[[str], str]
-"""The address of a node, by what servers call it: with TLS a name, which only the cluster's own DNS knows."""
+"""Returns the address of a node by the name that servers announce, which with TLS only the cluster's DNS resolves."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a client must bring.
+    """Credentials of a client.
 
     Attributes:
-        password: of the user `default`; empty for none.
-        authority, certificate, key: files; empty for no TLS, or for no certificate of its own.
+        password: password of the user `default`; empty for none.
+        authority, certificate, key: paths of files; empty for no TLS, or no client certificate.
     """
 
     password: str = field(default="", repr=False)
@@ -43,22 +43,22 @@ class Access:
     key: str = ""
 
     def options(self) -> dict[str, Any]:
-        """As arguments of redis-py's clients."""
+        """Return the arguments of redis-py's clients."""
         found: dict[str, Any] = {"password": self.password or None}
         if self.authority:
-            # A node is reached by the address of its pod, and its certificate bears names.
+            # Nodes are addressed by IP, and certificates have host names.
             found |= {"ssl": True, "ssl_ca_certs": self.authority, "ssl_check_hostname": False}
             found |= {"ssl_certfile": self.certificate or None, "ssl_keyfile": self.key or None}
         return found
 
 
 class Client(RedisCluster):
-    """redis-py's client, which follows MOVED and ASK, and repeats nothing else: that would be felt."""
+    """redis-py's client, which follows `MOVED` and `ASK` but repeats nothing else, so that failures are visible."""
 
     def get_node(
         self, host: str | None = None, port: int | None = None, node_name: str | None = None
     ) -> ClusterNode | None:
-        """As redis-py's, which knows nodes by their slots: but an ASK may point at one that has none yet."""
+        """Return a node as redis-py does, and add the target of an `ASK`, which may own no slots yet."""
         found = super().get_node(host=host, port=port, node_name=node_name)
         if found is None and node_name:
             name, _, number = node_name.rpartition(":")
@@ -68,10 +68,10 @@ class Client(RedisCluster):
 
     @classmethod
     async def connected(cls, addresses: Sequence[Address], access: Access, resolve: Resolve = str) -> Client:
-        """A client that has found the cluster, by whichever of these nodes answers.
+        """Connect to the cluster through any of these nodes.
 
         Raises:
-            one of FAILURES: none does.
+            one of FAILURES: no node responds.
         """
         if not addresses:
             raise RedisClusterException("no node has an address")
@@ -94,12 +94,12 @@ class Client(RedisCluster):
         return session
 
     async def end(self) -> None:
-        """Close it, whatever becomes of its connections."""
+        """Close the client, and ignore errors of its connections."""
         with suppress(*FAILURES):
             await self.aclose()
 
     async def drop_closed(self) -> None:
-        """Forget connections that a server closed while nobody used them, as other clients do by themselves."""
+        """Drop idle connections that a server closed, as other clients do."""
         for node in self.nodes_manager.nodes_cache.values():
             for connection in tuple(node._free):
                 reader = connection._reader
@@ -107,7 +107,7 @@ class Client(RedisCluster):
                     await connection.disconnect()
 
 
-def unless_unclosed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """For a loop's exception handler: redis-py drops what it knew of nodes when it looks anew, and complains of it."""
+def ignore_unclosed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Handle exceptions of an event loop, except redis-py's complaint about nodes that it drops on rediscovery."""
     if not str(context.get("message", "")).startswith("Unclosed"):
         loop.default_exception_handler(context)

@@ -1,7 +1,7 @@
-"""The hard tests of Redis Cluster operators that are about losses: 1, 2, 9, 10 and 15, by their numbers.
+"""Hard tests 1, 2, 9, 10 and 15 of Redis Cluster operators: losses.
 
-Clients write and read all the time; every acknowledged write is checked afterwards, and redis-cli's own check must find
-nothing. A crash may cost what was acknowledged just before it, and nothing else.
+Clients write and read all the time. Every acknowledged write is checked afterwards, and redis-cli's own check must
+find no problem. A crash may lose only writes that were acknowledged just before it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import crowded
 
 NODE_TIMEOUT = 5.0
-"""Seconds after which a node that is not heard of is taken for failed, and a master without a majority stops."""
+"""Seconds after which an unreachable node is marked as failed, and a primary without a majority stops."""
 
 
 def of_nodes(cluster: Cluster) -> dict[str, str]:
-    """The ids of its nodes by the names of their pods."""
+    """Return the node ids by pod name."""
     return {name: each["nodeId"] for name, each in cluster.instances.items()}
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("asked to end", marks=pytest.mark.long)])
-def test_01_all_pods_deleted_come_back_elsewhere_with_all_they_had(kubectl: Kubectl, how: str) -> None:
+@pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.long)])
+def test_01_deleted_pods_return_at_new_addresses_with_all_data(kubectl: Kubectl, how: str) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     cluster.fill(5_000)
@@ -41,19 +41,19 @@ def test_01_all_pods_deleted_come_back_elsewhere_with_all_they_had(kubectl: Kube
     now = ["--grace-period=0", "--force"] if how == "killed" else []
     with cluster.load(patience=120) as load:
         time.sleep(1)
-        gone = time.monotonic()
+        deleted = time.monotonic()
         kubectl("delete", "pods", "--selector", cluster.selector, "--wait=false", *now)
-        until("other pods are there", lambda: addresses.isdisjoint(cluster.addresses()) and cluster.addresses())
+        until("all pods are recreated", lambda: addresses.isdisjoint(cluster.addresses()) and cluster.addresses())
         cluster.await_ready(6, seconds=60)
-        print(f"Ready {time.monotonic() - gone:.1f} s after all were gone")
+        print(f"Ready {time.monotonic() - deleted:.1f} s after the deletion")
         time.sleep(2)
     assert of_nodes(cluster) == before
-    assert load.check(loses=[(gone - 1, gone + 1)] if how == "killed" else []) > 20
+    assert load.check(loss_windows=[(deleted - 1, deleted + 1)] if how == "killed" else []) > 20
     assert cluster.keys() >= 5_000
 
 
 @pytest.mark.long
-def test_02_two_clusters_that_swap_addresses_stay_two(kubectl: Kubectl) -> None:
+def test_02_clusters_that_swap_addresses_stay_separate(kubectl: Kubectl) -> None:
     other = kubectl.within(f"{kubectl.namespace}-other")
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other.namespace}})
     try:
@@ -63,110 +63,108 @@ def test_02_two_clusters_that_swap_addresses_stay_two(kubectl: Kubectl) -> None:
             cluster.await_ready(6)
         nodes, pods = [of_nodes(each) for each in both], [list(each.pods().values()) for each in both]
         before = [set(each.addresses()) for each in both]
-        # Not meanwhile: clients that bring no password would take the one for the other, as any client would.
+        # Stop the load before the swap: clients without a password mistake one cluster for the other.
         with first.load() as one, second.load(prefix="other-") as two:
             time.sleep(3)
-        gone = time.monotonic()
+        deleted = time.monotonic()
         with crowded(kubectl, 0), crowded(other, 0):
             for each in (kubectl, other):
                 each("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-            until("nobody is left", lambda: not kubectl.items("pods") and not other.items("pods"))
+            until("all pods are deleted", lambda: not kubectl.items("pods") and not other.items("pods"))
             runtime.hand_out_from(pods[0])
             other("delete", "resourcequota", "few")
-            until("the second is back", lambda: len(second.addresses()) == 6)
+            until("the second cluster has addresses", lambda: len(second.addresses()) == 6)
             runtime.hand_out_from(pods[1])
         for cluster in both:
             cluster.await_ready(6, seconds=120)
         after = [set(each.addresses()) for each in both]
-        assert before[0] & after[1], "the second has none of the first's addresses: nothing was tried"
+        assert before[0] & after[1], "no address was swapped"
         assert [of_nodes(each) for each in both] == nodes
         for load in (one, two):
-            assert load.check(loses=[(gone - 1, gone + 1)]) > 10
+            assert load.check(loss_windows=[(deleted - 1, deleted + 1)]) > 10
     finally:
         other("delete", "namespace", other.namespace, "--wait=false")
 
 
 def slots_in(text: str) -> set[int]:
-    """Of `0-5460 5462`."""
+    """Return the slots of a text such as `0-5460 5462`."""
     pairs = re.findall(r"(\d+)(?:-(\d+))?", text)
     return {slot for first, last in pairs for slot in range(int(first), int(last or first) + 1)}
 
 
 @pytest.mark.long
-def test_09_slots_of_which_nobody_is_left_are_taken_only_when_a_person_says_so(kubectl: Kubectl) -> None:
+def test_09_lost_slots_are_reassigned_only_after_confirmation(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, storage=None)
     cluster.await_ready(6)
     with cluster.load() as load:
         time.sleep(3)
-    master, replicas = cluster.shard()
-    doomed = cluster.masters()[master]
-    gone = {slot for slot, node in cluster.owners().items() if node == doomed}
-    cluster.lose(master, *replicas, volumes=False)
+    primary, replicas = cluster.shard()
+    primary_id = cluster.primaries()[primary]
+    lost_slots = {slot for slot, node in cluster.owners().items() if node == primary_id}
+    cluster.lose(primary, *replicas, volumes=False)
     cluster.await_reason("SlotsLost", seconds=120)
-    recovery = until("a token", lambda: cluster.status.get("recovery"))
-    assert slots_in(recovery["slots"]) == gone
+    recovery = until("the recovery token is published", lambda: cluster.status.get("recovery"))
+    assert slots_in(recovery["slots"]) == lost_slots
     time.sleep(15)
-    assert cluster.status["recovery"]["token"] == recovery["token"], "nothing happens by itself"
-    assert set(cluster.owners()).isdisjoint(gone)
+    assert cluster.status["recovery"]["token"] == recovery["token"], "no recovery without confirmation"
+    assert set(cluster.owners()).isdisjoint(lost_slots)
     cluster.change(recovery={"confirm": "something else"})
     cluster.await_reason("TokenRefused")
-    assert set(cluster.owners()).isdisjoint(gone)
+    assert set(cluster.owners()).isdisjoint(lost_slots)
     cluster.change(recovery={"confirm": recovery["token"]})
     cluster.await_ready(6, seconds=240)
     missing = {each.key for each in lost(load.history, load.finals())}
-    assert missing, "they held something"
-    assert {key_slot(key.encode()) for key in missing} <= gone, "what was elsewhere is all there"
+    assert missing, "the lost slots had keys"
+    assert {key_slot(key.encode()) for key in missing} <= lost_slots, "other slots lost no write"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("engine", [{}, VALKEY_9], ids=["redis", "valkey"])
-def test_10_a_master_cut_off_from_the_others_comes_back_as_a_replica(kubectl: Kubectl, engine: Spec) -> None:
+def test_10_isolated_primary_returns_as_a_replica(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     cluster.await_ready(6)
-    master, (replica,) = cluster.shard()
+    primary, (replica,) = cluster.shard()
     pods = cluster.pods()
-    others = [pod["status"]["podIP"] for name, pod in pods.items() if name != master]
+    others = [pod["status"]["podIP"] for name, pod in pods.items() if name != primary]
     with cluster.load(patience=60) as load:
         cut = time.monotonic()
-        with runtime.cut_off([pods[master]], others):
-            until("its replica takes over", lambda: "master" in str(cluster.ask(replica, "ROLE")), seconds=60)
+        with runtime.cut_off([pods[primary]], others):
+            until("the replica takes over", lambda: "master" in str(cluster.execute(replica, "ROLE")), seconds=60)
             time.sleep(5)
         cluster.await_ready(6, seconds=120)
         time.sleep(2)
-    assert "slave" in str(cluster.ask(master, "ROLE"))
-    assert set(cluster.owners()) == set(range(SLOTS)), "every slot has one owner, of whom all say so"
-    assert load.check(loses=[(cut - 1, cut + NODE_TIMEOUT + 5)]) > 50
+    assert "slave" in str(cluster.execute(primary, "ROLE"))
+    assert set(cluster.owners()) == set(range(SLOTS)), "every slot has exactly one owner"
+    assert load.check(loss_windows=[(cut - 1, cut + NODE_TIMEOUT + 5)]) > 50
     assert Counter(each["type"] for each in cluster.instances.values()) == {"master": 3, "slave": 3}
 
 
 MANY = 200
 PROMPT = 5.0
-"""Seconds within which what somebody deletes of a healthy cluster must be back, however many others wait."""
+"""Seconds within which a deleted object of a healthy cluster is restored, with any number of waiting clusters."""
 
 
 @contextmanager
 def waiting(kubectl: Kubectl, many: int) -> Iterator[None]:
-    """So many other clusters that never come, in a namespace without room for a pod."""
+    """Keep this number of clusters waiting within the block, in a namespace whose quota allows no pod."""
     crowd = kubectl.within(f"{kubectl.namespace}-crowd")
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": crowd.namespace}})
     try:
         with crowded(crowd, 0):
             items = [Cluster.manifest(f"waits-{number}", replicas=3, replicasPerMaster=0) for number in range(many)]
             crowd.apply({"apiVersion": "v1", "kind": "List", "items": items})
-            until("all are begun", lambda: len(begun(crowd)) == many, seconds=300, every=5)
+            until("all StatefulSets exist", lambda: len(stateful_sets(crowd)) == many, seconds=300, every=5)
             yield
     finally:
         crowd("delete", "namespace", crowd.namespace, "--wait=false")
 
 
-def begun(kubectl: Kubectl) -> list[str]:
+def stateful_sets(kubectl: Kubectl) -> list[str]:
     return kubectl("get", "statefulsets", "-o", "name").split()
 
 
 @pytest.mark.long
-def test_15_among_two_hundred_that_wait_a_healthy_one_is_looked_after(
-    kubectl: Kubectl, redis_operator: Operator
-) -> None:
+def test_15_healthy_cluster_is_managed_among_two_hundred_waiting(kubectl: Kubectl, redis_operator: Operator) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     before, waits = cluster.uids(), []
@@ -175,27 +173,27 @@ def test_15_among_two_hundred_that_wait_a_healthy_one_is_looked_after(
             if turn == 10:
                 redis_operator.kill()
                 redis_operator.await_rollout()
-                until("it looks again", lambda: restored(kubectl) < PROMPT, seconds=120)
+                until("the operator reconciles again", lambda: restored(kubectl) < PROMPT, seconds=120)
             waits.append(restored(kubectl))
         cluster.await_ready(6)
-    print(f"restored within {max(waits):.1f} s, the median {sorted(waits)[len(waits) // 2]:.2f} s")
+    print(f"restored after {max(waits):.1f} s, the median {sorted(waits)[len(waits) // 2]:.2f} s")
     assert max(waits) < PROMPT
-    assert cluster.uids() == before, "nobody was restarted for it"
-    assert load.unfelt()
+    assert cluster.uids() == before, "no pod was restarted"
+    assert load.is_undisturbed()
     assert load.check() > 50
 
 
 def restored(kubectl: Kubectl) -> float:
-    """How long the operator took to put back a Service that was deleted, in seconds."""
+    """Delete a Service; return the seconds until the operator restored it."""
     uid = kubectl.get("service", "demo-client")["metadata"]["uid"]
     kubectl("delete", "service", "demo-client")
     deleted = time.monotonic()
 
-    def look() -> bool:
+    def check() -> bool:
         try:
             return bool(kubectl.get("service", "demo-client")["metadata"]["uid"] != uid)
         except Refused:
             return False
 
-    until("the Service is back", look, seconds=60, every=0.05)
+    until("the Service is restored", check, seconds=60, every=0.05)
     return time.monotonic() - deleted

@@ -1,7 +1,7 @@
-"""The hard tests of Redis Cluster operators that are about planned change: 8, 12, 13 and 14, by their numbers.
+"""Hard tests 8, 12, 13 and 14 of Redis Cluster operators: planned changes.
 
-Clients write and read all the time, and none of it may cost a write or an error; redis-cli's own check must find
-nothing.
+Clients write and read all the time. No change may lose a write or cause an error, and redis-cli's own check must find
+no problem.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ from e2e.scenarios.support.resource import is_evicted
 
 
 @pytest.mark.long
-def test_08_a_master_whose_replica_is_away_is_not_restarted(kubectl: Kubectl) -> None:
+def test_08_primary_is_not_restarted_while_its_replica_is_down(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **REDIS_7)
     cluster.await_ready(6)
-    master, (replica,) = cluster.shard()
-    before = cluster.uids()[master]
+    primary, (replica,) = cluster.shard()
+    before = cluster.uids()[primary]
     with cluster.load() as load:
         with cluster.down(replica):
-            until("it is missed", lambda: cluster.instances[replica]["status"] != "True", seconds=60)
+            until("the missing pod is noticed", lambda: cluster.instances[replica]["status"] != "True", seconds=60)
             cluster.change(**REDIS_8)
             assert replica in cluster.await_reason("RollHeld", seconds=180)
             time.sleep(10)
-            assert cluster.uids()[master] == before
+            assert cluster.uids()[primary] == before
         cluster.await_ready(6, seconds=300)
-    assert load.unfelt(gone=3)
+    assert load.is_undisturbed(removed=3)
     assert load.check() > 50
 
 
 @pytest.mark.long
-def test_08_a_master_whose_replica_lags_is_not_restarted(kubectl: Kubectl) -> None:
-    """A replica that starts anew gets everything only after this delay, and follows nobody until then."""
+def test_08_primary_is_not_restarted_while_its_replica_lags(kubectl: Kubectl) -> None:
+    """A restarted replica receives its full sync only after this delay, and is not linked until then."""
     late = {"repl-diskless-sync-delay": "40", "repl-diskless-sync-max-replicas": "0"}
     cluster = Cluster.create(kubectl, replicas=6, config=late, **REDIS_7)
     cluster.await_ready(6, seconds=300)
     cluster.fill(10_000)
-    before, master_of = cluster.uids(), {}
+    before, primary_of = cluster.uids(), {}
     for number in range(3):
-        master, (replica,) = cluster.shard(number)
-        master_of[replica] = master
+        primary, (replica,) = cluster.shard(number)
+        primary_of[replica] = primary
     with cluster.load() as load:
         cluster.change(**REDIS_8)
-        rolled = until("a replica is another pod", lambda: another(cluster, before, set(master_of)), seconds=60)
-        until("it answers", lambda: cluster.ask(rolled, "PING"), seconds=60)
+        rolled = until("a replica is replaced", lambda: replaced_pod(cluster, before, set(primary_of)), seconds=60)
+        until("the replaced replica responds", lambda: cluster.execute(rolled, "PING"), seconds=60)
         for _ in range(10):
             with cluster.node(rolled) as node:
                 lags = node.info("replication")["master_link_status"] != "up"
-            assert not lags or cluster.uids()[master_of[rolled]] == before[master_of[rolled]]
+            assert not lags or cluster.uids()[primary_of[rolled]] == before[primary_of[rolled]]
             time.sleep(1)
         cluster.change(config={"repl-diskless-sync-delay": "0", "repl-diskless-sync-max-replicas": None})
         cluster.await_ready(6, seconds=400)
-    assert load.unfelt(gone=3)
+    assert load.is_undisturbed(removed=3)
     assert load.check() > 50
     assert cluster.keys() >= 10_000
 
 
-def another(cluster: Cluster, before: dict[str, str], names: set[str]) -> str | None:
-    """Which of these pods is another than before."""
+def replaced_pod(cluster: Cluster, before: dict[str, str], names: set[str]) -> str | None:
+    """Return one of these pods that was replaced."""
     return next((name for name, uid in cluster.uids().items() if name in names and uid != before[name]), None)
 
 
@@ -85,7 +85,7 @@ def login(password: str) -> dict[str, Any]:
 
 
 def takes(cluster: Cluster, access: Access) -> bool:
-    """Whether every node lets in who brings this."""
+    """Whether every node accepts these credentials."""
     for host, port in cluster.addresses():
         with Redis(host, port, socket_timeout=3, **access.options()) as client:
             try:
@@ -97,7 +97,7 @@ def takes(cluster: Cluster, access: Access) -> bool:
 
 @pytest.fixture
 def short_overlap(redis_operator: Operator, release: Release) -> None:
-    """Former passwords are good for ten seconds only."""
+    """Set the overlap of former passwords to ten seconds."""
     overlap = [{"name": "PASSWORD_OVERLAP", "value": "10"}]
     release.upgrade("--set-json", f"redis.extraEnv={json.dumps(overlap)}")
     redis_operator.await_rollout()
@@ -105,7 +105,7 @@ def short_overlap(redis_operator: Operator, release: Release) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("short_overlap")
-def test_12_a_password_changes_under_load_and_nobody_is_refused(kubectl: Kubectl) -> None:
+def test_12_password_change_under_load_rejects_no_client(kubectl: Kubectl) -> None:
     kubectl.apply(login("first"))
     old, new = Access(password="first"), Access(password="second")
     cluster = Cluster.create(kubectl, access=old, replicas=6, auth={"secretName": "login"})
@@ -115,18 +115,18 @@ def test_12_a_password_changes_under_load_and_nobody_is_refused(kubectl: Kubectl
     with cluster.load() as load:
         kubectl.apply(login("second"))
         cluster.touch()
-        until("all take the new one", lambda: takes(cluster, new), seconds=120)
+        until("all nodes accept the new password", lambda: takes(cluster, new), seconds=120)
         load.access = cluster.access = new
-        until("none takes the old one", lambda: not any_takes(cluster, old), seconds=180)
+        until("no node accepts the old password", lambda: not any_takes(cluster, old), seconds=180)
         cluster.await_ready(6)
         time.sleep(2)
-    assert cluster.uids() == before, "nobody was restarted for it"
-    assert load.unfelt()
+    assert cluster.uids() == before, "no pod was restarted"
+    assert load.is_undisturbed()
     assert load.check() > 50
     with cluster.load() as load:
         kubectl("delete", "pod", cluster.shard()[1][0])
         time.sleep(5)
-    cluster.await_ready(6)  # a replica that starts anew authenticates with the new one
+    cluster.await_ready(6)  # a restarted replica authenticates with the new password
     assert load.check() > 10
 
 
@@ -138,13 +138,13 @@ def any_takes(cluster: Cluster, access: Access) -> bool:
     return False
 
 
-def shown(cluster: Cluster) -> set[str]:
-    """The certificates that its nodes show."""
+def presented_certificates(cluster: Cluster) -> set[str]:
+    """Return the certificates that the nodes present."""
     return {ssl.get_server_certificate((host, PORT), timeout=5) for host, _ in cluster.addresses()}
 
 
 @pytest.mark.long
-def test_12_certificates_change_under_load_and_nobody_is_refused(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_12_certificate_change_under_load_rejects_no_client(kubectl: Kubectl, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     names = [f"*.demo.{kubectl.namespace}.svc", f"demo-client.{kubectl.namespace}.svc"]
 
@@ -157,82 +157,87 @@ def test_12_certificates_change_under_load_and_nobody_is_refused(kubectl: Kubect
     tls = {"mode": "secret", "secretName": "certificate"}
     cluster = Cluster.create(kubectl, access=access, replicas=6, tls=tls)
     cluster.await_ready(6)
-    pods, before = cluster.uids(), shown(cluster)
+    pods, before = cluster.uids(), presented_certificates(cluster)
     with cluster.load() as load:
         kubectl.apply(tls_secret("certificate", authority, issue("second")))
         cluster.touch()
-        until("all show the new one", lambda: shown(cluster).isdisjoint(before), seconds=300, every=2)
+        until(
+            "all nodes present the new certificate",
+            lambda: presented_certificates(cluster).isdisjoint(before),
+            seconds=300,
+            every=2,
+        )
         time.sleep(2)
     cluster.await_ready(6)
-    assert cluster.uids() == pods, "nobody was restarted for it"
-    assert load.unfelt()
+    assert cluster.uids() == pods, "no pod was restarted"
+    assert load.is_undisturbed()
     assert load.check() > 50
 
 
 @pytest.mark.long
-def test_12_tls_of_its_own_lets_nobody_in_without_a_certificate(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_12_self_signed_tls_rejects_clients_without_a_certificate(kubectl: Kubectl, tmp_path: Path) -> None:
     cluster = Cluster.create(kubectl, replicas=6, tls={"mode": "self"})
-    held = until("its certificates are made", lambda: kubectl.get("secret", "demo-client-tls")["data"])
+    content = until("the client certificate exists", lambda: kubectl.get("secret", "demo-client-tls")["data"])
     authority, certificate, key = (tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key"))
     for path in (authority, certificate, key):
-        path.write_bytes(base64.b64decode(held[path.name]))
+        path.write_bytes(base64.b64decode(content[path.name]))
     cluster.access = Access(authority=str(authority), certificate=str(certificate), key=str(key))
     cluster.await_ready(6)
     with cluster.load() as load:
         time.sleep(3)
-    assert load.unfelt()
+    assert load.is_undisturbed()
     assert load.check() > 10
     assert not any_takes(cluster, Access(authority=str(authority)))
     assert not any_takes(cluster, Access())
 
 
 @pytest.mark.long
-def test_13_an_image_that_does_not_exist_costs_one_replica_and_can_be_taken_back(kubectl: Kubectl) -> None:
+def test_13_missing_image_affects_one_replica_and_can_be_reverted(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
-    before, masters = cluster.uids(), cluster.masters()
+    before, primaries = cluster.uids(), cluster.primaries()
     with cluster.load() as load:
         cluster.change(version="8.0.99")
-        until("it is named", lambda: "8.0.99" in cluster.message, seconds=120)
+        until("the message names the version", lambda: "8.0.99" in cluster.message, seconds=120)
         time.sleep(5)
         replaced = {name for name, uid in cluster.uids().items() if uid != before[name]}
         assert len(replaced) == 1
-        assert replaced.isdisjoint(masters)
+        assert replaced.isdisjoint(primaries)
         cluster.change(**REDIS_8)
         cluster.await_ready(6)
-    assert load.unfelt()
+    assert load.is_undisturbed()
     assert load.check() > 50
 
 
 @pytest.mark.long
-def test_13_a_cluster_that_never_came_comes_once_its_image_is_right(kubectl: Kubectl) -> None:
+def test_13_new_cluster_forms_once_its_image_is_corrected(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **REDIS_8 | {"version": "8.0.99"})
-    until("it is named", lambda: "8.0.99" in cluster.message, seconds=120)
+    until("the message names the version", lambda: "8.0.99" in cluster.message, seconds=120)
     cluster.change(**REDIS_8)
     cluster.await_ready(6)
 
 
-def apart(cluster: Cluster) -> bool:
-    """Whether no replica is on its master's node of Kubernetes."""
+def replicas_are_apart(cluster: Cluster) -> bool:
+    """Whether no replica runs on the Kubernetes node of its primary."""
     instances = cluster.instances.values()
     hosts = {each["nodeId"]: each["hostname"] for each in instances}
     followers = [each for each in instances if each["type"] == "slave"]
     together = [each["name"] for each in followers if each["hostname"] == hosts[each["masterNodeId"]]]
-    assert not together, f"on their masters' nodes: {together}"
+    assert not together, f"on the Kubernetes nodes of their primaries: {together}"
     return True
 
 
 @pytest.mark.long
-def test_14_drains_take_one_node_at_a_time_and_pairs_end_up_apart(kubectl: Kubectl) -> None:
+def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
-    until("masters and replicas are apart", lambda: apart(cluster), seconds=60)
+    until("primaries and replicas are on different nodes", lambda: replicas_are_apart(cluster), seconds=60)
     drained = str(cluster.instances["demo-0"]["hostname"])
     with cluster.load(patience=90) as load:
         started = time.monotonic()
         try:
             selected = ["--pod-selector", cluster.selector, "--delete-emptydir-data", "--ignore-daemonsets"]
-            # A drain goes on past what a budget forbids for now.
+            # The drain retries evictions that the budget forbids.
             kubectl("drain", drained, *selected, "--timeout=170s")
             cluster.await_ready(6, seconds=180)
         finally:
@@ -242,17 +247,22 @@ def test_14_drains_take_one_node_at_a_time_and_pairs_end_up_apart(kubectl: Kubec
             if pod["spec"]["nodeName"] != drained:
                 kubectl("delete", "pod", name)
                 cluster.await_ready(6)
-        until("masters and replicas are apart", lambda: apart(cluster), seconds=120)
-    assert load.check(loses=[(started, ended + 60)]) > 50
+        until("primaries and replicas are on different nodes", lambda: replicas_are_apart(cluster), seconds=120)
+    assert load.check(loss_windows=[(started, ended + 60)]) > 50
     assert cluster.keys() > 0
 
 
 @pytest.mark.long
-def test_14_the_budget_lets_one_pod_go_at_a_time(kubectl: Kubectl) -> None:
+def test_14_disruption_budget_allows_one_eviction_at_a_time(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
     cluster.await_ready(3)
-    budget = until("it counts", lambda: kubectl.get("poddisruptionbudget", "demo").get("status"))
+    budget = until(
+        "the disruption budget has a status", lambda: kubectl.get("poddisruptionbudget", "demo").get("status")
+    )
     assert (budget["expectedPods"], budget["disruptionsAllowed"]) == (3, 1)
     with cluster.down("demo-2"):
-        until("it is missed", lambda: kubectl.get("poddisruptionbudget", "demo")["status"]["currentHealthy"] == 2)
+        until(
+            "the missing pod is noticed",
+            lambda: kubectl.get("poddisruptionbudget", "demo")["status"]["currentHealthy"] == 2,
+        )
         assert not is_evicted(kubectl, "demo-1")

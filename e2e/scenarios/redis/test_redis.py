@@ -1,4 +1,4 @@
-"""The redis operator with real nodes: what a person does, and sees."""
+"""Scenarios of the redis operator with real nodes: tasks of a user and their results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from operators.redis.api.spec import DEFAULT_EXPORTER
 SAMPLES = ROOT / "samples" / "redis"
 
 
-def test_the_seed_is_taken_as_it_is_and_runs_once_its_names_name_something(kubectl: Kubectl) -> None:
+def test_manifest_of_the_first_release_runs_once_its_references_exist(kubectl: Kubectl) -> None:
     manifest = yaml.safe_load((SAMPLES / "seed.yaml").read_text())
     manifest["metadata"]["namespace"] = kubectl.namespace
     kubectl("apply", "-f", "-", given=manifest)
     seed = Cluster(kubectl, manifest["metadata"]["name"])
     seed.await_reason("Paused", seconds=30)
-    assert not kubectl.items("pods"), "in maintenance nothing is made of it"
+    assert not kubectl.items("pods"), "a paused resource has no pods"
     kubectl("delete", "rec", seed.name, "--timeout=30s")
 
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -50,18 +50,18 @@ def test_the_seed_is_taken_as_it_is_and_runs_once_its_names_name_something(kubec
             assert node.config_get("maxmemory*")["maxmemory-policy"] == "allkeys-lru"
         with seed.load() as load:
             time.sleep(2)
-        assert load.unfelt()
+        assert load.is_undisturbed()
         assert load.check() > 10
     finally:
         kubectl("label", "nodes", *nodes, "HC_Status-")
 
 
 def named(kind: str, name: str, **content: Any) -> dict[str, Any]:
-    """An object of the core API."""
+    """Return an object of the core API."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **content}
 
 
-def test_the_seeds_version_is_refused_with_the_reason(kubectl: Kubectl) -> None:
+def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Cluster.manifest("demo", replicas=6, repository="library/redis", version="3.2.8"))
     assert "3.2.8" in refused.value.output
@@ -69,22 +69,22 @@ def test_the_seeds_version_is_refused_with_the_reason(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.long)], ids=["redis", "valkey"])
-def test_it_grows_and_shrinks_under_load_and_get_tells_of_it(kubectl: Kubectl, engine: Spec) -> None:
+def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     cluster.await_ready(6)
     with cluster.load() as load:
         kubectl("scale", "rec", "demo", "--replicas=8")
-        cluster.await_ready(8, masters=4)
+        cluster.await_ready(8, primaries=4)
         heading, row = kubectl("get", "rec", "demo").splitlines()
         kubectl("scale", "rec", "demo", "--replicas=6")
         cluster.await_ready(6)
-    assert load.unfelt(gone=1)
+    assert load.is_undisturbed(removed=1)
     assert load.check() > 100
     assert dict(zip(heading.split(), row.split(), strict=False))["READY"] == "8"
-    until("former nodes leave nothing", lambda: len(kubectl.items("persistentvolumeclaims")) == 6)
+    until("volumes of removed nodes are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 6)
 
 
-def test_what_cannot_be_is_refused_at_apply_and_what_runs_stays(kubectl: Kubectl) -> None:
+def test_invalid_change_is_rejected_and_pods_keep_running(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
     cluster.await_ready(3)
     before = cluster.uids()
@@ -109,44 +109,44 @@ def test_what_cannot_be_is_refused_at_apply_and_what_runs_stays(kubectl: Kubectl
 
 
 @pytest.mark.long
-def test_a_new_master_takes_what_is_assigned_and_what_nobody_has_is_refused(kubectl: Kubectl) -> None:
+def test_new_primary_receives_assigned_slots(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     before = cluster.owners()
-    first, second, third = (node for _, node in sorted(cluster.masters().items()))
+    first, second, third = (node for _, node in sorted(cluster.primaries().items()))
 
     def assigned(slots: int, *nodes: str) -> dict[str, Any]:
         return {"type": "AssignReceive", "assignStrategies": [{"slots": slots, "fromReplicas": ",".join(nodes)}]}
 
-    for slots, nodes, says in ((16000, (first,), f"node {first}, which owns 54"), (10, ("nodeId1",), "nodeId1")):
+    for slots, nodes, message in ((16000, (first,), f"node {first}, which owns 54"), (10, ("nodeId1",), "nodeId1")):
         with pytest.raises(Refused) as refused:
             cluster.change(replicas=8, updateStrategy=assigned(slots, *nodes))
-        assert says in refused.value.output
+        assert message in refused.value.output
     with cluster.load() as load:
         cluster.change(replicas=8, updateStrategy=assigned(1000, first, second))
-        cluster.await_ready(8, masters=4)
+        cluster.await_ready(8, primaries=4)
     after = cluster.owners()
     taken = Counter(before[slot] for slot in after if after[slot] != before[slot])
     assert taken == {first: 500, second: 500}, third
-    assert load.unfelt()
+    assert load.is_undisturbed()
     assert load.check() > 50
 
 
 @pytest.mark.long
-def test_a_missing_secret_is_waited_for_and_heals_when_it_appears(kubectl: Kubectl) -> None:
+def test_cluster_starts_once_its_missing_secret_appears(kubectl: Kubectl) -> None:
     kubectl.apply(Cluster.manifest("demo", replicas=3, replicasPerMaster=0, auth={"secretName": "login"}, **REDIS_8))
     cluster = Cluster(kubectl, "demo", Access(password="first"))
     assert "login" in cluster.await_reason("SecretMissing")
     kubectl.apply(named("Secret", "login", stringData={"password": "first"}))
     cluster.touch()
     cluster.await_ready(3)
-    assert cluster.ask("demo-0", "PING")
+    assert cluster.execute("demo-0", "PING")
     with pytest.raises(AuthenticationError):
-        Cluster(kubectl, "demo").ask("demo-0", "PING")
+        Cluster(kubectl, "demo").execute("demo-0", "PING")
 
 
 @pytest.mark.long
-def test_a_missing_configuration_is_waited_for_and_used_when_it_appears(kubectl: Kubectl) -> None:
+def test_cluster_starts_once_its_missing_config_map_appears(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, pod=[{"configmap": "template"}])
     assert "template" in cluster.await_reason("ConfigMapMissing")
     text = "maxmemory-policy allkeys-lru\nport 7000\ndir /elsewhere\n"
@@ -155,11 +155,11 @@ def test_a_missing_configuration_is_waited_for_and_used_when_it_appears(kubectl:
     cluster.await_ready(3)
     with cluster.node("demo-0") as node:
         assert node.config_get("maxmemory-policy") == {"maxmemory-policy": "allkeys-lru"}
-        assert node.config_get("port") == {"port": "6379"}, "the operator's own stays"
+        assert node.config_get("port") == {"port": "6379"}, "reserved directives are not overridden"
 
 
 @pytest.mark.long
-def test_a_paused_cluster_is_left_alone_and_goes_on_afterwards(kubectl: Kubectl) -> None:
+def test_paused_cluster_is_not_changed_until_it_is_resumed(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     before = cluster.uids()
@@ -170,12 +170,12 @@ def test_a_paused_cluster_is_left_alone_and_goes_on_afterwards(kubectl: Kubectl)
     assert cluster.uids() == before
     assert not kubectl.items("poddisruptionbudgets")
     cluster.change(pause=False)
-    cluster.await_ready(8, masters=4)
+    cluster.await_ready(8, primaries=4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("finalizers", ["foreground", ""])
-def test_deleting_it_deletes_or_leaves_the_cluster_as_it_says(kubectl: Kubectl, finalizers: str) -> None:
+def test_deletion_deletes_or_keeps_objects_as_specified(kubectl: Kubectl, finalizers: str) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, finalizers=finalizers)
     cluster.await_ready(3)
     with cluster.load(clients=1) as load:
@@ -183,8 +183,8 @@ def test_deleting_it_deletes_or_leaves_the_cluster_as_it_says(kubectl: Kubectl, 
     before, find = cluster.uids(), cluster.addresses()
     kubectl("delete", "rec", "demo", "--timeout=60s")
     if finalizers:
-        until("nothing runs", lambda: not kubectl.items("pods,statefulsets,services"))
-        assert len(kubectl.items("persistentvolumeclaims")) == 3, "deleting removes no data unasked"
+        until("all owned objects are deleted", lambda: not kubectl.items("pods,statefulsets,services"))
+        assert len(kubectl.items("persistentvolumeclaims")) == 3, "deletion keeps the volumes"
         return
     time.sleep(10)
     pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in kubectl.items("pods")}
@@ -194,7 +194,7 @@ def test_deleting_it_deletes_or_leaves_the_cluster_as_it_says(kubectl: Kubectl, 
 
 
 @pytest.mark.long
-def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
+def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     Cluster.create(kubectl, replicas=6).await_ready(6)
     started = time.monotonic()
     kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
@@ -202,7 +202,7 @@ def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.long
-def test_nodes_serve_and_fail_over_while_the_operator_is_gone(kubectl: Kubectl, redis_operator: Operator) -> None:
+def test_nodes_serve_and_fail_over_while_the_operator_is_down(kubectl: Kubectl, redis_operator: Operator) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     with redis_operator.scaled_to_zero(), cluster.load() as load:
@@ -214,7 +214,7 @@ def test_nodes_serve_and_fail_over_while_the_operator_is_gone(kubectl: Kubectl, 
 
 
 @pytest.mark.long
-def test_engines_follow_one_another_where_they_can_and_no_write_fails(kubectl: Kubectl) -> None:
+def test_engine_upgrades_under_load_without_errors(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **KEY_BY_KEY)
     cluster.await_ready(6)
     with cluster.load() as load:
@@ -222,8 +222,8 @@ def test_engines_follow_one_another_where_they_can_and_no_write_fails(kubectl: K
             cluster.change(**engine)
             cluster.await_ready(6, seconds=400)
             assert all(name in server(cluster, pod) for pod in cluster.uids())
-        print(load.told())
-    assert load.unfelt(gone=6)
+        print(load.summary())
+    assert load.is_undisturbed(removed=6)
     assert load.check() > 200
     for former in (REDIS_7, VALKEY_8):
         with pytest.raises(Refused):
@@ -231,13 +231,13 @@ def test_engines_follow_one_another_where_they_can_and_no_write_fails(kubectl: K
 
 
 def server(cluster: Cluster, name: str) -> str:
-    """What a node says it is: valkey 9.1.0, or redis 8.0.2."""
-    told = cluster.ask(name, "INFO", "SERVER")
-    return f"valkey {told['valkey_version']}" if "valkey_version" in told else f"redis {told['redis_version']}"
+    """Return the engine and version that a node reports, such as valkey 9.1.0."""
+    info = cluster.execute(name, "INFO", "SERVER")
+    return f"valkey {info['valkey_version']}" if "valkey_version" in info else f"redis {info['redis_version']}"
 
 
 @pytest.mark.long
-def test_the_exporter_tells_how_many_slots_are_covered(kubectl: Kubectl) -> None:
+def test_exporter_reports_covered_slots(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, metrics={})
     cluster.await_ready(3)
 
@@ -247,16 +247,16 @@ def test_the_exporter_tells_how_many_slots_are_covered(kubectl: Kubectl) -> None
         assert "redis_up 1" in metrics, metrics[:500]
         return "redis_cluster_slots_ok 16384" in metrics
 
-    until("it is told", covered)
+    until("the exporter reports all slots", covered)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["small", "complete", "secure"])
-def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str) -> None:
+def test_every_sample_becomes_ready_and_is_not_modified(kubectl: Kubectl, name: str) -> None:
     sample = str(SAMPLES / f"{name}.yaml")
     kubectl("apply", "-f", sample)
     [resource] = kubectl.items("redisclusters")
     found = Cluster(kubectl, resource["metadata"]["name"])
-    until("it is Ready", lambda: found.ready_now(), seconds=240)
-    assert found.now["spec"] == resource["spec"], "nobody writes into a spec"
+    until("the sample is Ready", lambda: found.ready_now(), seconds=240)
+    assert found.now["spec"] == resource["spec"], "the spec is not modified"
     assert kubectl("diff", "-f", sample) == ""

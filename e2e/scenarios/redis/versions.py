@@ -1,4 +1,4 @@
-"""The engines that the cluster has images of, as specs name them."""
+"""Engine images that the test cluster has, as spec fields."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REDIS_7, REDIS_8 = _of("redis", "7.0"), _of("redis", "8.0")
 VALKEY_8, VALKEY_9 = _of("valkey", "8.1"), _of("valkey", "9.1")
 
 KEY_BY_KEY, ATOMIC = REDIS_7, VALKEY_9
-"""The engines that slots of are moved in the two ways there are."""
+"""Engines of the two ways to migrate slots."""
 
 
 def engine(spec: Spec) -> str:
-    """What a spec of ours is of."""
+    """Return the engine of a spec of these scenarios."""
     return "valkey" if "valkey" in spec.get("repository", "") else "redis"

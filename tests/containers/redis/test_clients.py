@@ -1,4 +1,4 @@
-"""The clients and the judge of the end-to-end tests, against real servers: losses are detected."""
+"""The clients and the CLI check of the end-to-end tests, against real servers: losses are detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from redis.crc import key_slot
 
 from e2e.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
-from e2e.scenarios.redis import judge
+from e2e.scenarios.redis import cli_check
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import Access, Address
 from operators.redis.client.server import Server
@@ -23,8 +23,8 @@ def addresses(cluster: Cluster) -> list[Address]:
     return [("127.0.0.1", node.port) for node in cluster.nodes]
 
 
-def verdict(cluster: Cluster) -> judge.Verdict:
-    return judge.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine)
+def verdict(cluster: Cluster) -> cli_check.Verdict:
+    return cli_check.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine)
 
 
 async def move_slowly(
@@ -45,10 +45,10 @@ async def move_slowly(
 async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str, str], tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(of) as cluster:
         await cluster.form(3, 1)
-        assert verdict(cluster) == judge.Verdict(3, 3, ())
+        assert verdict(cluster) == cli_check.Verdict(3, 3, ())
         joined = await cluster.join()
         # Slots with frequent writes move first.
-        with Load.going_on(lambda: addresses(cluster)[:2]) as load:
+        with Load.running(lambda: addresses(cluster)[:2]) as load:
             async with (
                 cluster.nodes[0].connected() as source,
                 joined.connected() as target,
@@ -61,7 +61,7 @@ async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 20
         await cluster.settled()
-        assert verdict(cluster) == judge.Verdict(4, 3, ())
+        assert verdict(cluster) == cli_check.Verdict(4, 3, ())
 
 
 def busy(load: Load) -> set[int]:
@@ -73,7 +73,7 @@ async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: 
     with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
         await cluster.form(3, 1)
         primary, replica = cluster.nodes[0], cluster.nodes[3]
-        with Load.going_on(lambda: addresses(cluster)) as load:
+        with Load.running(lambda: addresses(cluster)) as load:
             await asyncio.sleep(0.5)
             replica.end()
             stopped = time.monotonic()
@@ -84,15 +84,16 @@ async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: 
                 await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
             taken = time.monotonic()
             await asyncio.sleep(1)
-        assert load.errors + load.unreached, "clients notice a killed primary"
+        assert load.errors + load.connection_failures, "clients notice a killed primary"
         with pytest.raises(AssertionError, match="misses"):
             await asyncio.to_thread(load.check)
-        assert await asyncio.to_thread(lambda: load.check(loses=[(stopped - 0.1, taken)])) > 10
+        assert await asyncio.to_thread(lambda: load.check(loss_windows=[(stopped - 0.1, taken)])) > 10
         async with cluster.nodes[1].connected() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
             await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
         assert any(
-            "open" in problem for problem in judge.check(addresses(cluster)[1], NO_PASSWORD, cluster.engine).wrong
+            "open" in problem
+            for problem in cli_check.check(addresses(cluster)[1], NO_PASSWORD, cluster.engine).problems
         )
 
 
@@ -102,7 +103,7 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
         for node in cluster.nodes:
             async with node.connected() as server:
                 await server.execute("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
-        with Load.going_on(lambda: addresses(cluster), Access(password="first")) as load:
+        with Load.running(lambda: addresses(cluster), Access(password="first")) as load:
             await asyncio.sleep(0.5)
             load.access = Access(password="second")
             await asyncio.sleep(0.5)
@@ -113,5 +114,5 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
             await asyncio.sleep(0.5)
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 10
-        assert judge.check(addresses(cluster)[0], load.access, cluster.engine) == judge.Verdict(3, 0, ())
-        assert judge.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine).wrong
+        assert cli_check.check(addresses(cluster)[0], load.access, cluster.engine) == cli_check.Verdict(3, 0, ())
+        assert cli_check.check(addresses(cluster)[0], NO_PASSWORD, cluster.engine).problems

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2e.scenarios.redis.cluster import opened, own_slots
+from e2e.scenarios.redis.cli_check import REQUIRED_LINES, Verdict, parse
+from e2e.scenarios.redis.cluster import open_slots, own_slots
 from e2e.scenarios.redis.consistency import Operation, forgiving, lost, violations
-from e2e.scenarios.redis.judge import MUST_SAY, Verdict, read
 from tests.support.paths import REPOSITORY
 
 
@@ -70,8 +70,8 @@ def test_lost_write_is_detected_by_the_last_read(seed: int, data: st.DataObject)
         ([write(1, 0, 1), got(0, 2, 3)], "misses write"),
         ([write(1, 0, 1), write(2, 2, 3), got(1, 4, 5)], "misses write"),
         ([write(1, 0, None), got(1, 1, 2), got(0, 3, 4)], "misses read"),
-        ([got(1, 0, 1), write(1, 2, 3)], "nobody had begun"),
-        ([write(1, 0, 1, "a"), got(1, 2, 3, "b")], "nobody had begun"),
+        ([got(1, 0, 1), write(1, 2, 3)], "before it was written"),
+        ([write(1, 0, 1, "a"), got(1, 2, 3, "b")], "before it was written"),
     ],
 )
 def test_impossible_history_is_reported(history: list[Operation], violation: str) -> None:
@@ -110,7 +110,7 @@ OTHER = "bbbb 10.1.2.4:6379@16379,demo-1 master - 0 1 1 connected 3-6 8-16383"
 
 def test_own_slots_are_read_from_the_nodes_own_line() -> None:
     assert own_slots(f"{OTHER}\n{ME}\n") == {"aaaa": [0, 1, 2, 7]}
-    assert opened(f"{OTHER}\n{ME}\n") == "[5->-bbbb][9-<-cccc]"
+    assert open_slots(f"{OTHER}\n{ME}\n") == "[5->-bbbb][9-<-cccc]"
 
 
 FINE = (REPOSITORY / "tests/recorded/redis-cli/check.txt").read_text()
@@ -118,20 +118,20 @@ FINE = (REPOSITORY / "tests/recorded/redis-cli/check.txt").read_text()
 
 
 @pytest.mark.parametrize(
-    ("output", "wrong"),
+    ("output", "problems"),
     [
         (FINE, ()),
-        (FINE.replace(MUST_SAY[1], "[ERR] Not all 16384 slots are covered by nodes."),
-         ("[ERR] Not all 16384 slots are covered by nodes.", f"not said: {MUST_SAY[1]}")),
+        (FINE.replace(REQUIRED_LINES[1], "[ERR] Not all 16384 slots are covered by nodes."),
+         ("[ERR] Not all 16384 slots are covered by nodes.", f"missing: {REQUIRED_LINES[1]}")),
         (FINE + "\x1b[31;1m[WARNING] The following slots are open: 5492.\x1b[0m\n",
          ("[WARNING] The following slots are open: 5492.",)),
         ("Could not connect to Redis at 10.1.2.3:6379: Connection refused\n" + FINE,
          ("Could not connect to Redis at 10.1.2.3:6379: Connection refused",)),
     ],
 )  # fmt: skip
-def test_verdict_lists_the_problems_of_the_check(output: str, wrong: tuple[str, ...]) -> None:
-    assert read(output) == Verdict(1, 1, wrong)
+def test_verdict_lists_the_problems_of_the_check(output: str, problems: tuple[str, ...]) -> None:
+    assert parse(output) == Verdict(1, 1, problems)
 
 
 def test_empty_output_of_the_check_is_a_failure() -> None:
-    assert read("") == Verdict(0, 0, tuple(f"not said: {line}" for line in MUST_SAY))
+    assert parse("") == Verdict(0, 0, tuple(f"missing: {line}" for line in REQUIRED_LINES))

@@ -180,7 +180,7 @@ def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "keep_stateful_set", apply_always)
+    patch.setattr(plan, "ensure_stateful_set", apply_always)
 
 
 @pytest.mark.long
