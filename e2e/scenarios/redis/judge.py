@@ -48,4 +48,4 @@ def check(address: Address, access: Access, engine: str) -> Verdict:
     try:
         return read(run([*command, "--cluster", "check", f"{host}:{port}"], environment))
     except Refused as refused:
-        return read(refused.said)
+        return read(refused.output)

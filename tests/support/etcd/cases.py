@@ -382,7 +382,7 @@ REFUSED = over(
             )
             for field in ("labels", "annotations")
         ),
-        Case("an unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        Case("an unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         *(
             Case(
                 f"mode secret with a missing Secret: {sorted(lacking)}",

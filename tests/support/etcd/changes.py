@@ -73,7 +73,7 @@ REFUSED_CHANGES = (
         of(),
         of(**stored(storageClassName="fast")),
         "as it was created: the class of an existing volume cannot be changed",
-        "spec.storage.storageClassName: stays",
+        "spec.storage.storageClassName: is immutable",
     ),
     Change(
         "another storage class",

@@ -183,7 +183,7 @@ def test_patch_downgrade_causes_a_warning() -> None:
 
 
 def test_lower_fault_tolerance_causes_a_warning() -> None:
-    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate 1 failures, 1 tolerate 0."
+    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
 
 def test_admission_covers_etcdclusters() -> None:

@@ -137,7 +137,7 @@ def test_missing_prerequisite_is_reported_and_awaited(seen: Observed) -> None:
         ),
         (
             (SnapshotSource("demo-0", error="no route"), SnapshotSource("demo-1", error="refused")),
-            "demo-0: no route; demo-1: refused. The operator retries. The operator retries.",
+            "demo-0: no route; demo-1: refused. The operator retries.",
         ),
     ],
 )

@@ -205,8 +205,8 @@ def test_digest_changes_with_the_ca_but_not_with_a_renewed_certificate() -> None
 def test_certificates_not_yet_issued_by_cert_manager_are_reported() -> None:
     assert judged(**ISSUED).problem == SecretProblem(
         Reason("SecretMissing"),
-        "spec.tls: cert-manager has not issued Secret demo-peer-tls yet; kubectl describe certificate demo-peer-tls "
-        "says why.",
+        "spec.tls: cert-manager has not issued Secret demo-peer-tls yet. See kubectl describe certificate "
+        "demo-peer-tls.",
     )
     three = [
         tls("demo-peer-tls", pair(MEMBER)),

@@ -101,7 +101,7 @@ def test_operator_with_access_reports_no_problem() -> None:
     ("auth", "previous", "words"),
     [
         (ENABLED, "", "The password of Secret root is not root's password"),
-        (ENABLED, "old", "Neither password nor previousPassword of Secret root is root's password password password"),
+        (ENABLED, "old", "Neither password nor previousPassword of Secret root is root's password"),
         (None, "", "Set spec.auth.rootSecretName to a Secret with root's password"),
     ],
 )

@@ -90,7 +90,7 @@ def test_new_password_is_not_used_before_every_node_accepts_it() -> None:
     lab.give("two")
     lab.step()
     lab.apply()
-    for action in lab.pending_actions()[:6]:  # demo-2 is not told: the operator died
+    for action in lab.pending_actions()[:6]:  # the operator stops before demo-2
         lab.do(action)
     passwords = lab.judged().passwords
     assert passwords is not None
