@@ -181,7 +181,7 @@ REFUSED = over(
             Case(
                 f"{count} pods for three primaries with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
-                f"three masters at least, with replicasPerMaster replicas each; give at least {least}",
+                f"at least three primaries with replicasPerMaster replicas each; use {least} or more",
                 "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))

@@ -114,7 +114,7 @@ REFUSED_CHANGES = (
         "spec.tls.mode: is immutable and must remain none",
     ),
     Change(
-        "a certificate of another's making",
+        "a certificate from a Secret",
         case(tls={"mode": "self"}),
         case(tls=SECRET),
         "is immutable and must remain self",
