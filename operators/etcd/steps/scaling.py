@@ -36,6 +36,8 @@ def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step
         goal = f"{present} of {resource.spec.size} members are created"
     elif resource.phase == DEGRADED:
         goal = f"Replacing a member: {present} of {resource.spec.size} members exist"
+    elif present >= resource.spec.size:
+        goal = "Replacing a member with a higher number"
     reason = {"": CREATING, CREATING: CREATING, DEGRADED: REPLACING}.get(resource.phase, SCALING)
     if refusal := addition_refusal(facts):
         message = f"{goal}; {name} is not added yet: {refusal}."
