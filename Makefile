@@ -102,6 +102,7 @@ lint: .venv charts ## Check style, types, import layers and charts, and that gen
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
+	@$(PYTHON) -m tools.vocabulary
 	@fresh=$$(mktemp -d); trap 'rm -rf $$fresh' EXIT; \
 	$(MAKE) --no-print-directory -s manifests GENERATED=$$fresh; \
 	(cd $$fresh && find . -type f) | while read -r generated; do \

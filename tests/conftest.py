@@ -1,4 +1,4 @@
-"""What the crash harness counted, at the end of a session, by all its processes; and time for Hypothesis."""
+"""Report the counts of the crash harness at the end of a session, over all worker processes; configure Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOARD = pytest.StashKey[Scoreboard]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BOARD] = Scoreboard()
-    # How long an example may take says something of a busy machine, and nothing of what is tested.
+    # The time of an example depends on the load of the machine, not on the tested code.
     settings.register_profile("any machine", deadline=None)
     settings.load_profile("any machine")
 
@@ -25,9 +25,9 @@ def scoreboard(pytestconfig: pytest.Config) -> Scoreboard:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told["crash harness"] = session.config.stash[_BOARD].counts
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["crash harness"] = session.config.stash[_BOARD].counts
 
 
 @pytest.hookimpl(optionalhook=True)

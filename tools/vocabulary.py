@@ -228,8 +228,8 @@ def _docstring_prose(line: int, text: str) -> Iterator[Prose]:
 
 
 def _is_message(text: str) -> bool:
-    """Whether a string is for people: two or more words, most of them plain ones."""
-    words = text.split()
+    """Whether a string is for people: two or more words, most of them plain ones; not an error that Redis replies."""
+    words = [] if text.startswith("ERR ") else text.split()
     plain = [word for word in words if word == "{value}" or re.fullmatch(r"[A-Za-z][a-z'’-]*[.,:;!?)]?", word)]
     return len(words) > 1 and len(plain) * 2 > len(words)
 
@@ -253,7 +253,7 @@ def check_text(path: str, text: str) -> Iterator[Finding]:
         yield from check_prose(path, Prose(1, re.sub(r"^```.*?^```", _quoted, text, flags=re.MULTILINE | re.DOTALL)))
         return
     for number, line in enumerate(text.splitlines(), 1):
-        if _is_message(re.sub(r"^\W+|^[\w.\"-]+: ", "", line.strip())):
+        if not re.match(r"\s*(- )?expr:", line) and _is_message(re.sub(r"^\W+|^[\w.\"-]+: ", "", line.strip())):
             yield from check_prose(path, Prose(number, line))
 
 

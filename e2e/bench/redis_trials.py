@@ -118,13 +118,13 @@ class Bench:
 
 
 async def _fill(cluster: Cluster, keys: int) -> None:
-    reports = await cluster.says()
+    reports = await cluster.reports()
     owner = {slot: node_id for node_id, each in reports.items() for slot in each.me.slots}
     commands: dict[str, list[tuple[str, bytes, bytes]]] = {node_id: [] for node_id in reports}
     for number in range(keys):
         key = b"key:%d" % number
         commands[owner[key_slot(key)]].append(("SET", key, VALUE))
     for node in cluster.nodes:
-        async with node.asked() as server:
+        async with node.connected() as server:
             for at in range(0, len(commands[node.id]), BATCH):
                 assert set(await server.pipe(commands[node.id][at : at + BATCH])) == {"OK"}

@@ -67,7 +67,7 @@ ETCD = {
 
 def is_built(program: Program) -> bool:
     """Return whether the cache contains a program."""
-    return place(program).exists()
+    return cache_path(program).exists()
 
 
 def build(program: Program) -> Path:
@@ -76,7 +76,7 @@ def build(program: Program) -> Path:
     Raises:
         ClusterError: Go is missing, or the build failed.
     """
-    built = place(program)
+    built = cache_path(program)
     if built.exists():
         return built
     if shutil.which("go") is None:
@@ -133,7 +133,7 @@ def _go_build(program: Program, directory: Path) -> None:
             (directory / name).symlink_to(program.module)
 
 
-def place(program: Program) -> Path:
+def cache_path(program: Program) -> Path:
     """Where a program's binaries are once it is built."""
     digest = hashlib.sha256(repr(program).encode())
     for path in sorted((GO / program.module).iterdir()):

@@ -58,7 +58,7 @@ def exact(engine: str, version: str) -> str:
 
 def root(engine: str, version: str) -> Path:
     """Return the directory in which `unpacked` unpacks an engine's programs and libraries."""
-    return debian.place_of(SUITES[engine, version], _package(engine))
+    return debian.unpacked_path(SUITES[engine, version], _package(engine))
 
 
 def unpacked(engine: str, version: str) -> Path:

@@ -63,15 +63,15 @@ class Node:
         return self.process is not None and self.process.alive
 
     @asynccontextmanager
-    async def asked(self, access: Access = OPEN) -> AsyncIterator[Server]:
+    async def connected(self, access: Access = OPEN) -> AsyncIterator[Server]:
         server = connect(self.endpoint, access)
         try:
             yield server
         finally:
             await server.aclose()
 
-    async def says(self, access: Access = OPEN) -> NodeReport:
-        async with self.asked(access) as server:
+    async def report(self, access: Access = OPEN) -> NodeReport:
+        async with self.connected(access) as server:
             return await inspect_node(server)
 
     def start(self) -> None:
@@ -143,7 +143,7 @@ class Cluster:
         """Query the ID of every node whose ID is not known yet."""
         for node in self.nodes:
             if not node.id:
-                async with node.asked(self.access) as server:
+                async with node.connected(self.access) as server:
                     node.id = await server.execute("CLUSTER", "MYID")
 
     async def form(self, primaries: int, replicas: int = 0) -> None:
@@ -153,7 +153,7 @@ class Cluster:
         await self.identify()
         bounds = [SLOTS * number // primaries for number in range(primaries + 1)]
         for number, node in enumerate(self.nodes):
-            async with node.asked(self.access) as server:
+            async with node.connected(self.access) as server:
                 await server.execute("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
                 if number < primaries:
                     await server.execute("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
@@ -165,7 +165,7 @@ class Cluster:
     async def meet(self, nodes: Sequence[Node]) -> None:
         """Send CLUSTER MEET for the given nodes to the first server."""
         await self.identify()
-        async with self.nodes[0].asked(self.access) as server:
+        async with self.nodes[0].connected(self.access) as server:
             for node in nodes:
                 await server.execute("CLUSTER", "MEET", "127.0.0.1", node.port)
 
@@ -178,7 +178,7 @@ class Cluster:
 
     async def replicate(self, node: Node, primary: Node) -> None:
         deadline = time.monotonic() + 60
-        async with node.asked(self.access) as server:
+        async with node.connected(self.access) as server:
             while True:
                 with suppress(RedisError):  # the node may not know its primary yet
                     await server.execute("CLUSTER", "REPLICATE", primary.id)
@@ -187,10 +187,10 @@ class Cluster:
                 await asyncio.sleep(0.1)
         await self.until(lambda reports: reports[node.id].link_up and reports[node.id].me.is_replica)
 
-    async def says(self) -> dict[str, NodeReport]:
+    async def reports(self) -> dict[str, NodeReport]:
         """Return the report of each running node, by node ID."""
         running = [node for node in self.nodes if node.alive]
-        return {node.id: await node.says(self.access) for node in running}
+        return {node.id: await node.report(self.access) for node in running}
 
     async def settled(self) -> dict[str, NodeReport]:
         """Wait until all running nodes have the same view of nodes, slot owners and primaries of replicas."""
@@ -212,7 +212,7 @@ class Cluster:
         reports: dict[str, NodeReport] = {}
         while True:
             with suppress(RedisError):
-                reports = await self.says()
+                reports = await self.reports()
                 if holds(reports):
                     return reports
             if time.monotonic() > deadline:
@@ -224,7 +224,7 @@ class Cluster:
 
     async def owners(self) -> dict[str, Slots]:
         """Return the slots of each primary that owns any, from its own report."""
-        return {node_id: report.me.slots for node_id, report in (await self.says()).items() if report.me.slots}
+        return {node_id: report.me.slots for node_id, report in (await self.reports()).items() if report.me.slots}
 
     def cli(self, *arguments: str) -> str:
         """Run ``redis-cli`` or ``valkey-cli`` and return its output.
@@ -322,7 +322,7 @@ class Client:
         self._servers: dict[int, Server] = {}
         self._owners: dict[int, int] = {}
 
-    async def ask(self, key: bytes, *command: str | int | bytes, seconds: float = 30) -> object:
+    async def send(self, key: bytes, *command: str | int | bytes, seconds: float = 30) -> object:
         """Send a command for a key and return the reply; retry until the timeout.
 
         Raises:

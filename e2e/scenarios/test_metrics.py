@@ -51,14 +51,14 @@ def test_prometheus_scrapes_servers_with_authentication_and_tls(
     with Prometheus.scraping(tmp_path / "prometheus", [job]) as prometheus:
 
         def scraped() -> bool:
-            up = {labels["pod"]: value for labels, value in prometheus.ask("memcached_up")}
+            up = {labels["pod"]: value for labels, value in prometheus.query("memcached_up")}
             assert up == dict.fromkeys(pods, 1.0), prometheus.targets()
             return True
 
         until("every server is scraped", scraped)
-        [(_, sets)] = prometheus.ask('sum(memcached_commands_total{command="set", status="hit"})')
+        [(_, sets)] = prometheus.query('sum(memcached_commands_total{command="set", status="hit"})')
         assert sets >= 2
-        assert {value for _, value in prometheus.ask("memcached_max_connections")} == {1024.0}
+        assert {value for _, value in prometheus.query("memcached_max_connections")} == {1024.0}
 
 
 def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(
@@ -77,12 +77,12 @@ def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(
     with Prometheus.scraping(tmp_path / "prometheus", [job]) as prometheus:
 
         def scraped() -> bool:
-            up = {labels["pod"]: value for labels, value in prometheus.ask("up")}
+            up = {labels["pod"]: value for labels, value in prometheus.query("up")}
             assert up == dict.fromkeys(pods, 1.0), prometheus.targets()
             return True
 
         until("every replica is scraped", scraped)
-        leads = prometheus.ask('leader_election_master_status{name="memcached-operator"} == 1')
+        leads = prometheus.query('leader_election_master_status{name="memcached-operator"} == 1')
         assert [labels["pod"] for labels, _ in leads] == [operator.leader()["metadata"]["name"]]
         for name in ("controller_runtime_reconcile_total", "workqueue_depth", "rest_client_requests_total"):
-            assert {labels["pod"] for labels, _ in prometheus.ask(name)} == pods, name
+            assert {labels["pod"] for labels, _ in prometheus.query(name)} == pods, name

@@ -62,7 +62,7 @@ def short_lived(operator: Operator, release: Release) -> Operator:
     lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "20"}]
     release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
     operator.await_rollout()
-    with operator.gone():  # an old replica could issue certificates valid for months
+    with operator.scaled_to_zero():  # an old replica could issue certificates valid for months
         operator.system("delete", "secret", f"{operator.name}-certificates")
     return operator
 
@@ -109,10 +109,10 @@ def test_no_webhook_call_fails_while_certificates_and_cas_are_rotated(
 def test_without_an_operator_only_creations_are_rejected(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    with operator.gone():
+    with operator.scaled_to_zero():
         with pytest.raises(Refused) as refused:
             kubectl.apply(Memcached.manifest("another", size=1))
-        assert "failed calling webhook" in refused.value.said
+        assert "failed calling webhook" in refused.value.output
         kubectl("label", "memcached", "cache", "tier=gold")
         kubectl("scale", "memcached", "cache", "--replicas=2")
         kubectl("delete", "memcached", "cache", "--timeout=20s")
@@ -124,7 +124,7 @@ def test_rule_missing_in_an_old_crd_is_enforced_by_webhook_and_reconcile(
     """All three report the same message; the release fixture restores the rules of the CRD."""
     with pytest.raises(Refused) as by_crd:
         kubectl.apply(Memcached.manifest("cache", **INVALID))
-    assert f"spec.maxItemSizeMB: Invalid value: {MESSAGE}" in by_crd.value.said
+    assert f"spec.maxItemSizeMB: Invalid value: {MESSAGE}" in by_crd.value.output
     release.upgrade("--set", "memcached.webhook.failurePolicy=Ignore")
     kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": RULES}]))
     cache = Memcached.create(kubectl, "cache", size=1)
@@ -134,10 +134,10 @@ def test_rule_missing_in_an_old_crd_is_enforced_by_webhook_and_reconcile(
     def rejected_by_webhook() -> bool:
         with pytest.raises(Refused) as refused:
             kubectl.apply(Memcached.manifest("cache", **INVALID))
-        return f"spec.maxItemSizeMB: {MESSAGE}" in refused.value.said
+        return f"spec.maxItemSizeMB: {MESSAGE}" in refused.value.output
 
     until("the webhook rejects the resource instead of the CRD", rejected_by_webhook)
-    with operator.gone():
+    with operator.scaled_to_zero():
         until("the API server accepts the resource", lambda: kubectl.apply(Memcached.manifest("cache", **INVALID)))
 
     def stalled() -> bool:

@@ -10,56 +10,116 @@ ACCESS_DENIED = REASONS.add(
     "AccessDenied", Severity.ACTION, "The store rejects the credentials or the permissions of a snapshot."
 )
 ANOTHER_CLUSTER = REASONS.add(
-    "AnotherCluster", Severity.ACTION, "Members report the id of another cluster than the recorded one."
+    "AnotherCluster",
+    Severity.ACTION,
+    "Members report the id of another cluster than the recorded one.",
+    (
+        "Members report cluster id {found}, but this is cluster {known}. Nothing was changed. A new cluster "
+        "was created instead of this one: restore a backup, or bring back the volumes of the former members."
+    ),
 )
 BACKUP_FAILED = REASONS.add(
-    "BackupFailed", Severity.ACTION, "The EtcdBackup that spec.restore names has failed and has no snapshot."
+    "BackupFailed",
+    Severity.ACTION,
+    "The EtcdBackup that spec.restore names has failed and has no snapshot.",
+    "{at}: EtcdBackup {name} failed and has no snapshot. Name another one.",
 )
 BACKUP_INVALID = REASONS.add(
-    "BackupInvalid", Severity.ACTION, "The spec of the EtcdBackup that spec.restore names is invalid."
+    "BackupInvalid",
+    Severity.ACTION,
+    "The spec of the EtcdBackup that spec.restore names is invalid.",
+    "{at}: EtcdBackup {name} is invalid: {wrong}",
 )
 BACKUP_MISSING = REASONS.add("BackupMissing", Severity.ACTION, "The EtcdBackup that spec.restore names does not exist.")
 BACKUP_UNFINISHED = REASONS.add(
-    "BackupUnfinished", Severity.WARNING, "The EtcdBackup that spec.restore names is not complete yet."
+    "BackupUnfinished",
+    Severity.WARNING,
+    "The EtcdBackup that spec.restore names is not complete yet.",
+    "{at}: waiting until EtcdBackup {name} is complete.",
 )
 BUCKET_MISSING = REASONS.add(
     "BucketMissing", Severity.ACTION, "The bucket for snapshots does not exist, or is in another region."
 )
 CHANGING_PASSWORD = REASONS.add(
-    "ChangingPassword", Severity.NORMAL, "The operator changes the password of root to that of the Secret."
+    "ChangingPassword",
+    Severity.NORMAL,
+    "The operator changes the password of root to that of the Secret.",
+    ("Changing the password of {user} to that of Secret {root_secret_name}; until then the former one is valid."),
 )
 CHECKING_AUTH = REASONS.add(
-    "CheckingAuth", Severity.NORMAL, "The operator does not know yet whether authentication is enabled in etcd."
+    "CheckingAuth",
+    Severity.NORMAL,
+    "The operator does not know yet whether authentication is enabled in etcd.",
+    "Reading whether authentication is enabled in etcd, and root's password.",
 )
 CLUSTER_INVALID = REASONS.add(
-    "ClusterInvalid", Severity.ACTION, "The spec of the EtcdCluster that the EtcdBackup names is invalid."
+    "ClusterInvalid",
+    Severity.ACTION,
+    "The spec of the EtcdCluster that the EtcdBackup names is invalid.",
+    "spec.clusterName: EtcdCluster {name} is invalid: {wrong}",
 )
 CLUSTER_MISSING = REASONS.add(
-    "ClusterMissing", Severity.ACTION, "The EtcdCluster that the EtcdBackup names does not exist."
+    "ClusterMissing",
+    Severity.ACTION,
+    "The EtcdCluster that the EtcdBackup names does not exist.",
+    "spec.clusterName: {message}",
 )
 CORRUPT_MEMBER_BLOCKED = REASONS.add(
     "CorruptMemberHeld",
     Severity.WARNING,
     "A corrupt member is not replaced yet, because its removal would endanger the quorum.",
+    "{found}. The member is not replaced yet: {refusal}.",
 )
 CORRUPTION_UNCLEAR = REASONS.add(
     "CorruptionUnclear",
     Severity.ACTION,
     "Members may have different data, and no majority shows which data is correct.",
+    ("The CORRUPT alarm is raised. All members that could be compared agree; {names} could not be compared yet."),
+    "{found} They are compared again when more members answer.",
+    (
+        "{found} Nothing was changed. If members are down, bring them back so that they can be compared. "
+        "Otherwise compare the keys of each member, and restore a snapshot of the correct one into a new "
+        "EtcdCluster."
+    ),
 )
 DATA_IN_THE_WAY = REASONS.add("DataInTheWay", Severity.ACTION, "The volume to restore onto already has other data.")
 DATA_LOST = REASONS.add(
-    "DataLost", Severity.ACTION, "The quorum is permanently lost, and no member has data from which to recover."
+    "DataLost",
+    Severity.ACTION,
+    "The quorum is permanently lost, and no member has data from which to recover.",
+    (
+        "{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. "
+        "Delete this resource and create it again: with spec.restore to start from a backup, without it to "
+        "start empty."
+    ),
 )
-DENIED = REASONS.add("Denied", Severity.ACTION, "etcd rejects the credentials of the operator.")
+DENIED = REASONS.add(
+    "Denied",
+    Severity.ACTION,
+    "etcd rejects the credentials of the operator.",
+    "etcd rejects the operator's credentials: {denied} {fix} Members keep running unchanged.",
+)
 DISABLING_AUTH = REASONS.add(
-    "DisablingAuth", Severity.NORMAL, "The operator disables authentication, as spec.auth.enabled requests."
+    "DisablingAuth",
+    Severity.NORMAL,
+    "The operator disables authentication, as spec.auth.enabled requests.",
+    "Disabling authentication: spec.auth.enabled is false.",
 )
 ENABLING_AUTH = REASONS.add(
-    "EnablingAuth", Severity.NORMAL, "The operator enables authentication, as spec.auth.enabled requests."
+    "EnablingAuth",
+    Severity.NORMAL,
+    "The operator enables authentication, as spec.auth.enabled requests.",
+    "Enabling authentication; the password of {user} is in Secret {root_secret_name}.",
 )
 ETCD_UNREACHABLE = REASONS.add(
-    "EtcdUnreachable", Severity.WARNING, "The kubelet reports members as ready, but none of them answers the operator."
+    "EtcdUnreachable",
+    Severity.WARNING,
+    "The kubelet reports members as ready, but none of them answers the operator.",
+    (
+        "{ready_names}: ready according to the kubelet, but no member answers the operator{why}. The operator "
+        "changes nothing until a member answers. Check whether a NetworkPolicy blocks connections from the "
+        "operator's pods to port 2379 of the members."
+    ),
 )
 FILE_UNUSABLE = REASONS.add(
     "FileUnusable", Severity.WARNING, "The pod of a snapshot or a restore cannot read or write a file."
@@ -68,14 +128,31 @@ FOREIGN_CLUSTER = REASONS.add(
     "ForeignCluster", Severity.ACTION, "The member that the snapshot is taken from belongs to another cluster."
 )
 GROW_BLOCKED = REASONS.add(
-    "GrowHeld", Severity.WARNING, "A member is not added yet, because the cluster is not healthy enough."
+    "GrowHeld",
+    Severity.WARNING,
+    "A member is not added yet, because the cluster is not healthy enough.",
+    "{goal}; {name} is not added yet: {refusal}.",
 )
 INTERRUPTED = REASONS.add(
     "Interrupted", Severity.WARNING, "The pod of a snapshot or a restore was terminated before it was done."
 )
-JOINING = REASONS.add("Joining", Severity.WARNING, "A new member starts as a learner and catches up with the leader.")
+JOINING = REASONS.add(
+    "Joining",
+    Severity.WARNING,
+    "A new member starts as a learner and catches up with the leader.",
+    "{instance} is joining: {detail}",
+    "{names} is joining: recording its volume in status.",
+    "{instance} is joining: its former pod is terminating. {stuck}",
+    "{instance} is joining: recreating its pod, so that etcd starts as the new member.",
+)
 LEARNER_STUCK = REASONS.add(
-    "LearnerStuck", Severity.WARNING, "A learner did not catch up in time; it is removed and joins again."
+    "LearnerStuck",
+    Severity.WARNING,
+    "A learner did not catch up in time; it is removed and joins again.",
+    (
+        "{instance} did not catch up within {patience} s (--create-timeout){detail}{rstrip}: removing it; it "
+        "joins again with an empty volume."
+    ),
 )
 MEMBER_FAILING = REASONS.add("MemberFailing", Severity.WARNING, "The pod of a member does not start.")
 MEMBER_REFUSED = REASONS.add("MemberRefused", Severity.WARNING, "The member rejected the request for a snapshot.")
@@ -83,30 +160,91 @@ MEMBER_UNREACHABLE = REASONS.add(
     "MemberUnreachable", Severity.WARNING, "The member that the snapshot is taken from does not answer."
 )
 NO_AGENT_IMAGE = REASONS.add(
-    "NoAgentImage", Severity.ACTION, "The operator was started without --agent-image, which backups and restores need."
+    "NoAgentImage",
+    Severity.ACTION,
+    "The operator was started without --agent-image, which backups and restores need.",
+    (
+        "Snapshots need the image of the operator itself, which is not configured. Start the operator with "
+        "--agent-image, as its Helm chart does. Nothing was changed."
+    ),
+    (
+        "spec.restore: restoring needs the image of the operator itself, which is not configured. Start the "
+        "operator with --agent-image, as its Helm chart does. Nothing was changed."
+    ),
 )
-NO_MEMBER = REASONS.add("NoMember", Severity.WARNING, "No member of the cluster can provide a snapshot at the moment.")
-NO_QUORUM = REASONS.add("NoQuorum", Severity.WARNING, "Too few voters answer for a quorum, but their data is not lost.")
+NO_MEMBER = REASONS.add(
+    "NoMember",
+    Severity.WARNING,
+    "No member of the cluster can provide a snapshot at the moment.",
+    "No member of EtcdCluster {cluster} can provide a snapshot: {rstrip}. The operator retries.",
+)
+NO_QUORUM = REASONS.add(
+    "NoQuorum",
+    Severity.WARNING,
+    "Too few voters answer for a quorum, but their data is not lost.",
+    (
+        "No quorum: {needed} of {voters} voters must agree. {unreachable}.{lost} Nothing is permanently lost: "
+        "the volumes of the other members have all writes."
+    ),
+)
 NO_RESULT = REASONS.add("NoResult", Severity.WARNING, "The pod of a snapshot or a restore ended without a result.")
 NOT_A_SNAPSHOT = REASONS.add("NotASnapshot", Severity.ACTION, "The file is not a snapshot of etcd, or has no checksum.")
 OUT_OF_SPACE = REASONS.add(
-    "OutOfSpace", Severity.WARNING, "The space quota is used up; the operator compacts and defragments."
+    "OutOfSpace",
+    Severity.WARNING,
+    "The space quota is used up; the operator compacts and defragments.",
+    "Every member has free space again: disarming the NOSPACE alarm to allow writes.",
+    (
+        "{fullest}: etcd accepts no writes. Compacting the history before revision {revision}; then each "
+        "member is defragmented in turn."
+    ),
+    "{fullest} Defragmenting {instance}.",
 )
-POD_DELETED = REASONS.add("PodGone", Severity.WARNING, "The pod of a snapshot was deleted before it was done.")
+POD_DELETED = REASONS.add(
+    "PodGone",
+    Severity.WARNING,
+    "The pod of a snapshot was deleted before it was done.",
+    "The pod of the attempt was deleted.",
+)
 POD_IN_THE_WAY = REASONS.add(
-    "PodInTheWay", Severity.WARNING, "Another object owns a pod with the name of the snapshot's pod."
+    "PodInTheWay",
+    Severity.WARNING,
+    "Another object owns a pod with the name of the snapshot's pod.",
+    (
+        "Pod {name} belongs to another object. The pod of an earlier EtcdBackup of this name is deleted "
+        "automatically; delete any other pod of this name, or rename this EtcdBackup."
+    ),
 )
 POD_NOT_STARTING = REASONS.add(
-    "PodNotStarting", Severity.WARNING, "The pod of a snapshot does not start, or does not finish in time."
+    "PodNotStarting",
+    Severity.WARNING,
+    "The pod of a snapshot does not start, or does not finish in time.",
+    "The pod did not finish within {deadline} minutes: {problem}.",
+    "{message} {pod} does not start: {problem}",
 )
 PROGRAM_FAILED = REASONS.add(
     "ProgramFailed",
     Severity.WARNING,
     "A program in the pod of a snapshot or a restore failed without a reason of its own.",
 )
-PROMOTING = REASONS.add("Promoting", Severity.NORMAL, "A learner has caught up and is promoted to a voter.")
+PROMOTING = REASONS.add(
+    "Promoting",
+    Severity.NORMAL,
+    "A learner has caught up and is promoted to a voter.",
+    "{instance} has caught up with the leader: promoting it to a voter.",
+)
 QUORUM_LOST = REASONS.add(
-    "QuorumLost", Severity.ACTION, "The quorum is permanently lost; a user must confirm the recovery."
+    "QuorumLost",
+    Severity.ACTION,
+    "The quorum is permanently lost; a user must confirm the recovery.",
+    (
+        "{loss_text} {unreachable}: it is unknown which member has the most data. Bring the members back, or "
+        "delete their volume claims if their data is lost as well. Nothing was changed."
+    ),
+    (
+        "{loss_text} {survivor} has its data in memory and would lose it if it stopped: take an EtcdBackup of "
+        "it now, and restore that into a new EtcdCluster."
+    ),
 )
 QUOTA_EXCEEDED = REASONS.add(
     "QuotaExceeded",
@@ -119,34 +257,78 @@ RAISING_QUOTA = REASONS.add(
     "The former space quota is used up; the raised one takes effect when the pods are recreated.",
 )
 RECORDING = REASONS.add(
-    "Recording", Severity.NORMAL, "The operator records an id, volumes or a result in the status before it continues."
+    "Recording",
+    Severity.NORMAL,
+    "The operator records an id, volumes or a result in the status before it continues.",
+    "The cluster has started: recording its id {found} in status.",
+    "The recovery created a new cluster: recording its id {found} in status.",
+    "Recording the volume of {names} in status.",
 )
 RECOVERING = REASONS.add(
-    "Recovering", Severity.WARNING, "The cluster recovers from a permanently lost quorum, as a user confirmed."
+    "Recovering",
+    Severity.WARNING,
+    "The cluster recovers from a permanently lost quorum, as a user confirmed.",
+    "The new cluster is created from the data of {record}, which starts as its only member.",
+    "Deleting Pod {recovery_pod_name}, which is no longer needed.",
+    "Recovery {token} is confirmed: stopping {running}, so that all data is in their files.",
+    "Recovery {token}: creating a new cluster from the data of {survivor}.",
+    "{message} Deleting the pod of a former recovery first.",
+    "{message} Its pod does not start: {problem}",
 )
 RECOVERY_FAILED = REASONS.add(
-    "RecoveryFailed", Severity.WARNING, "The pod that creates the new cluster failed; the operator retries."
+    "RecoveryFailed",
+    Severity.WARNING,
+    "The pod that creates the new cluster failed; the operator retries.",
+    "{message} The pod failed: {termination_message} Nothing was changed; the operator retries.",
 )
-REMOVING = REASONS.add("Removing", Severity.NORMAL, "The pod and the volume of a removed member are deleted.")
+REMOVING = REASONS.add(
+    "Removing",
+    Severity.NORMAL,
+    "The pod and the volume of a removed member are deleted.",
+    "{instance} has left the cluster: deleting its volume, which is recreated empty.",
+    "{instance} has left the cluster: deleting its volume.",
+    "{waiting}: removed from the cluster; waiting until the pods are deleted.",
+)
 REPLACEMENT_BLOCKED = REASONS.add(
     "ReplacementHeld",
     Severity.WARNING,
     "A member that lost its data is not replaced yet, because its removal would endanger the quorum.",
+    "{loss}. The member is not replaced yet: {refusal}.",
 )
 REPLACING = REASONS.add(
-    "Replacing", Severity.NORMAL, "A member that lost its data is removed and joins again with an empty volume."
+    "Replacing",
+    Severity.NORMAL,
+    "A member that lost its data is removed and joins again with an empty volume.",
+    "{loss}: removing the member; it joins again with an empty volume.",
 )
 REPLACING_CORRUPT_MEMBER = REASONS.add(
-    "ReplacingCorruptMember", Severity.WARNING, "A corrupt member is removed and joins again with an empty volume."
+    "ReplacingCorruptMember",
+    Severity.WARNING,
+    "A corrupt member is removed and joins again with an empty volume.",
+    "All {voters} voters have the same data: disarming the CORRUPT alarm.",
+    "{found}: removing the member; it joins again with an empty volume.",
 )
 RESTORE_TOO_LATE = REASONS.add(
-    "RestoreTooLate", Severity.ACTION, "spec.restore was set after the cluster was allowed to start empty."
+    "RestoreTooLate",
+    Severity.ACTION,
+    "spec.restore was set after the cluster was allowed to start empty.",
+    (
+        "spec.restore was set after the cluster was allowed to start empty. Nothing was changed. Remove "
+        "spec.restore to continue without a snapshot. Or delete this resource and PersistentVolumeClaim "
+        "{volume_name}, and create the resource again."
+    ),
 )
-RUNNING = REASONS.add("Running", Severity.NORMAL, "A pod takes the snapshot.")
+RUNNING = REASONS.add(
+    "Running",
+    Severity.NORMAL,
+    "A pod takes the snapshot.",
+    "Attempt {attempt} of {max_attempts}: taking the snapshot from {choice}. {caution}",
+)
 SCALE_DOWN_BLOCKED = REASONS.add(
     "ScaleDownHeld",
     Severity.WARNING,
     "A surplus member is not removed yet, because its removal would endanger the quorum.",
+    "{goal}; {instance} is not removed yet: {refusal}.",
 )
 SNAPSHOT_CORRUPT = REASONS.add("SnapshotCorrupt", Severity.ACTION, "The checksum of the snapshot is wrong.")
 SNAPSHOT_MISSING = REASONS.add(
@@ -159,7 +341,14 @@ STORE_FULL = REASONS.add("StoreFull", Severity.ACTION, "The store of snapshots h
 STORE_REFUSED = REASONS.add("StoreRefused", Severity.WARNING, "The store of snapshots rejected a request.")
 STORE_UNREACHABLE = REASONS.add("StoreUnreachable", Severity.WARNING, "The store of snapshots does not answer.")
 UNKNOWN_MEMBER = REASONS.add(
-    "UnknownMember", Severity.ACTION, "etcd lists a member that belongs to no pod of this cluster."
+    "UnknownMember",
+    Severity.ACTION,
+    "etcd lists a member that belongs to no pod of this cluster.",
+    (
+        "etcd lists {names}, which belongs to no pod of this cluster: a user added it or changed its address. "
+        "The operator changes no members until it is removed (etcdctl member remove) or has its former "
+        "address."
+    ),
 )
 UPGRADE_BLOCKED = REASONS.add(
     "UpgradeHeld",
@@ -167,12 +356,30 @@ UPGRADE_BLOCKED = REASONS.add(
     "A restart or an upgrade waits until the other members are healthy or the log is readable.",
 )
 UPGRADE_REFUSED = REASONS.add(
-    "UpgradeRefused", Severity.ACTION, "etcd does not support the change from the running version to that of the spec."
+    "UpgradeRefused",
+    Severity.ACTION,
+    "etcd does not support the change from the running version to that of the spec.",
+    "{why} Nothing was changed.",
 )
 VOLUME_IN_THE_WAY = REASONS.add(
-    "VolumeInTheWay", Severity.ACTION, "A volume claim with a name of this cluster has the data of another one."
+    "VolumeInTheWay",
+    Severity.ACTION,
+    "A volume claim with a name of this cluster has the data of another one.",
+    (
+        "PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
+        "this resource, or delete the claim if its data is not needed. To continue with the data of a deleted "
+        "resource, restore a backup of it (spec.restore)."
+    ),
 )
-VOLUME_MISSING = REASONS.add("VolumeMissing", Severity.ACTION, "The volume claim for snapshots does not exist.")
+VOLUME_MISSING = REASONS.add(
+    "VolumeMissing",
+    Severity.ACTION,
+    "The volume claim for snapshots does not exist.",
+    (
+        "{at}.volume: PersistentVolumeClaim {claim_name} does not exist in this namespace. Create it, or name "
+        "another one."
+    ),
+)
 UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A member does not answer a request.")
 REFUSED = REASONS.add("Refused", Severity.WARNING, "etcd rejected a request.")
 UNHEALTHY = REASONS.add(

@@ -10,24 +10,34 @@ NO_EXPORTER_IMAGE = REASONS.add(
     "NoExporterImage",
     Severity.ACTION,
     "The spec enables metrics, but the operator was started without an image for the metrics exporter.",
+    (
+        "spec.metrics: the operator has no image for the metrics exporter. Start the operator with "
+        "--agent-image, as its chart does, or set spec.metrics.enabled to false. Nothing was changed."
+    ),
 )
 PODS_REFUSED = REASONS.add(
     "PodsRefused",
     Severity.WARNING,
     "The API server rejects new pods of the Deployment, for example because of a quota or an admission policy.",
+    "{summary}. Kubernetes rejects new pods: {replica_failure}",
 )
 REFRESHING_CERTIFICATES = REASONS.add(
     "RefreshingCertificates",
     Severity.WARNING,
     "The certificate in the Secret has changed, and not all servers serve the new one yet.",
+    "{progress}. {name} cannot be inspected: {error}.",
+    "{progress}. The kubelet updates the files within two minutes; then the servers reload them.",
 )
 SERVER_FAILING = REASONS.add(
     "ServerFailing",
     Severity.WARNING,
     "A server cannot start or fails repeatedly.",
+    "{summary}. Pod {pod} is failing: {problem}",
 )
 SWITCHING_WORKLOAD = REASONS.add(
     "SwitchingWorkload",
     Severity.NORMAL,
     "The servers move to another kind of workload, and the former workload serves clients until the new one is ready.",
+    "Changing from a {kind} to a {kind}: {summary} in the {kind}. Clients use the {kind} until all are ready.",
+    "Deleting the {kind}: {summary} in the {kind}.",
 )

@@ -10,121 +10,170 @@ ASSIGN_REFUSED = REASONS.add(
     "AssignRefused",
     Severity.ACTION,
     "The manual slot assignments of spec.updateStrategy cannot be followed; no slot moves until the spec is corrected.",
+    "{refusal} Nothing was changed.",
 )
 CONFIG_MAP_INVALID = REASONS.add(
     "ConfigMapInvalid",
     Severity.ACTION,
     "The redis.conf in the user's ConfigMap is invalid; an existing cluster keeps its last valid version.",
+    (
+        "{at}: line {number} sets {lower}, but credentials do not belong in a ConfigMap. Put the password "
+        "into a Secret, set spec.auth.secretName, and remove the line."
+    ),
+    "{at}: line {number} has unbalanced quotes. Correct it.",
 )
 CONFIG_MAP_MISSING = REASONS.add(
     "ConfigMapMissing",
     Severity.ACTION,
     "The ConfigMap that the spec names, or its key redis.conf, does not exist.",
+    "{at}: ConfigMap {name} does not exist. Create it with the key {config_key}, or change the name.",
+    "{at}: ConfigMap {name} has no key {config_key}. Add it, or change the name.",
 )
 CONFIGURING = REASONS.add(
     "Configuring",
     Severity.NORMAL,
     "Changed settings are being applied to running nodes without a restart.",
+    "{names} are applying settings without a restart.",
 )
 DENIED = REASONS.add(
     "Denied",
     Severity.ACTION,
     "Nodes reject all passwords that the operator knows, because the password was changed outside the operator.",
+    (
+        "{names}: {error} The password of user default was changed outside the operator. Add the current "
+        "password to {secret}; or restart the node: it starts with the configured password."
+    ),
 )
 FOREIGN_DATA = REASONS.add(
     "ForeignData",
     Severity.ACTION,
     "A StatefulSet or volume of another RedisCluster of this name exists, and may hold its data.",
+    (
+        "{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this "
+        "resource, hand it over: kubectl label statefulset,pvc -l {labels} {cluster_uid}={uid} --overwrite. "
+        "To create an empty cluster instead, delete these objects together with the data, or rename this "
+        "resource."
+    ),
 )
 FORGETTING = REASONS.add(
     "Forgetting",
     Severity.NORMAL,
     "Removed nodes are being removed from the remaining nodes (CLUSTER FORGET).",
+    "Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}",
+    "Removing {names}, which no longer exist and hold no data, from all nodes (CLUSTER FORGET).",
 )
 JOINING = REASONS.add(
     "Joining",
     Severity.NORMAL,
     "New nodes are joining the cluster.",
+    "Joining new nodes: {names}.",
 )
 MEETING = REASONS.add(
     "Meeting",
     Severity.NORMAL,
     "Changed pod addresses are being announced to the other nodes (CLUSTER MEET).",
+    "Updating the address of {names} on their peers (CLUSTER MEET).",
 )
 REPAIRING_SLOTS = REASONS.add(
     "MendingSlots",
     Severity.NORMAL,
     "Slots whose migration was interrupted are being completed or closed.",
+    "Finishing the interrupted migration of {open_slots}.",
+    "Closing {open_slots}, which have arrived after an interrupted migration.",
 )
 MOVING_BLOCKED = REASONS.add(
     "MovingHeld",
     Severity.WARNING,
     "Slots cannot move at the moment, because a primary is unreachable or a slot has no single owner.",
+    "Migration paused: primary {unreachable} is unreachable.",
 )
 NODE_FAILING = REASONS.add(
-    "NodeFailing",
-    Severity.WARNING,
-    "The pod of a node fails, so that the cluster is not complete.",
+    "NodeFailing", Severity.WARNING, "The pod of a node fails, so that the cluster is not complete."
 )
 NODE_NOT_EMPTY = REASONS.add(
     "NodeNotEmpty",
     Severity.ACTION,
     "A node that is to join or to become a replica holds keys, and is not changed.",
+    (
+        "{instance} is not a member of the cluster and holds {keys} keys; it was not changed. If the keys are "
+        "not needed, delete its volume claim and its pod: the operator recreates both."
+    ),
+    (
+        "Cannot configure {change}: it holds {keys} keys of slots that it does not own, and was not changed. "
+        "If the keys are not needed, delete its volume claim and its pod: the operator recreates both."
+    ),
 )
 NOT_ANSWERING = REASONS.add(
-    "NotAnswering",
-    Severity.WARNING,
-    "The pod of the node is ready, but its server is unreachable for the operator.",
+    "NotAnswering", Severity.WARNING, "The pod of the node is ready, but its server is unreachable for the operator."
 )
 NOT_EMPTY = REASONS.add(
     "NotEmpty",
     Severity.ACTION,
     "The cluster cannot be created, because a node already holds data.",
+    (
+        "Cannot create the cluster: the nodes must be empty, but {occupied}. Nothing was changed. If the data "
+        "is not needed, delete this resource and its volume claims, and create the resource again."
+    ),
 )
 PAIRING = REASONS.add(
     "Pairing",
     Severity.NORMAL,
     "Replicas are being assigned to primaries.",
+    "Configuring {changed}.",
+    "Waiting for {unsynced} to sync before configuring {change}.",
 )
 PAIRING_BLOCKED = REASONS.add(
     "PairingHeld",
     Severity.WARNING,
     "A replica cannot change its primary, because it may hold the only copy of its data.",
+    (
+        "Waiting for {name_of}, which is unreachable, before configuring {change}: until then it may hold the "
+        "only copy of its data."
+    ),
 )
 PODS_OUTDATED = REASONS.add(
     "PodsOutdated",
     Severity.ACTION,
     "Pods are outdated, and the update strategy OnDelete leaves their deletion to the user.",
+    "{progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
 )
 PREPARING_USERS = REASONS.add(
     "PreparingUsers",
     Severity.NORMAL,
     "The Secret with the users of the nodes is being created.",
+    "Creating the Secret with the users of the nodes.",
 )
-RECORDING = REASONS.add(
-    "Recording",
-    Severity.NORMAL,
-    "The nodes and their volumes are being recorded in the status.",
-)
+RECORDING = REASONS.add("Recording", Severity.NORMAL, "The nodes and their volumes are being recorded in the status.")
 RECOVERING = REASONS.add(
     "Recovering",
     Severity.NORMAL,
     "Lost slots are being assigned to other primaries after a user confirmed the loss.",
+    "No primary is left and the loss is confirmed; recording that the cluster is created again, empty.",
+    "{brief} will be served again, empty, once all nodes report the same cluster view. {unclear}",
+    "The loss of {names} is confirmed; removing them from all nodes (CLUSTER FORGET).",
+    "{map} are taking {brief}, empty.",
 )
 REDIS_UNREACHABLE = REASONS.add(
     "RedisUnreachable",
     Severity.WARNING,
     "No node is reachable for the operator, although the kubelet reports ready pods.",
+    (
+        "{names}: the kubelet reports the pods as ready, but no node is reachable{detail}{rstrip}. Nothing is "
+        "changed until one is. Check that NetworkPolicies allow the operator's pods to connect to port 6379 "
+        "of these pods."
+    ),
 )
 RENEWING_CERTIFICATES = REASONS.add(
     "RenewingCertificates",
     Severity.NORMAL,
     "Nodes are loading a new certificate without a restart.",
+    "{names}: loading the new certificate without a restart.",
 )
 REPLACING_CERTIFICATES = REASONS.add(
     "ReplacingCertificates",
     Severity.NORMAL,
     "The certificates that nodes mount are being updated.",
+    "Updating the certificates that nodes mount: {why}.",
 )
 ROLL_BLOCKED = REASONS.add(
     "RollHeld",
@@ -135,79 +184,65 @@ ROTATING_PASSWORD = REASONS.add(
     "RotatingPassword",
     Severity.NORMAL,
     "The password is being changed on all nodes without a restart.",
+    "{names}: updating the valid passwords.",
+    "{nodes}: must accept the new password before it is used.",
 )
-SERVING = REASONS.add(
-    "Serving",
-    Severity.NORMAL,
-    "The node serves clients.",
-)
-SETTLING = REASONS.add(
-    "Settling",
-    Severity.NORMAL,
-    "The operator waits until all nodes report the same cluster view.",
-)
+SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
+SETTLING = REASONS.add("Settling", Severity.NORMAL, "The operator waits until all nodes report the same cluster view.")
 SLOTS_LOST = REASONS.add(
-    "SlotsLost",
-    Severity.ACTION,
-    "A primary and all of its replicas lost their data; a user must confirm the recovery.",
+    "SlotsLost", Severity.ACTION, "A primary and all of its replicas lost their data; a user must confirm the recovery."
 )
 SLOTS_OPEN = REASONS.add(
     "SlotsOpen",
     Severity.WARNING,
     "The migration of slots was interrupted, and one of its nodes is unreachable.",
+    "The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}.",
 )
 SLOTS_UNSERVED = REASONS.add(
     "SlotsUnserved",
     Severity.WARNING,
     "No node serves some slots, and the nodes that may hold their keys are unreachable.",
+    "No node serves {brief}: waiting for the nodes that may hold their keys. {why_away}",
 )
-STARTING = REASONS.add(
-    "Starting",
-    Severity.NORMAL,
-    "The node is starting or loads its data.",
-)
+STARTING = REASONS.add("Starting", Severity.NORMAL, "The node is starting or loads its data.")
 UNKNOWN_MEMBER = REASONS.add(
     "StrangerInCluster",
     Severity.ACTION,
     "The cluster has a member that belongs to none of its pods.",
+    (
+        "The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a "
+        "pod address was reused by another cluster. Nothing was changed. If it is not needed, move its slots "
+        "away and remove it from every node (CLUSTER FORGET)."
+    ),
 )
-SYNCING = REASONS.add(
-    "Syncing",
-    Severity.NORMAL,
-    "The replica is syncing with its primary.",
-)
+SYNCING = REASONS.add("Syncing", Severity.NORMAL, "The replica is syncing with its primary.")
 TAKING_OVER = REASONS.add(
     "TakingOver",
     Severity.WARNING,
     "A primary lost its data, and a replica is taking over.",
+    "{loss}. Waiting for the replication offset of {names} before a replica takes over.",
+    "{loss}; {candidate} is taking over.",
 )
 TARGET_FULL = REASONS.add(
     "TargetFull",
     Severity.WARNING,
     "Slots cannot move, because the target has too little memory for them.",
+    (
+        "Migration paused: with the slots that it is to receive, {name_of} would use {memory} of {max_memory} "
+        "bytes (maxmemory). Raise maxmemory, or add primaries."
+    ),
 )
 VERSION_REFUSED = REASONS.add(
     "VersionRefused",
     Severity.ACTION,
     "The version of the spec is not supported, or could not read the data of the nodes.",
+    "spec.version: {why} Nothing was changed.",
 )
-UNREACHABLE = REASONS.add(
-    "Unreachable",
-    Severity.WARNING,
-    "A command failed, because a node did not respond.",
-)
-REFUSED = REASONS.add(
-    "Refused",
-    Severity.WARNING,
-    "A node rejected a command of the operator.",
-)
+UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A command failed, because a node did not respond.")
+REFUSED = REASONS.add("Refused", Severity.WARNING, "A node rejected a command of the operator.")
 LOADING = REASONS.add(
-    "Loading",
-    Severity.WARNING,
-    "A node is temporarily unavailable, because it loads its data or runs a script.",
+    "Loading", Severity.WARNING, "A node is temporarily unavailable, because it loads its data or runs a script."
 )
 SLOT_STUCK = REASONS.add(
-    "SlotStuck",
-    Severity.WARNING,
-    "A slot cannot be moved further; the message contains the remedy.",
+    "SlotStuck", Severity.WARNING, "A slot cannot be moved further; the message contains the remedy."
 )

@@ -29,7 +29,7 @@ class Pod:
         ready: whether the pod passes its readiness probe and is not terminating.
         leaving: whether the pod is terminating.
         ended: whether all containers have permanently ended (evicted, node shut down).
-        trouble: reason why the pod does not start or keeps failing, from Kubernetes; empty if there is none.
+        problem: reason why the pod does not start or keeps failing, from Kubernetes; empty if there is none.
     """
 
     name: str

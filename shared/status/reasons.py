@@ -96,7 +96,15 @@ CREATE_TIMEOUT = COMMON.add(
     Severity.WARNING,
     "The servers of a new resource did not become ready within --create-timeout; the operator keeps trying.",
 )
-CREATING = COMMON.add("Creating", Severity.WARNING, "The resource is being created, and not every server is ready yet.")
+CREATING = COMMON.add(
+    "Creating",
+    Severity.WARNING,
+    "The resource is being created, and not every server is ready yet.",
+    "Every slot has an owner; recording in status that the cluster is created.",
+    "{replaced} has a new, empty node; removing the former one from its peers (CLUSTER FORGET).",
+    "All nodes are reachable and empty; recording the slot assignment in status.",
+    "Recreating {names}: the server does not run, and the pod is outdated.",
+)
 DEGRADED = COMMON.add(
     "Degraded",
     Severity.WARNING,
@@ -107,14 +115,26 @@ FORBIDDEN = COMMON.add(
     Severity.ACTION,
     "The API server denies a request of the operator; its ClusterRole or RoleBinding lacks a permission.",
 )
-GROWING_VOLUMES = COMMON.add("GrowingVolumes", Severity.NORMAL, "Volumes are being expanded to the size in the spec.")
+GROWING_VOLUMES = COMMON.add(
+    "GrowingVolumes",
+    Severity.NORMAL,
+    "Volumes are being expanded to the size in the spec.",
+    "Expanding volumes to {size}.",
+    "Recreating the StatefulSet so that new volumes get {size}; its pods keep running.",
+    "Waiting for the storage to expand {growing} to {size}.",
+)
 INVALID_SPEC = COMMON.add(
     "InvalidSpec",
     Severity.ACTION,
     "The spec breaks a rule of the API; the operator changes nothing until the spec is corrected.",
+    "{errors} Nothing was changed.",
+    "spec.restore.from: no snapshot is set. Set backup, volume or s3.",
 )
 ISSUING_CERTIFICATES = COMMON.add(
-    "IssuingCertificates", Severity.NORMAL, "The operator is issuing or rotating certificates of the resource."
+    "IssuingCertificates",
+    Severity.NORMAL,
+    "The operator is issuing or rotating certificates of the resource.",
+    "Issuing certificates: {why}.",
 )
 LEADER_ELECTION = COMMON.add(
     "LeaderElection", Severity.WARNING, "A replica of the operator became the leader or lost the Lease."
@@ -130,7 +150,10 @@ FOREIGN_OBJECT = COMMON.add(
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
 )
 PAUSED = COMMON.add(
-    "Paused", Severity.NORMAL, "The resource is paused in its spec; the operator only reports its status."
+    "Paused",
+    Severity.NORMAL,
+    "The resource is paused in its spec; the operator only reports its status.",
+    "spec.{field} is true: the operator changes nothing until it is false.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
 REJECTED = COMMON.add(
@@ -141,19 +164,80 @@ RESTORED = COMMON.add(
     Severity.NORMAL,
     "An object of the resource was changed or deleted by another client, and the operator restored it.",
 )
-RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
-SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")
+RESTORING = COMMON.add(
+    "Restoring",
+    Severity.WARNING,
+    "A new cluster is being restored from a snapshot.",
+    "Searching the snapshot.",
+    "Restoring {location} as the initial data of the cluster.",
+    "{message} Waiting until the pod of an earlier attempt is deleted.",
+    "{message} {of} does not start: {problem}",
+    "Waiting until the restore's pod is deleted; members start afterwards.",
+)
+SCALING = COMMON.add(
+    "Scaling",
+    Severity.WARNING,
+    "Servers are being added or removed to match the size in the spec.",
+    "{instance} is no longer needed (spec.size is {size}): removing the learner before it votes.",
+    "{goal}: removing {instance}.",
+    "Recording the slot assignment of new primaries in status.",
+    "Waiting for replica {name_of} to sync before moving slots to its primary.",
+    "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
+    "Scaling to {primaries} primaries: moving {get} slots ({get} moved); remaining: {described}.",
+    "{instance} was removed and holds no needed data; deleting its volume.",
+    "Removing {names}.",
+    "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",
+    "{removal}: {node} is taking over.",
+    "{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries.",
+    "{goal}: waiting for nodes. {away}",
+    "{goal}: waiting for {unsynced} to sync before a replica becomes a primary.",
+    "{goal}: no replica can be recreated, because each may hold the only copy of its data.",
+    (
+        "{goal}: recreating replica {instance} with an empty volume so that it can become a primary. Its "
+        "current primary has the same data."
+    ),
+)
 SECRET_INVALID = COMMON.add(
-    "SecretInvalid", Severity.ACTION, "A Secret that the spec references has content that cannot be used."
+    "SecretInvalid",
+    Severity.ACTION,
+    "A Secret that the spec references has content that cannot be used.",
+    "{at}: Secret {name}: {keys} must be text.",
+    (
+        "{at}: Secret {name}: {password_key} begins or ends with a line break, which is probably not "
+        "intended. Remove it, for example by creating the Secret with --from-literal."
+    ),
+    "{at}: Secret {name}: {wrong}",
+    ("spec.tls: Secret {name}: the certificate expired on {ends}, and clients reject it. Replace it with a valid one."),
+    (
+        "{at}: Secret {name}: {certificate_key} has a common name, and with spec.auth, etcd's gateway rejects "
+        "client certificates that have one. Issue it without a common name, or set spec.tls.client.auth to "
+        "none."
+    ),
+    "spec.auth: Secret {secret_name}: {users_key}: {problem}",
 )
 SECRET_MISSING = COMMON.add(
-    "SecretMissing", Severity.ACTION, "A Secret that the spec references does not exist or lacks a key."
+    "SecretMissing",
+    Severity.ACTION,
+    "A Secret that the spec references does not exist or lacks a key.",
+    "{at}: Secret {name} does not exist. Create it with {keys}, or name another Secret.",
+    "{at}: Secret {name} has no {missing}. Add it.",
+    "spec.tls: cert-manager has not issued Secret {name} yet. See kubectl describe certificate {name}.",
 )
 TOKEN_REFUSED = COMMON.add(
-    "TokenRefused", Severity.ACTION, "spec.recovery.confirm does not match the recovery that is currently possible."
+    "TokenRefused",
+    Severity.ACTION,
+    "spec.recovery.confirm does not match the recovery that is currently possible.",
+    (
+        "{prefix}spec.recovery.confirm is {confirm}, but the token of the current recovery is {token}: "
+        "{consequences} Nothing was changed. To proceed, set spec.recovery.confirm to it."
+    ),
 )
 UPDATING = COMMON.add(
-    "Updating", Severity.WARNING, "A change of the spec is being rolled out to the pods, one at a time."
+    "Updating",
+    Severity.WARNING,
+    "A change of the spec is being rolled out to the pods, one at a time.",
+    "{instance} does not run, and its pod is outdated: recreating it.",
+    ("{progress}; removing {instance}, because its data is deleted with its pod. It joins again with a new pod."),
 )
 UPGRADE_TIMEOUT = COMMON.add(
     "UpgradeTimeout",
@@ -161,12 +245,20 @@ UPGRADE_TIMEOUT = COMMON.add(
     "A change was not rolled out to every server within --upgrade-timeout; the operator keeps trying.",
 )
 UPGRADING = COMMON.add(
-    "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
+    "Upgrading",
+    Severity.NORMAL,
+    "A change of the spec is being rolled out to the pods, one at a time.",
+    "Recreating {names}: the server does not run, and the pod is outdated.",
+    "{progress}; {candidate} is taking over from {instance}.",
 )
 VOLUMES_CANNOT_GROW = COMMON.add(
     "VolumesCannotGrow",
     Severity.ACTION,
     "The API server rejects the expansion of a volume; the operator retries every hour.",
+    (
+        "PersistentVolumeClaim {refused} cannot grow to {size}: {why}. Set allowVolumeExpansion: true in its "
+        "storage class, or raise the quota. The operator retries every hour."
+    ),
 )
 CERTIFICATE_NOT_MADE = COMMON.add(
     "CertificateNotMade", Severity.WARNING, "The operator could not issue a certificate; it retries with back-off."

@@ -13,9 +13,13 @@ from operators.etcd.backup.store import BackupError, StoreError
 from shared.runtime.errors import DatabaseError
 from shared.runtime.operator import Operator
 from shared.status.reasons import COMMON, Catalogue, Reason, Severity, pattern
+from tests.support.messages import sites
 
 ROOT = Path(__file__).parents[2]
 CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator in operators.installed()}}
+
+COMPOSED: dict[str, tuple[str, ...]] = {}
+"""Templates of messages that several functions compose, so that no single call site shows them."""
 
 
 def constants(catalogue: Catalogue, module: Path) -> dict[str, Reason]:
@@ -87,3 +91,53 @@ def test_a_reason_cannot_be_declared_twice() -> None:
     catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
     with pytest.raises(ValueError, match="Scaling"):
         catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
+
+
+def product(folder: str) -> list[Path]:
+    return [path for path in (ROOT / folder).rglob("*.py") if "testing" not in path.parts]
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
+    """Each message that a call site builds has the form of a template of its reason."""
+    folder = "shared" if name == "shared" else f"operators/{name}"
+    declared = constants(COMMON, ROOT / "shared/status/reasons.py")
+    if name != "shared":
+        declared |= constants(CATALOGUES[name], ROOT / folder / "reasons.py")
+    found = [site for path in product(folder) for site in sites(path)]
+    assert len(found) > 3
+    for site in found:
+        for constant in site.reasons:
+            for template in site.templates if constant in declared else ():
+                shapes = {anonymous(message) for message in declared[constant].messages}
+                assert anonymous(template) in shapes, f"{site.where}: {constant} has no template {template!r}"
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_severity_is_at_least_what_the_code_implies(name: str) -> None:
+    order = list(Severity)
+    folder = "shared" if name == "shared" else f"operators/{name}"
+    declared = constants(COMMON, ROOT / "shared/status/reasons.py")
+    if name != "shared":
+        declared |= constants(CATALOGUES[name], ROOT / folder / "reasons.py")
+    for site in (site for path in product(folder) for site in sites(path)):
+        for constant in site.reasons:
+            if constant in declared:
+                assert order.index(declared[constant].severity) >= order.index(site.severity), (site.where, constant)
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_every_template_has_a_call_site(name: str) -> None:
+    used: dict[str, set[str]] = {}
+    for site in (site for folder in ("shared", "operators") for path in product(folder) for site in sites(path)):
+        for constant in site.reasons:
+            used.setdefault(constant, set()).update(map(anonymous, site.templates))
+    module = ROOT / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")
+    for constant, reason in constants(CATALOGUES[name], module).items():
+        stale = [message for message in reason.messages if anonymous(message) not in used.get(constant, set())]
+        assert not [message for message in stale if message not in COMPOSED.get(reason, ())], reason
+
+
+def anonymous(template: str) -> str:
+    """Return a template without the names of its values."""
+    return re.sub(r"\{\w+\}", "{}", template)

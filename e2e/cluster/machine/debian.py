@@ -69,7 +69,7 @@ def unpacked(suite: str, package: str) -> Path:
     Raises:
         ClusterError: the package cannot be downloaded.
     """
-    directory = place_of(suite, package)
+    directory = unpacked_path(suite, package)
     with binaries.locked(f"debian-{directory.name}"):
         if not directory.exists():
             directory.parent.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def unpacked(suite: str, package: str) -> Path:
     return directory
 
 
-def place_of(suite: str, package: str) -> Path:
+def unpacked_path(suite: str, package: str) -> Path:
     """Return the directory in which `unpacked` unpacks a package."""
     return CACHE / "debian" / f"{package}-{suite}"
 

@@ -296,13 +296,13 @@ def test_15_unsafe_upgrades_are_refused_with_the_next_step(kubectl: Kubectl) -> 
     for target, hint in ((NEWEST_36, "3.5.26"), (NEWEST_37, "3.6")):
         with pytest.raises(Refused) as refused:
             cluster.change(version=target)
-        assert hint in refused.value.said
+        assert hint in refused.value.output
     cluster.change(version=NEWEST_35)
     cluster.await_ready(1)
     assert cluster.versions() == {NEWEST_35}
     with pytest.raises(Refused) as refused:
         cluster.change(version=NEWEST_37)
-    assert "3.6" in refused.value.said
+    assert "3.6" in refused.value.output
 
 
 @pytest.mark.long
@@ -321,4 +321,4 @@ def test_15_upgrades_minor_by_minor_under_load_survive_a_drain(kubectl: Kubectl)
     assert load.check() > 100
     with pytest.raises(Refused) as refused:
         cluster.change(version=NEWEST_36)
-    assert "is below 3.7" in refused.value.said
+    assert "is below 3.7" in refused.value.output

@@ -94,7 +94,7 @@ def test_running_servers_are_kept_when_new_ones_cannot_start(kubectl: Kubectl) -
 def test_servers_serve_without_the_operator_which_catches_up_later(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    with operator.gone():
+    with operator.scaled_to_zero():
         assert cache.serves() == 1
         kubectl("scale", "memcached", "cache", "--replicas=2")
         kubectl("delete", "service", "cache")
@@ -131,8 +131,8 @@ def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
 def test_invalid_manifest_is_rejected_with_a_correction(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Memcached.manifest("cache", size=-1))
-    assert "spec.size" in refused.value.said
-    assert "greater than or equal to 0" in refused.value.said
+    assert "spec.size" in refused.value.output
+    assert "greater than or equal to 0" in refused.value.output
     assert not kubectl.items("memcached")
 
 
@@ -173,7 +173,7 @@ def client_access(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -
 def test_operator_works_outside_of_the_cluster(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    with operator.gone():
+    with operator.scaled_to_zero():
         addresses = "--metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:18081"
         arguments = f"ARGS=--watch-namespace={kubectl.namespace} {addresses}"
         command = ["make", "run", "OPERATOR=memcached", arguments]

@@ -108,6 +108,6 @@ def test_memcached_fires_an_alert_when_it_is_full(kubectl: Kubectl, watch: Watch
 def test_missing_operator_fires_the_no_leader_alert(name: str, system: Kubectl, watch: Watch) -> None:
     operator = Operator(system, name)
     assert not watch.firing("PlatformOperatorNoLeader", {"operator": name})
-    with operator.gone():
+    with operator.scaled_to_zero():
         assert watch.await_alert("PlatformOperatorNoLeader", {"operator": name})["labels"]["severity"] == "critical"
     watch.await_end("PlatformOperatorNoLeader", {"operator": name})

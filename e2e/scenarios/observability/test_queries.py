@@ -56,20 +56,20 @@ def test_dashboard_queries_return_series_and_rules_are_evaluated(
     def answered() -> bool:
         """Return whether each query has returned series once: on a busy machine single scrapes may fail."""
         watch.refresh_targets()
-        empty[:] = [query for query in empty if not watch.prometheus.ask(filled(query.expr, interval="5s"))]
+        empty[:] = [query for query in empty if not watch.prometheus.query(filled(query.expr, interval="5s"))]
         listed = "\n".join(f"{query.dashboard}, {query.panel}: {query.expr}" for query in empty)
         assert not empty, f"{len(empty)} of {len(expected)} without series:\n{listed}\n{watch.prometheus.targets()}"
         return True
 
     until("every query returns series", answered, seconds=240, every=5)
     for query in every:  # queries that may be empty must be valid nevertheless
-        watch.prometheus.ask(filled(query.expr, interval="5s"))
+        watch.prometheus.query(filled(query.expr, interval="5s"))
     rules = watch.prometheus.rules()
     failing = [f"{rule['name']}: {rule['lastError']}" for rule in rules if rule["health"] != "ok"]
     assert not failing
     recorded = {rule["name"] for rule in rules if rule["type"] == "recording"}
     for name in recorded:
-        until(f"{name} is recorded", lambda name=name: watch.prometheus.ask(name), seconds=30)  # type: ignore[misc]
+        until(f"{name} is recorded", lambda name=name: watch.prometheus.query(name), seconds=30)  # type: ignore[misc]
     alerts = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
     assert not [alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
     record_property(
@@ -86,7 +86,7 @@ def test_dashboard_queries_return_series_and_rules_are_evaluated(
 
 
 def _resource_info(watch: Watch, kubectl: Kubectl) -> list[tuple[dict[str, str], float]]:
-    return watch.prometheus.ask(f'platform_resource_info{{namespace="{kubectl.namespace}"}}')
+    return watch.prometheus.query(f'platform_resource_info{{namespace="{kubectl.namespace}"}}')
 
 
 @pytest.mark.parametrize("name", NAMES)

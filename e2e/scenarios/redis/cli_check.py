@@ -48,4 +48,4 @@ def check(address: Address, access: Access, engine: str) -> Verdict:
     try:
         return parse(run([*command, "--cluster", "check", f"{host}:{port}"], environment))
     except Refused as refused:
-        return parse(refused.said)
+        return parse(refused.output)

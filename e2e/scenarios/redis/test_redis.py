@@ -64,8 +64,8 @@ def named(kind: str, name: str, **content: Any) -> dict[str, Any]:
 def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Cluster.manifest("demo", replicas=6, repository="library/redis", version="3.2.8"))
-    assert "3.2.8" in refused.value.said
-    assert "6.2" in refused.value.said
+    assert "3.2.8" in refused.value.output
+    assert "6.2" in refused.value.output
 
 
 @pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.long)], ids=["redis", "valkey"])
@@ -103,7 +103,7 @@ def test_invalid_change_is_rejected_and_pods_keep_running(kubectl: Kubectl) -> N
     for change, named in refusals:
         with pytest.raises(Refused) as refused:
             cluster.change(**change)
-        assert named in refused.value.said
+        assert named in refused.value.output
     cluster.await_ready(3)
     assert cluster.uids() == before
 
@@ -121,7 +121,7 @@ def test_new_primary_receives_assigned_slots(kubectl: Kubectl) -> None:
     for slots, nodes, message in ((16000, (first,), f"node {first}, which owns 54"), (10, ("nodeId1",), "nodeId1")):
         with pytest.raises(Refused) as refused:
             cluster.change(replicas=8, updateStrategy=assigned(slots, *nodes))
-        assert message in refused.value.said
+        assert message in refused.value.output
     with cluster.load() as load:
         cluster.change(replicas=8, updateStrategy=assigned(1000, first, second))
         cluster.await_ready(8, primaries=4)
@@ -205,7 +205,7 @@ def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
 def test_nodes_serve_and_fail_over_while_the_operator_is_down(kubectl: Kubectl, redis_operator: Operator) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
-    with redis_operator.gone(), cluster.load() as load:
+    with redis_operator.scaled_to_zero(), cluster.load() as load:
         time.sleep(2)
         kubectl("delete", "pod", cluster.shard()[0])
         time.sleep(15)

@@ -45,12 +45,12 @@ class Refused(Exception):
     """A command failed.
 
     Attributes:
-        said: output of the command.
+        output: output of the command.
     """
 
-    def __init__(self, command: list[str], said: str) -> None:
-        super().__init__(f"{' '.join(command)}: {said}")
-        self.said = said
+    def __init__(self, command: list[str], output: str) -> None:
+        super().__init__(f"{' '.join(command)}: {output}")
+        self.output = output
 
 
 def run(command: list[str], environment: dict[str, str], *, given: str | None = None) -> str:

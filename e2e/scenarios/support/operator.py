@@ -83,7 +83,7 @@ class Operator:
         self.system("delete", "pods", "-l", self.selector, "--grace-period=0", "--force", "--wait=false")
 
     @contextmanager
-    def gone(self) -> Iterator[None]:
+    def scaled_to_zero(self) -> Iterator[None]:
         """Scale the operator to zero replicas until the end of the context."""
         replicas = self.system.get(self.deployment)["spec"]["replicas"]
         self.system("scale", self.deployment, "--replicas=0")

@@ -61,7 +61,7 @@ class Prometheus:
         finally:
             processes.stop([process])
 
-    def ask(self, query: str) -> list[tuple[dict[str, str], float]]:
+    def query(self, query: str) -> list[tuple[dict[str, str], float]]:
         """Evaluate a query now; return the labels and the value of each series."""
         found = self._get("query", query=query)["result"]
         return [(series["metric"], float(series["value"][1])) for series in found]

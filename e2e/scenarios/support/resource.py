@@ -33,7 +33,7 @@ def is_evicted(kubectl: Kubectl, pod: str) -> bool:
     try:
         kubectl("create", "--raw", path, "-f", "-", given=eviction)
     except Refused as refused:
-        if "disruption budget" not in refused.said:
+        if "disruption budget" not in refused.output:
             raise
         return False
     return True

@@ -18,7 +18,7 @@ def images() -> list[Image]:
         Image(
             tag=TAGS[version],
             containerfile=IMAGES / "etcd" / "Containerfile",
-            context=binaries.place(program),
+            context=binaries.cache_path(program),
             sources=(binaries.GO / program.module,),
             first=partial(binaries.build, program),
         )

@@ -64,7 +64,8 @@ class QuorumLoss:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
         member_id = _member_id(self.survivor)
-        return recovery_token(f"{self.cluster_id:016x} lost {ids} goes on with {self.survivor.name} {member_id:016x}")
+        known = (f"{self.cluster_id:016x}", "lost", ids, "goes", "on", "with", self.survivor.name, f"{member_id:016x}")
+        return recovery_token(" ".join(known))  # as in the first release: a recovery outlasts an operator's upgrade
 
 
 def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:

@@ -34,7 +34,7 @@ API = Resource(
     columns=(
         PrinterColumn("Replicas", ".spec.replicas", "integer", "Desired number of pods."),
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of nodes that serve clients."),
-        PrinterColumn("Masters", ".status.masters", "integer", "Number of primaries that own slots."),
+        PrinterColumn("Primaries", ".status.masters", "integer", "Number of primaries that own slots."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase."),
         PrinterColumn("Version", ".status.version", "string", "Lowest version that a node runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since creation."),

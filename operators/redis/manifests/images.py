@@ -32,7 +32,7 @@ def images() -> list[Image]:
         Image(
             tag=f"oliver006/redis_exporter:v{exporter_version}",
             containerfile=IMAGES / "redis-exporter" / "Containerfile",
-            context=debian.place_of(exporter_suite, exporter),
+            context=debian.unpacked_path(exporter_suite, exporter),
             sources=(),
             first=partial(debian.unpacked, exporter_suite, exporter),
         ),

@@ -258,7 +258,7 @@ def test_kubectl_scales_a_redis_cluster_within_its_bounds(world: World, kube: Ku
     create(world, REDIS_CLUSTER, Case("", base=redis_cases.BASE))
     kube("scale", "rec/cache", "--replicas=8")
     assert json.loads(kube("get", "rec", "cache", "--output=json"))["spec"]["replicas"] == 8
-    with pytest.raises(ClusterError, match="three masters at least"):
+    with pytest.raises(ClusterError, match="at least three primaries"):
         kube("scale", "rec/cache", "--replicas=5")
 
 

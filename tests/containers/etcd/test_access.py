@@ -25,12 +25,12 @@ CLIENTS = (f"--trusted-ca-file={FILES}/authority.crt", "--client-cert-auth")
 
 async def defragment(node: Node, access: Access, host: str = "") -> None:
     """Defragment a member, which every version restricts to root."""
-    async with node.asked(access, host) as server:
+    async with node.connected(access, host) as server:
         await server.defragment()
 
 
 async def auth_enabled(node: Node, access: Access, host: str = "") -> bool:
-    async with node.asked(access, host) as server:
+    async with node.connected(access, host) as server:
         return await server.auth_enabled()
 
 
@@ -43,7 +43,7 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
         endpoints = (node.endpoint(),)
-        async with node.asked(ROOT) as server:  # authentication is not enabled
+        async with node.connected(ROOT) as server:  # authentication is not enabled
             assert not await server.auth_enabled()
             await server.authenticate()
             await server.defragment()
@@ -61,7 +61,7 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
             await defragment(node, wrong)
         assert type(raised.value) is Denied
         assert "wrong" not in str(raised.value)
-        async with node.asked(ROOT) as server:
+        async with node.connected(ROOT) as server:
             pieces = [piece async for piece in server.snapshot()]
             assert len(b"".join(pieces)) % 512 == 32
             assert (await server.status()).version == etcd_version
@@ -82,7 +82,7 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
             await defragment(node, ROOT)
         with pytest.raises(Denied):
             await execute(connect, ChangePassword(endpoints, ROOT, "root", "third"))
-        async with node.asked(second) as server:
+        async with node.connected(second) as server:
             await server.authenticate()
 
         disable = DisableAuth(endpoints, second)
@@ -99,7 +99,7 @@ async def test_expired_token_is_replaced(etcd: Etcd) -> None:
     with etcd.cluster(NEWEST, "--auth-token-ttl=1") as cluster:
         node = await leader(cluster.nodes)
         await enable(node)
-        async with node.asked(ROOT) as server:
+        async with node.connected(ROOT) as server:
             await server.defragment()
             await asyncio.sleep(3)
             await server.defragment()
@@ -134,7 +134,7 @@ async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_versio
         (node,) = cluster.nodes
         status = await eventually(lambda: node.status(access, HOST), Unreachable)
         assert status.version == etcd_version
-        async with node.asked(access, HOST) as server:
+        async with node.connected(access, HOST) as server:
             assert len((await server.members()).members) == 1
             assert (await server.progress()).member_id == status.member_id
             assert b"".join([piece async for piece in server.snapshot()])
@@ -174,7 +174,7 @@ async def test_with_users_the_clients_certificate_must_not_have_a_common_name(
     with etcd.cluster(etcd_version, *TLS, *CLIENTS, scheme="https", files=tmp_path) as cluster:
         (node,) = cluster.nodes
         await eventually(lambda: node.status(named, HOST), Unreachable)
-        async with node.asked(named, HOST) as server:
+        async with node.connected(named, HOST) as server:
             await server.enable_auth("root", "first")
         assert await auth_enabled(node, nameless, HOST)
         await defragment(node, nameless, HOST)

@@ -33,7 +33,7 @@ async def test_full_database_accepts_writes_after_compaction_and_defragmentation
         full = await node.status()
         alarm = Alarm(full.member_id, NOSPACE)
         assert full.alarms == (alarm,)
-        async with node.asked() as server:
+        async with node.connected() as server:
             assert await server.alarms() == (alarm,)
             assert not await server.is_compacted(full.revision)
             with pytest.raises(Refused, match="future revision"):
@@ -42,7 +42,7 @@ async def test_full_database_accepts_writes_after_compaction_and_defragmentation
         compact = Compact(endpoints, OPEN, full.revision)
         await execute(connect, compact)
         await execute(connect, compact)  # already compacted
-        async with node.asked() as server:
+        async with node.connected() as server:
             assert await server.is_compacted(full.revision)
             assert await server.is_compacted(1)
             assert not await server.is_compacted(full.revision + 1)
@@ -74,7 +74,7 @@ async def test_members_with_the_same_keys_have_the_same_hash(etcd: Etcd, etcd_ve
         revision = (await led.status()).revision
 
         async def hashed(node: Node, at: int) -> tuple[int, int, int]:
-            async with node.asked() as server:
+            async with node.connected() as server:
                 await server.members()  # wait until the member has caught up
                 found = await server.hash_kv(at)
                 return found.hash, found.revision, found.compacted
@@ -87,7 +87,7 @@ async def test_members_with_the_same_keys_have_the_same_hash(etcd: Etcd, etcd_ve
             assert len({await hashed(node, at) for node in cluster.nodes}) == 1
             assert (await hashed(led, at))[1] == (at or revision)
         assert (await hashed(led, 10))[0] != (await hashed(led, revision))[0]
-        async with led.asked() as server:
+        async with led.connected() as server:
             await server.compact(15)
         assert {(await hashed(node, revision))[2] for node in cluster.nodes} == {15}
 
@@ -100,7 +100,7 @@ async def test_snapshot_ends_with_its_checksum_and_can_be_restored(
         for number in range(4):
             await put(node, f"key-{number}", bytes([number]) * MIB)
         file = tmp_path / "snapshot"
-        async with node.asked() as server:
+        async with node.connected() as server:
             with file.open("wb") as out:
                 async for piece in server.snapshot():
                     out.write(piece)
@@ -125,7 +125,7 @@ async def test_interrupted_snapshot_is_reported(etcd: Etcd, etcd_version: str) -
         node = await leader(cluster.nodes)
         for number in range(16):  # more than any buffer on the way
             await put(node, f"key-{number}", bytes(3 * MIB))
-        async with node.asked() as server:
+        async with node.connected() as server:
             async with aclosing(server.snapshot()) as pieces:
                 assert len(await anext(pieces)) > 0
             await server.status()  # the member still replies after a stream was closed early

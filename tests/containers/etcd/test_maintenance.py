@@ -55,7 +55,7 @@ async def observe(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
     led = next(
         node for node, status in zip(nodes, answers, strict=True) if status and status.leader == status.member_id
     )
-    async with led.asked() as server:
+    async with led.connected() as server:
         listed = await server.members()
         alarms = await server.alarms()
         compacted = await server.is_compacted((await server.status()).revision)
@@ -63,7 +63,7 @@ async def observe(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
     found = {}
     for number, status in enumerate(answers):
         if hashes and status and number in members:
-            async with nodes[number].asked() as server:
+            async with nodes[number].connected() as server:
                 found[status.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
     instances = tuple(
         Instance(number, node.name, pod=pod(node), member=members.get(number), status=status)
@@ -169,7 +169,7 @@ async def test_corrupt_member_is_found_and_removed_even_if_it_leads(etcd: Etcd, 
         corrupt(victim, b"unmistakable-13")
         led = await leader(made.nodes)
         if leads:
-            async with led.asked() as server:
+            async with led.connected() as server:
                 await server.move_leader((await victim.status()).member_id)
             led = await leader(made.nodes)
             assert led is victim
@@ -236,7 +236,7 @@ async def test_survivor_of_a_lost_quorum_continues_with_the_predicted_cluster_id
         others = [node for node in made.nodes if node is not led]
         for node in others:
             node.signal(signal.SIGKILL)
-        async with led.asked() as server:
+        async with led.connected() as server:
             remembered = await server.remembered_members()
             running = await server.status()
         assert len(remembered.members) == 3
@@ -245,7 +245,7 @@ async def test_survivor_of_a_lost_quorum_continues_with_the_predicted_cluster_id
         led.start()
         with pytest.raises(EtcdError):  # without a quorum it serves no client
             await led.status()
-        async with led.asked() as server:
+        async with led.connected() as server:
             progress = await server.progress()
         assert progress.member_id == before.member_id
         assert progress.revision == before.revision
@@ -275,7 +275,7 @@ async def test_survivor_of_a_lost_quorum_continues_with_the_predicted_cluster_id
             assert status.revision == before.revision
 
         await eventually(leads, EtcdError, AssertionError)
-        async with led.asked() as server:
+        async with led.connected() as server:
             assert [member.id for member in (await server.members()).members] == [member_id]
         await put(led, "after", b"value")
 

@@ -17,7 +17,7 @@ from tests.containers.support.etcd_servers import OPEN, Cluster, Etcd, Node, eve
 
 
 async def members(node: Node) -> Members:
-    async with node.asked() as server:
+    async with node.connected() as server:
         return await server.members()
 
 
@@ -42,7 +42,7 @@ async def grow(cluster: Cluster, by: Node) -> Node:
 async def test_member_reports_its_status_and_its_cluster(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
-        async with node.asked() as server:
+        async with node.connected() as server:
             status, found = await server.status(), await server.members()
             assert await server.cluster_version() == etcd_version.rpartition(".")[0] + ".0"
             assert await server.alarms() == ()
@@ -76,7 +76,7 @@ async def test_members_are_added_as_learners_promoted_and_removed(etcd: Etcd, et
 
         cluster.join(second)
         assert (await eventually(second.status, Unreachable)).learner
-        async with second.asked() as server:
+        async with second.connected() as server:
             with pytest.raises(Refused, match="it is a learner"):
                 await server.members()
         await carry_out(promote)
@@ -104,7 +104,7 @@ async def test_members_are_added_as_learners_promoted_and_removed(etcd: Etcd, et
             await execute(connect, Promote(endpoints, OPEN, remove.member))
         with pytest.raises(NoSuchMember):
             await execute(connect, MoveLeader((second.endpoint(),), OPEN, remove.member))
-        async with first.asked() as server:
+        async with first.connected() as server:
             with pytest.raises(NoSuchMember):
                 await server.remove(remove.member.id)
         await carry_out(Remove(endpoints, OPEN, now))
@@ -143,7 +143,7 @@ async def test_member_without_a_quorum_reports_the_members_that_it_remembers(etc
             assert (await survivor.status()).leader == 0
 
         await eventually(alone, AssertionError)
-        async with survivor.asked() as server:
+        async with survivor.connected() as server:
             disarm = server.disarm(Alarm(before.members[0].id, NOSPACE))
             listed, disarmed = await asyncio.gather(server.members(), disarm, return_exceptions=True)
             assert isinstance(listed, NoLeader | Unreachable)
@@ -153,7 +153,7 @@ async def test_member_without_a_quorum_reports_the_members_that_it_remembers(etc
 
         survivor.signal(signal.SIGKILL)
         survivor.start()
-        async with survivor.asked() as server:  # without a quorum it serves no client
+        async with survivor.connected() as server:  # without a quorum it serves no client
             with pytest.raises(Unreachable):
                 await server.status()
             progress = await server.progress()
@@ -193,5 +193,5 @@ async def test_request_to_a_hanging_member_times_out_after_five_seconds(etcd: Et
         with pytest.raises(Unreachable, match="no process listens on the port"):
             await node.status()
         with pytest.raises(EtcdError, match="no process listens on the port"):
-            async with node.asked() as server:
+            async with node.connected() as server:
                 await server.progress()

@@ -40,7 +40,7 @@ async def test_both_clients_report_the_same(etcd: Etcd, etcd_version: str, tmp_p
         assert status.revision == 1 + len(KEYS)
         for name in ("version", "db_size", "leader", "raft_term"):
             assert getattr(status, name) == reported[name], name
-        async with led.asked() as server:
+        async with led.connected() as server:
             members = (await server.members()).members
             assert sorted([each.id, each.name, list(each.peer_urls)] for each in members) == sorted(reported["members"])
             assert reported["alarms"] == []
@@ -55,17 +55,17 @@ async def test_both_clients_report_the_same(etcd: Etcd, etcd_version: str, tmp_p
             raise AssertionError("the database is not full")
 
         await eventually(fill, AssertionError)
-        async with led.asked() as server:
+        async with led.connected() as server:
             (alarm,) = await server.alarms()
             assert (await other_client(led, other_snapshot))["alarms"] == [[alarm.member_id, 1]]
             assert alarm.kind == NOSPACE
             await server.compact((await server.status()).revision)
         for node in cluster.nodes:
             before = (await node.status()).db_size
-            async with node.asked() as server:
+            async with node.connected() as server:
                 await server.defragment()
             assert (await other_client(node, other_snapshot))["db_size"] == (await node.status()).db_size < before
-        async with led.asked() as server:
+        async with led.connected() as server:
             await server.disarm(alarm)
         reported = await other_client(led, other_snapshot, {"key-0": "another"})
         assert reported["keys"]["key-0"] == "another"

@@ -49,7 +49,11 @@ async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str
         joined = await cluster.join()
         # Slots with frequent writes move first.
         with Load.running(lambda: addresses(cluster)[:2]) as load:
-            async with cluster.nodes[0].asked() as source, joined.asked() as target, cluster.nodes[1].asked() as other:
+            async with (
+                cluster.nodes[0].connected() as source,
+                joined.connected() as target,
+                cluster.nodes[1].connected() as other,
+            ):
                 own = (await cluster.owners())[cluster.nodes[0].id]
                 slots = sorted(own, key=lambda slot: slot not in busy(load))
                 for slot in slots[:150]:
@@ -76,7 +80,7 @@ async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: 
             await asyncio.sleep(2)
             primary.end()
             await asyncio.to_thread(replica.start)
-            async with replica.asked() as server:
+            async with replica.connected() as server:
                 await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
             taken = time.monotonic()
             await asyncio.sleep(1)
@@ -84,7 +88,7 @@ async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: 
         with pytest.raises(AssertionError, match="misses"):
             await asyncio.to_thread(load.check)
         assert await asyncio.to_thread(lambda: load.check(loss_windows=[(stopped - 0.1, taken)])) > 10
-        async with cluster.nodes[1].asked() as server:
+        async with cluster.nodes[1].connected() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
             await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
         assert any(
@@ -97,14 +101,14 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
     with Redis(tmp_path).cluster(OLDEST) as cluster:
         await cluster.form(3)
         for node in cluster.nodes:
-            async with node.asked() as server:
+            async with node.connected() as server:
                 await server.execute("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
         with Load.running(lambda: addresses(cluster), Access(password="first")) as load:
             await asyncio.sleep(0.5)
             load.access = Access(password="second")
             await asyncio.sleep(0.5)
             for node in cluster.nodes:
-                async with node.asked() as server:
+                async with node.connected() as server:
                     await server.execute("AUTH", "second")
                     await server.execute("ACL", "SETUSER", "default", "<first")
             await asyncio.sleep(0.5)

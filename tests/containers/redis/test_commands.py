@@ -51,7 +51,7 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         with pytest.raises(Refused, match="owns slots 7999"):
             await execute(connect, AddSlots(OPEN, two.endpoint, two.id, Slots.of(7999, 8000)))
 
-        async with one.asked() as server:
+        async with one.connected() as server:
             await server.execute("SET", key_in(0), "kept")  # slot 0
         await twice(Replicate(OPEN, three.endpoint, three.id, one.id))
         await cluster.until(lambda reports: reports[three.id].keys == 1 and all_know(reports, three.id, one.id))
@@ -69,11 +69,11 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         four = await cluster.join()
         four.end()
         await twice(Forget(OPEN, four.id, (one.endpoint, two.endpoint, three.endpoint)))
-        reports = await cluster.says()
+        reports = await cluster.reports()
         assert all({node.id for node in each.nodes} == set(at) for each in reports.values())
         four.start()
         await twice(ResetSoft(OPEN, four.endpoint, four.id))
-        assert [node.id for node in (await four.says()).nodes] == [four.id]
+        assert [node.id for node in (await four.report()).nodes] == [four.id]
 
 
 async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis, engine: tuple[str, str]) -> None:
@@ -97,8 +97,8 @@ async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis,
         ):
             with pytest.raises(Unreachable, match=foreign.id):
                 await execute(connect, call)
-        assert len((await foreign.says()).nodes) == len((await own.says()).nodes) == 1
-        assert (await foreign.says()).max_memory == 0
+        assert len((await foreign.report()).nodes) == len((await own.report()).nodes) == 1
+        assert (await foreign.report()).max_memory == 0
 
 
 async def test_passwords_overlap_and_stay_out_of_descriptions(redis: Redis, engine: tuple[str, str]) -> None:
@@ -110,19 +110,19 @@ async def test_passwords_overlap_and_stay_out_of_descriptions(redis: Redis, engi
         both = SetPasswords(first, node.endpoint, node.id, tuple(digests))
         await twice(both)
         for access in (first, second):
-            assert (await node.says(access)).id == node.id
+            assert (await node.report(access)).id == node.id
         await twice(SetPasswords(second, node.endpoint, node.id, tuple(digests[1:])))
         with pytest.raises(Denied):
-            await node.says(first)
+            await node.report(first)
 
         call = Configure(second, node.endpoint, node.id, {"masterauth": "second-secret", "maxmemory": "1048576000"})
         await twice(call)
-        assert (await node.says(second)).max_memory == 1_048_576_000
+        assert (await node.report(second)).max_memory == 1_048_576_000
         for shown in (repr(call), str(call), repr(both), str(both)):
             assert "secret" not in shown
             assert digests[0] not in shown
         await twice(SetPasswords(second, node.endpoint, node.id, ()))
-        assert (await node.says(OPEN)).id == node.id
+        assert (await node.report(OPEN)).id == node.id
 
 
 async def test_slots_are_closed_unless_keys_are_left_behind(redis: Redis, engine: tuple[str, str]) -> None:
@@ -130,14 +130,14 @@ async def test_slots_are_closed_unless_keys_are_left_behind(redis: Redis, engine
         await cluster.form(2)
         source, target = cluster.nodes
         nodes = {node.id: node.endpoint for node in cluster.nodes}
-        async with source.asked() as giving, target.asked() as taking:
+        async with source.connected() as giving, target.connected() as taking:
             for slot in (0, 1, 2):
                 await taking.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
                 await giving.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
             await taking.pipe((("ASKING",), ("SET", key_in(0), "left behind")))  # slot 0
             with pytest.raises(SlotStuck, match="Slots 0 cannot be closed"):
                 await execute(connect, CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
-            reports = await cluster.says()
+            reports = await cluster.reports()
             assert list(reports[source.id].me.migrating) == list(reports[target.id].me.importing) == [0]
             await taking.pipe((("ASKING",), ("DEL", key_in(0))))
             await twice(CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))

@@ -101,11 +101,11 @@ class Pod:
 
     async def start(self, access: Access) -> None:
         self.node.start()
-        async with self.node.asked(access) as server:
+        async with self.node.connected(access) as server:
             self.node.id = await server.execute("CLUSTER", "MYID")
 
     async def settings(self, access: Access) -> dict[str, str]:
-        async with self.node.asked(access) as server:
+        async with self.node.connected(access) as server:
             found = await server.execute("CONFIG", "GET", "*")
             found += await server.execute("CONFIG", "GET", "masterauth")  # not part of `*`
         return mapping(found)
@@ -159,7 +159,7 @@ async def test_settings_that_require_a_restart_are_exactly_the_listed_ones(
         await pod.start(access)
         refused, taken = set(), set()
         for name, value in (await pod.settings(access)).items():
-            async with pod.node.asked(access) as server:
+            async with pod.node.connected(access) as server:
                 try:
                     await server.execute("CONFIG", "SET", name, value)
                     taken.add(name)
@@ -184,7 +184,7 @@ async def test_password_changes_without_an_interruption(redis: Redis, engine: tu
         for pod in pods:
             await pod.start(access)
         primary, replica, stale = pods
-        async with primary.node.asked(access) as server:
+        async with primary.node.connected(access) as server:
             await server.execute("CLUSTER", "ADDSLOTSRANGE" if engine[1] >= "7" else "ADDSLOTS", 0, 16383)
         await cluster.meet(cluster.nodes[1:])
         await cluster.settled()
@@ -211,7 +211,7 @@ async def test_password_changes_without_an_interruption(redis: Redis, engine: tu
             await stale.start(Access(password=state.current))
             for pod in pods:
                 for password in state.good:
-                    async with pod.node.asked(Access(password=password)) as server:
+                    async with pod.node.connected(Access(password=password)) as server:
                         assert await server.execute("PING") == "PONG"
                 settings = await pod.settings(Access(password=state.current))
                 assert settings["masterauth"] == state.current
@@ -219,10 +219,10 @@ async def test_password_changes_without_an_interruption(redis: Redis, engine: tu
             cluster.access = Access(password=state.current)
             await cluster.until(lambda reports: reports[replica.node.id].link_up)
             # A new replication link authenticates with the current masterauth.
-            async with primary.node.asked(cluster.access) as server:
+            async with primary.node.connected(cluster.access) as server:
                 await server.execute("CLIENT", "KILL", "TYPE", "replica")
             await cluster.until(lambda reports: reports[replica.node.id].link_up)
-        async with primary.node.asked(Access(password="one")) as server:
+        async with primary.node.connected(Access(password="one")) as server:
             with pytest.raises(Denied):
                 await server.execute("PING")
         await stayed.aclose()
@@ -235,7 +235,7 @@ async def test_authentication_is_turned_on_without_an_interruption(redis: Redis,
         for pod in pods:
             await pod.start(Access())
         await cluster.meet(cluster.nodes[1:])
-        async with pods[0].node.asked() as server:
+        async with pods[0].node.connected() as server:
             await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
@@ -246,10 +246,10 @@ async def test_authentication_is_turned_on_without_an_interruption(redis: Redis,
                 await execute(connect, SetPasswords(access, at, node_id, step.digests))
                 await execute(connect, Configure(access, at, node_id, {"masterauth": step.current}))
             cluster.access = Access(password=step.current)
-            async with pods[0].node.asked(cluster.access) as server:
+            async with pods[0].node.connected(cluster.access) as server:
                 await server.execute("CLIENT", "KILL", "TYPE", "replica")
             await cluster.until(lambda reports: reports[pods[1].node.id].link_up)
-        async with pods[0].node.asked() as server:
+        async with pods[0].node.connected() as server:
             with pytest.raises(Denied):
                 await server.execute("PING")
 
@@ -258,7 +258,7 @@ async def test_exporter_user_may_only_read_metrics(redis: Redis, engine: tuple[s
     with redis.cluster(engine) as cluster:
         pod = Pod(cluster, resource(engine), Passwords("secret", exporter="reader"))
         await pod.start(Access(password="secret"))
-        async with pod.node.asked() as server:
+        async with pod.node.connected() as server:
             assert await server.execute("AUTH", names.EXPORTER_USER, "reader") == "OK"
             for may in ("PING", "INFO ALL", "CLUSTER INFO", "SLOWLOG LEN", "LATENCY LATEST"):
                 await server.execute(*may.split())
@@ -344,12 +344,13 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
             pod.mount_certificate(current)
             await pod.start(cluster.access)
         await cluster.meet(cluster.nodes[1:])
-        async with pods[0].node.asked(cluster.access) as server:
+        async with pods[0].node.connected(cluster.access) as server:
             await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
         run_ids = {
-            node.id: report.run_id for node, report in zip(cluster.nodes, (await cluster.says()).values(), strict=True)
+            node.id: report.run_id
+            for node, report in zip(cluster.nodes, (await cluster.reports()).values(), strict=True)
         }
 
         steps = 0
@@ -367,7 +368,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
                 await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, file))
                 assert shown(pod.port, access) == following_step.pair.certificate.strip(), why
                 # While nodes differ by one step, broken links are established again.
-                async with pods[1].node.asked(access) as server:
+                async with pods[1].node.connected(access) as server:
                     await server.execute("CLIENT", "KILL", "TYPE", "master")
                 cluster.access = access
                 await cluster.until(lambda reports: reports[pods[1].node.id].link_up)
@@ -375,7 +376,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
             cluster.access = Access(joined(current.trusted), current.pair)
             await cluster.settled()
         assert steps == 3
-        assert {node_id: report.run_id for node_id, report in (await cluster.says()).items()} == run_ids
-        async with pods[0].node.asked(replace(cluster.access, authority=old.certificate)) as server:
+        assert {node_id: report.run_id for node_id, report in (await cluster.reports()).items()} == run_ids
+        async with pods[0].node.connected(replace(cluster.access, authority=old.certificate)) as server:
             with pytest.raises(Exception, match="certificate"):
                 await server.execute("PING")

@@ -25,7 +25,7 @@ async def test_connection_returns_replies_and_raises_refusals(redis: Redis, engi
     with redis.cluster(engine) as cluster:
         await cluster.form(1)
         (node,) = cluster.nodes
-        async with node.asked() as server:
+        async with node.connected() as server:
             binary = bytes(range(256)) * 300
             assert await server.execute("SET", b"\xff{a}", binary) == "OK"
             assert await server.execute("GET", b"\xff{a}") == binary
@@ -56,7 +56,7 @@ async def test_unreachable_node_is_reported_in_time_and_leaves_no_connection(
         await cluster.form(1)
         (node,) = cluster.nodes
         monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 2.0)
-        async with node.asked() as server:
+        async with node.connected() as server:
             assert await server.execute("PING") == "PONG"
             node.signal(signal.SIGSTOP)
             with pytest.raises(Unreachable, match="did not respond to PING"):
@@ -85,19 +85,19 @@ async def test_former_passwords_are_tried_and_never_shown(redis: Redis, engine: 
     second = Access(password="second-secret", former=("first-secret",))
     with redis.cluster(engine, requirepass="first-secret") as cluster:
         node = cluster.add()
-        assert (await node.says(Access(password="first-secret"))).id
-        assert (await node.says(second)).id
+        assert (await node.report(Access(password="first-secret"))).id
+        assert (await node.report(second)).id
         for wrong in (OPEN, Access(password="wrong-secret"), Access(password="wrong-secret", former=("other-secret",))):
             with pytest.raises(Denied) as error:
-                await node.says(wrong)
+                await node.report(wrong)
             assert "secret" not in str(error.value)
-        async with node.asked(second) as server:
+        async with node.connected(second) as server:
             await server.execute("CONFIG", "SET", "requirepass", "second-secret")
             assert "secret" not in repr(server)
-        assert (await node.says(second)).id
-        async with node.asked(second) as server:
+        assert (await node.report(second)).id
+        async with node.connected(second) as server:
             await server.execute("CONFIG", "SET", "requirepass", "")
-        assert (await node.says(second)).id  # no password is required
+        assert (await node.report(second)).id  # no password is required
 
 
 async def test_both_ends_verify_the_certificate_of_the_other(
@@ -109,7 +109,7 @@ async def test_both_ends_verify_the_certificate_of_the_other(
     access = Access(authority.certificate.read_text(), pair)
     with redis.cluster(engine, OPEN, **tls(tmp_path)) as cluster:
         node = cluster.add()
-        assert (await node.says(access)).id
+        assert (await node.report(access)).id
 
         foreign = Pair(*(file.read_text() for file in another.issue("foreign")))
         expired = Pair(*(file.read_text() for file in authority.issue("expired", days=-1)))
@@ -134,7 +134,7 @@ async def test_both_ends_verify_the_certificate_of_the_other(
             assert "PRIVATE" not in str(error.value)
 
     with redis.cluster(engine) as cluster, pytest.raises(Unreachable, match="speaks no TLS"):
-        await cluster.add().says(access)
+        await cluster.add().report(access)
 
 
 async def test_server_of_another_protocol_is_reported() -> None:

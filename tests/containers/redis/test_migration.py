@@ -27,7 +27,7 @@ async def test_primary_joins_and_leaves_while_a_client_writes(redis: Redis, engi
         await cluster.form(3)
         some = Slots.of(*range(0, 16384, 160))
         wrote = await fill(cluster, some)
-        async with cluster.nodes[0].asked() as server:
+        async with cluster.nodes[0].connected() as server:
             await server.execute("FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('f', function() end)")
         node = await cluster.join()
         async with writing(cluster, some) as writer:
@@ -38,8 +38,8 @@ async def test_primary_joins_and_leaves_while_a_client_writes(redis: Redis, engi
             await asyncio.sleep(0.3)
             await move(cluster, back)
             await asyncio.sleep(0.3)
-        assert not (await node.says()).me.slots
-        async with node.asked() as server:
+        assert not (await node.report()).me.slots
+        async with node.connected() as server:
             assert len(await server.execute("FUNCTION", "LIST")) == 1
         await require_whole(cluster, wrote | writer.wrote)
 
@@ -61,7 +61,7 @@ async def test_migration_interrupted_after_any_command_is_completed(redis: Redis
             async with writing(cluster, slots) as writer:
                 await move(cluster, [Move(one, two, slots)])
                 await close_arrived(cluster, one, two)
-            assert slots == (await cluster.says())[two].me.slots & slots, f"cut after {scissors.sent[-1:]}"
+            assert slots == (await cluster.reports())[two].me.slots & slots, f"cut after {scissors.sent[-1:]}"
             await require_whole(cluster, wrote | writer.wrote)
             await forget(cluster, writer.wrote)
 
@@ -71,7 +71,7 @@ async def test_stale_copy_of_a_key_at_the_target_is_replaced(redis: Redis) -> No
         await cluster.form(2)
         one, two = cluster.nodes
         wrote = await fill(cluster, Slots.of(0, 1))
-        async with one.asked() as source, two.asked() as target:
+        async with one.connected() as source, two.connected() as target:
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await source.execute("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
             late = ("RESTORE-ASKING", key_in(0, 3), 0, await source.execute("DUMP", key_in(1, 3)))
@@ -85,7 +85,7 @@ async def test_unexpected_keys_at_the_target_are_never_replaced(redis: Redis) ->
         await cluster.form(2)
         one, two = cluster.nodes
         wrote = await fill(cluster, Slots.of(0, 1))
-        async with two.asked() as target:
+        async with two.connected() as target:
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of another client")))
             await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
@@ -110,14 +110,14 @@ async def test_expiring_keys_do_not_block_a_migration(redis: Redis, engine: tupl
         client = Client(cluster)
         for number, slot in enumerate(slots):
             for key in range(30):
-                await client.ask(
+                await client.send(
                     key_in(slot, key), "SET", key_in(slot, key), "short", "PX", 1 + (number * 30 + key) % 1500
                 )
         stays = key_in(7, 99)
-        await client.ask(stays, "SET", stays, "stays", "EX", 1000)
+        await client.send(stays, "SET", stays, "stays", "EX", 1000)
         await move(cluster, [Move(one.id, two.id, slots)])
-        assert not (await one.says()).me.slots & slots
-        left = await client.ask(stays, "TTL", stays)
+        assert not (await one.report()).me.slots & slots
+        left = await client.send(stays, "TTL", stays)
         assert isinstance(left, int)
         assert 900 < left <= 1000
         await asyncio.sleep(2)
@@ -132,12 +132,12 @@ async def test_target_without_memory_receives_no_slot_and_is_reported(redis: Red
         one, two = cluster.nodes
         slots = Slots.of(*range(0, 5461, 91))
         wrote = await fill(cluster, slots, "v" * 20_000)
-        async with two.asked() as target:
-            used = (await two.says()).memory
+        async with two.connected() as target:
+            used = (await two.report()).memory
             await target.execute("CONFIG", "SET", "maxmemory", used + 100_000)
             with pytest.raises(TargetFull, match=r"demo-1 uses .* of .* bytes"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(range(5461)))])
-            reports = await cluster.says()
+            reports = await cluster.reports()
             assert not reports[one.id].me.migrating
             assert not reports[two.id].me.importing
 
@@ -158,17 +158,17 @@ async def test_full_target_keeps_its_keys_and_continues_with_more_memory(
         one, two = cluster.nodes
         slots = Slots.of(range(60))
         wrote = await fill(cluster, slots, "v" * 20_000)
-        async with two.asked() as target:
-            await target.execute("CONFIG", "SET", "maxmemory", (await two.says()).memory + 4_000_000)
+        async with two.connected() as target:
+            await target.execute("CONFIG", "SET", "maxmemory", (await two.report()).memory + 4_000_000)
             with pytest.raises(TargetFull, match="demo-1 has no memory for slot"):
                 await move(cluster, [Move(one.id, two.id, slots)])
-            reports = await cluster.says()
+            reports = await cluster.reports()
             open_slots = Slots.of(*reports[one.id].me.migrating)
             assert open_slots == Slots.of(*reports[two.id].me.importing)
             assert len(open_slots) < len(slots - reports[two.id].me.slots)  # slots without moved keys are closed
             client = Client(cluster)
             for key, value in wrote.items():
-                assert await client.ask(key, "GET", key) == value  # at both ends of an open slot
+                assert await client.send(key, "GET", key) == value  # at both ends of an open slot
             await client.aclose()
             await target.execute("CONFIG", "SET", "maxmemory", 0)
         await move(cluster, [Move(one.id, two.id, slots)])
@@ -184,7 +184,7 @@ async def test_big_key_moves_alone_without_a_failover(redis: Redis, monkeypatch:
         client = Client(cluster)
         large = key_in(0, 99)
         for part in range(40):
-            await client.ask(large, "RPUSH", large, *[b"%07d" % (part * 20_000 + number) for number in range(20_000)])
+            await client.send(large, "RPUSH", large, *[b"%07d" % (part * 20_000 + number) for number in range(20_000)])
         await cluster.until(lambda reports: reports[cluster.nodes[3].id].offset >= reports[one.id].offset)
         scissors = Scissors()
         await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))], scissors=scissors)
@@ -192,14 +192,14 @@ async def test_big_key_moves_alone_without_a_failover(redis: Redis, monkeypatch:
         assert len(timeouts) == 6
         assert timeouts[-1] == 1000
         for node in cluster.nodes[:3]:
-            async with node.asked() as server:
+            async with node.connected() as server:
                 assert (await server.execute("CONFIG", "GET", "cluster-node-timeout"))[1] == "1000"
                 assert (await server.execute("CONFIG", "GET", "proto-max-bulk-len"))[1] == "20000000"
-        assert await client.ask(large, "LLEN", large) == 800_000
-        assert await client.ask(large, "LINDEX", large, 777_777) == "0777777"
-        await client.ask(large, "UNLINK", large)
+        assert await client.send(large, "LLEN", large) == 800_000
+        assert await client.send(large, "LINDEX", large, 777_777) == "0777777"
+        await client.send(large, "UNLINK", large)
         await client.aclose()
-        assert (await cluster.says())[one.id].me.is_primary
+        assert (await cluster.reports())[one.id].me.is_primary
         await require_whole(cluster, wrote)
 
 
@@ -220,7 +220,7 @@ async def test_migration_between_nodes_with_passwords_and_tls(
         assert not slots - reports[two.id].me.slots
         client = Client(cluster)
         for key, value in wrote.items():
-            assert await client.ask(key, "GET", key) == value
+            assert await client.send(key, "GET", key) == value
         await client.aclose()
         for node in cluster.nodes:
             assert "secret" not in (node.directory / "log").read_text()
@@ -307,7 +307,7 @@ async def test_hanging_target_causes_no_failover_of_the_source(redis: Redis) -> 
             two.signal(signal.SIGCONT)
         with suppress(SlotStuck, Unreachable):  # the migration may have been aborted by then
             await moving
-        assert (await successor.says()).me.primary == one.id
+        assert (await successor.report()).me.primary == one.id
         await cluster.settled()
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)

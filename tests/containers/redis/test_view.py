@@ -22,7 +22,7 @@ async def observe(cluster: Cluster) -> ClusterView:
     for node in cluster.nodes:
         with suppress(RedisError):
             if node.alive:
-                reports[node.id] = await node.says()
+                reports[node.id] = await node.report()
     return ClusterView.of(reports, {node.id: node.name for node in cluster.nodes})
 
 
@@ -74,7 +74,7 @@ async def test_node_that_returns_empty_is_new_and_the_former_one_is_lost(redis: 
             if path.name != "redis.conf":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         last.start()
-        last.id = (await last.says()).id
+        last.id = (await last.report()).id
         views = await until(cluster, lambda view: not view.settled and view.nodes[former].lost)
         assert [node.id for node in views[-1].outside] == [last.id]
         assert former in views[-1].cluster

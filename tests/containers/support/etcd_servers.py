@@ -65,7 +65,7 @@ class Node:
         return Endpoint(self.name, self.address, host or self.address, self.ports[0], self.ports[2])
 
     @asynccontextmanager
-    async def asked(self, access: Access = OPEN, host: str = "") -> AsyncIterator[Server]:
+    async def connected(self, access: Access = OPEN, host: str = "") -> AsyncIterator[Server]:
         server = connect(self.endpoint(host), access)
         try:
             yield server
@@ -73,7 +73,7 @@ class Node:
             await server.aclose()
 
     async def status(self, access: Access = OPEN, host: str = "") -> EndpointStatus:
-        async with self.asked(access, host) as server:
+        async with self.connected(access, host) as server:
             return await server.status()
 
     def signal(self, number: signal.Signals) -> None:

@@ -28,7 +28,7 @@ async def fill(cluster: Cluster, slots: Slots, value: str = "v") -> dict[bytes, 
     wrote = {key_in(slot, number): f"{value}{slot}-{number}".encode() for slot in slots for number in range(KEYS)}
     client = Client(cluster)
     for key, text in wrote.items():
-        await client.ask(key, "SET", key, text)
+        await client.send(key, "SET", key, text)
     await client.aclose()
     return wrote
 
@@ -49,7 +49,7 @@ async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
     assert not any(each.me.migrating or each.me.importing for each in primaries)
     client = Client(cluster)
     for key, value in wrote.items():
-        assert await client.ask(key, "GET", key) == value
+        assert await client.send(key, "GET", key) == value
     await client.aclose()
     cluster.check()
 
@@ -69,10 +69,10 @@ class Writer:
                 return
             key = self.keys[number % len(self.keys)]
             if number % 7 == 6:
-                await self.client.ask(key, "DEL", key)
+                await self.client.send(key, "DEL", key)
                 self.wrote.pop(key, None)
             else:
-                await self.client.ask(key, "SET", key, f"w{number}")
+                await self.client.send(key, "SET", key, f"w{number}")
                 self.wrote[key] = f"w{number}".encode()
             await asyncio.sleep(0)
 
@@ -103,5 +103,5 @@ async def close_arrived(cluster: Cluster, source: str, target: str) -> None:
 async def forget(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
     client = Client(cluster)
     for key in wrote:
-        await client.ask(key, "DEL", key)
+        await client.send(key, "DEL", key)
     await client.aclose()

@@ -56,7 +56,7 @@ SEED: dict[str, Any] = {
 }
 """Manifest of the first release, except its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 OLD_WORDS = "is not supported"
 ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
 DIRECTIVE_WORDS = "is set by another field or by the operator"
@@ -181,7 +181,7 @@ REFUSED = over(
             Case(
                 f"{count} pods for three primaries with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
-                f"three masters at least, with replicasPerMaster replicas each; give at least {least}",
+                f"at least three primaries with replicasPerMaster replicas each; use {least} or more",
                 "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))

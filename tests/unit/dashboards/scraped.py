@@ -79,7 +79,7 @@ def prometheus(scratch: Path) -> Iterator[Api]:
         with Prometheus.scraping(scratch / "prometheus", jobs) as running:
 
             def scraped() -> bool:
-                twice = running.ask("count_over_time(up[1m]) >= 2 and up == 1")
+                twice = running.query("count_over_time(up[1m]) >= 2 and up == 1")
                 assert len(twice) == len(jobs), running.targets()
                 return True
 

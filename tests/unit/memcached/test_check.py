@@ -106,7 +106,7 @@ async def test_resource_that_does_not_become_ready_is_reported_with_its_message(
 
 
 async def test_cluster_without_an_operator_is_reported(server: ApiServer) -> None:
-    with pytest.raises(Failed, match="No operator has said anything of it"):
+    with pytest.raises(Failed, match="No operator has reported a status"):
         await run(server, within=0.05)
     assert remaining(server) == []
 

@@ -249,7 +249,7 @@ async def test_config_map_of_the_user_is_read_or_its_problem_reported() -> None:
     kubernetes = Kubernetes(resource)
     problem = (await kubernetes.observe()).config.problem
     assert problem is not None
-    assert "there is no ConfigMap mine" in problem.message
+    assert "ConfigMap mine does not exist" in problem.message
     kubernetes.user_client.create(
         CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}}
     )

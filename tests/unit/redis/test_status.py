@@ -83,11 +83,11 @@ def test_instances_and_conditions_share_one_list() -> None:
     [
         (replace(R2, up=False, ready=True), "NotAnswering", "no route to host"),
         (replace(R2, up=False), "Starting", ""),
-        (replace(R2, loading=True), "Starting", "It reads its data."),
-        (replace(R2, synced=False), "Syncing", "It gets what demo-2 has."),
+        (replace(R2, loading=True), "Starting", "Loading data."),
+        (replace(R2, synced=False), "Syncing", "Syncing with demo-2."),
         (At(up=False, problem="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
-        (replace(R2, up=False, pod=False), "NoPod", "There is no pod."),
-        (NEW, "Joining", "It owns no slots."),
+        (replace(R2, up=False, pod=False), "NoPod", "The pod does not exist."),
+        (NEW, "Joining", "The node owns no slots."),
     ],
 )
 def test_entry_of_an_unready_node_has_a_reason(at: At, reason: str, message: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from e2e.scenarios.redis.cli_check import REQUIRED_LINES, Verdict, parse
 from e2e.scenarios.redis.cluster import open_slots, own_slots
 from e2e.scenarios.redis.consistency import Operation, forgiving, lost, violations
+from tests.support.paths import REPOSITORY
 
 
 def write(number: int, called: float, returned: float | None, key: str = "k") -> Operation:
@@ -112,18 +113,8 @@ def test_own_slots_are_read_from_the_nodes_own_line() -> None:
     assert open_slots(f"{OTHER}\n{ME}\n") == "[5->-bbbb][9-<-cccc]"
 
 
-FINE = """\
-10.1.2.3:6379 (aaaa...) -> 2 keys | 5461 slots | 1 slaves.
-[OK] 5 keys in 3 masters.
->>> Performing Cluster Check (using node 10.1.2.3:6379)
-\x1b[0mM: aaaa 10.1.2.3:6379
-   slots:[0-5460] (5461 slots) master
-S: bbbb 10.1.2.4:6379
-   slots: (0 slots) slave
-\x1b[32;1m[OK] All nodes agree about slots configuration.
-\x1b[0m>>> Check for open slots...
-[OK] All 16384 slots covered.
-"""
+FINE = (REPOSITORY / "tests/recorded/redis-cli/check.txt").read_text()
+"""Output of `redis-cli --cluster check` for a healthy cluster."""
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ async def test_bucket_requires_both_keys_in_its_secret() -> None:
     api.with_keys(accessKeyID="a")
     found = await api.problem(BUCKETED)
     assert found is not None
-    assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Give it."
+    assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Add it."
     api.user_client.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
     assert await api.problem(BUCKETED) is None
 

@@ -202,7 +202,7 @@ def test_slot_with_two_owners_is_refused() -> None:
 
 
 def test_rebalance_without_a_primary_is_refused() -> None:
-    with pytest.raises(CannotMove, match="over 0 masters"):
+    with pytest.raises(CannotMove, match="over 0 primaries"):
         balanced({"a": Slots.all()}, [])
     with pytest.raises(CannotMove, match="over 0 primaries"):
         drained({"a": Slots.all()}, [])

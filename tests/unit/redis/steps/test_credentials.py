@@ -60,14 +60,14 @@ def test_rotation_applies_three_changes_of_the_secret_to_every_node() -> None:
         if not step.actions:
             lab.wait(OVERLAP)
     each = [SetPasswords, Configure, Patch] * 3
-    applied = "demo-0, demo-1, demo-2: told which passwords are good."
+    applied = "demo-0, demo-1, demo-2: updating the valid passwords."
     assert steps == [
-        ("The Secret has another password: at first, both are good.", [WriteSecret]),
+        ("The password in the Secret changed: both passwords are valid during the rotation.", [WriteSecret]),
         (applied, each),
-        ("Every node takes the new password: it is used from now on.", [WriteSecret]),
+        ("Every node accepts the new password: switching to it.", [WriteSecret]),
         (applied, each),
         ("", []),
-        ("The former password is good no more.", [WriteSecret]),
+        ("Removing the former password.", [WriteSecret]),
         (applied, each),
     ]
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
@@ -90,7 +90,7 @@ def test_new_password_is_not_used_before_every_node_accepts_it() -> None:
     lab.give("two")
     lab.step()
     lab.apply()
-    for action in lab.pending_actions()[:6]:  # demo-2 is not told: the operator died
+    for action in lab.pending_actions()[:6]:  # the operator stops before demo-2
         lab.do(action)
     passwords = lab.judged().passwords
     assert passwords is not None

@@ -195,8 +195,8 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
         for action in step.actions:
             lab.do(action)
     assert messages == [
-        "The users that nodes start with are made.",
-        "The users that nodes start with are made.",
+        "Creating the Secret with the users of the nodes.",
+        "Creating the Secret with the users of the nodes.",
         "Issuing certificates: there is no certificate authority yet.",
         "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
         "Updating the certificates that nodes mount: first certificate.",

@@ -162,7 +162,7 @@ def test_update_strategy_on_delete_leaves_restarts_to_the_user() -> None:
 
 @pytest.mark.parametrize(
     ("version", "problem"),
-    [("3.2.8", "older than redis 6.2"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
+    [("3.2.8", "redis 3.2.8 is not supported"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
 )
 def test_refused_version_does_not_change_pods(version: str, problem: str) -> None:
     resource = cluster(*formed(), version=version)

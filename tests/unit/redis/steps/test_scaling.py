@@ -329,7 +329,7 @@ def test_strategies_have_no_effect_without_a_new_primary() -> None:
 
 @pytest.mark.parametrize(
     ("strategies", "problem"),
-    [([], "has 0 entries, and 1 new master"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new master")],
+    [([], "has 0 entries, and 1 new primary"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new primary")],
 )
 def test_manual_assignment_requires_one_entry_per_new_primary(strategies: list[tuple[int, str]], problem: str) -> None:
     made = planned(*GROWN, **manually(*strategies))

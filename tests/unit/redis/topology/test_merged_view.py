@@ -128,9 +128,8 @@ def test_higher_epoch_wins_between_two_claims() -> None:
         ("role", (R0,)),
     ]
     assert seen.contested == THIRDS[P0]
-    assert (
-        "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by configuration epoch (4 against 1)."
-        in (seen.settled)
+    assert "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by config epoch (4 against 1)." in (
+        seen.settled
     )
 
 

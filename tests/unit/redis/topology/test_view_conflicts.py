@@ -65,7 +65,7 @@ def test_failure_that_only_some_nodes_report_is_not_settled() -> None:
     reports[R2] = report_of(SIX, R2)
     seen = view(reports)
     assert ids(seen.failing) == [P1]
-    assert seen.settled == "demo-1 does not answer, yet demo-5 does not say that it has failed."
+    assert seen.settled == "demo-1 is unreachable, but demo-5 does not report it as failed."
 
 
 def test_primary_without_a_live_replica_awaits_no_election() -> None:
@@ -140,7 +140,7 @@ def test_node_that_others_do_not_know_is_reported() -> None:
     reports = all_reports(SIX)
     reports[P0], reports[P1] = unaware(reports[P0], R2), unaware(reports[P1], R2)
     seen = view(reports)
-    assert seen.settled == "demo-0 and demo-1 do not know demo-5, or where it is."
+    assert seen.settled == "demo-0 and demo-1 do not know demo-5 or its address."
     assert seen.missing([R1, R2]) == {R2: (P0, P1)}
 
 
@@ -183,7 +183,7 @@ def test_primary_that_knows_no_other_node_is_another_cluster() -> None:
     reports = {node: unaware(each, P1) for node, each in all_reports(SIX).items()}
     reports[P1] = report_of({P1: SIX[P1]}, P1)
     seen = view(reports)
-    assert seen.settled == ("demo-1 owns slots 5461-10921 and knows nothing of demo-0, demo-2, demo-3 and 2 others.")
+    assert seen.settled == ("demo-1 owns slots 5461-10921 but knows nothing of demo-0, demo-2, demo-3 and 2 others.")
     assert seen.uncovered == THIRDS[P1], "its claims do not count in the other cluster"
     assert seen.outside == (seen.nodes[P1],)
 
@@ -219,7 +219,7 @@ def test_reachable_node_without_a_known_address_is_missing() -> None:
     reports = all_reports(SIX)
     reports[P0] = changed(reports[P0], R2, address="", flags=frozenset({"slave", "noaddr"}))
     seen = view(reports)
-    assert seen.settled == "demo-0 does not know demo-5, or where it is."
+    assert seen.settled == "demo-0 does not know demo-5 or its address."
     assert seen.missing(SIX) == {R2: (P0,)}
 
 
@@ -234,7 +234,9 @@ def test_outdated_address_is_reported() -> None:
     reports[P0] = changed(reports[P0], R2, address="10.0.7.7")
     seen = view(reports)
     assert seen.misplaced({R2: "10.0.7.7", P0: address(P0)}) == {R2: (P1, P2, R0, R1)}
-    assert seen.settled == ("demo-1, demo-2, demo-3 and demo-4 look for demo-5 at 10.0.0.5; it is at 10.0.7.7.")
+    assert seen.settled == (
+        "demo-1, demo-2, demo-3 and demo-4 have the address 10.0.0.5 for demo-5; it is at 10.0.7.7."
+    )
 
 
 def test_node_that_does_not_know_its_own_address_is_not_misplaced() -> None:
@@ -248,9 +250,9 @@ def test_node_that_does_not_know_its_own_address_is_not_misplaced() -> None:
 def test_wrong_role_of_a_node_is_reported() -> None:
     reports = all_reports(SIX)
     reports[P0] = changed(reports[P0], R2, primary=P1)
-    assert view(reports).settled == "demo-0 takes demo-5 for a replica of demo-1; it is a replica of demo-2."
+    assert view(reports).settled == "demo-0 reports demo-5 as a replica of demo-1; it is a replica of demo-2."
     reports[P0] = changed(reports[P0], R2, primary="")
-    assert view(reports).settled == "demo-0 takes demo-5 for a master; it is a replica of demo-2."
+    assert view(reports).settled == "demo-0 reports demo-5 as a primary; it is a replica of demo-2."
 
 
 def test_role_of_an_unreachable_node_is_decided_by_majority() -> None:
@@ -265,4 +267,4 @@ def test_role_of_an_unreachable_node_is_decided_by_majority() -> None:
 def test_missing_slot_owner_in_a_table_is_reported() -> None:
     reports = all_reports(SIX)
     reports[R0] = changed(reports[R0], P0, slots=THIRDS[P0] - Slots.of(7))
-    assert view(reports).settled == "demo-3 knows no owner of slot 7; it is demo-0's."
+    assert view(reports).settled == "demo-3 reports no owner of slot 7; the owner is demo-0."
