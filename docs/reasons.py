@@ -33,8 +33,9 @@ def _section(title: str, catalogue: Catalogue) -> Iterator[str]:
     yield f"## {title}\n"
     yield "| reason | severity | meaning | messages |"
     yield "|---|---|---|---|"
-    for reason in sorted(catalogue):
-        messages = "<br>".join(message.replace("|", "\\|") for message in reason.messages)
+    shown = {reason: reason.messages for reason in catalogue} | catalogue.extended
+    for reason in sorted(shown):
+        messages = "<br>".join(message.replace("|", "\\|") for message in shown[reason])
         link = f"[{reason}](../{reason.runbook})"
         yield f"| {link} | {reason.severity.value} | {reason.meaning} | {messages} |"
     yield ""

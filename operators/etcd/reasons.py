@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from shared.status.reasons import Catalogue, Severity
+from shared.status.reasons import (
+    CREATING,
+    DEGRADED,
+    INVALID_SPEC,
+    RESTORING,
+    SCALING,
+    SECRET_INVALID,
+    SECRET_MISSING,
+    UPDATING,
+    Catalogue,
+    Severity,
+)
 
 REASONS = Catalogue("runbook/etcd.md")
 
@@ -154,7 +165,12 @@ LEARNER_STUCK = REASONS.add(
         "joins again with an empty volume."
     ),
 )
-MEMBER_FAILING = REASONS.add("MemberFailing", Severity.WARNING, "The pod of a member does not start.")
+MEMBER_FAILING = REASONS.add(
+    "MemberFailing",
+    Severity.WARNING,
+    "The pod of a member does not start.",
+    "{healthy} of {size} members are healthy. {problems}",
+)
 MEMBER_REFUSED = REASONS.add("MemberRefused", Severity.WARNING, "The member rejected the request for a snapshot.")
 MEMBER_UNREACHABLE = REASONS.add(
     "MemberUnreachable", Severity.WARNING, "The member that the snapshot is taken from does not answer."
@@ -199,12 +215,14 @@ OUT_OF_SPACE = REASONS.add(
         "member is defragmented in turn."
     ),
     "{fullest} Defragmenting {instance}.",
+    "{member} has used up its quota of {quota} with a file of {size}: etcd accepts no writes. {next_step}",
 )
 POD_DELETED = REASONS.add(
     "PodGone",
     Severity.WARNING,
     "The pod of a snapshot was deleted before it was done.",
     "The pod of the attempt was deleted.",
+    "The pod of the attempt was deleted. Attempt {attempt} of {attempts} failed; the operator retries.",
 )
 POD_IN_THE_WAY = REASONS.add(
     "PodInTheWay",
@@ -245,6 +263,7 @@ QUORUM_LOST = REASONS.add(
         "{loss_text} {survivor} has its data in memory and would lose it if it stopped: take an EtcdBackup of "
         "it now, and restore that into a new EtcdCluster."
     ),
+    "{lost} of the {voters} voters lost their data: the quorum is permanently lost. {proposal}",
 )
 QUOTA_EXCEEDED = REASONS.add(
     "QuotaExceeded",
@@ -263,6 +282,7 @@ RECORDING = REASONS.add(
     "The cluster has started: recording its id {found} in status.",
     "The recovery created a new cluster: recording its id {found} in status.",
     "Recording the volume of {names} in status.",
+    "{snapshot} is restored: recording that in status.",
 )
 RECOVERING = REASONS.add(
     "Recovering",
@@ -274,6 +294,8 @@ RECOVERING = REASONS.add(
     "Recovery {token}: creating a new cluster from the data of {survivor}.",
     "{message} Deleting the pod of a former recovery first.",
     "{message} Its pod does not start: {problem}",
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
 )
 RECOVERY_FAILED = REASONS.add(
     "RecoveryFailed",
@@ -300,6 +322,10 @@ REPLACING = REASONS.add(
     Severity.NORMAL,
     "A member that lost its data is removed and joins again with an empty volume.",
     "{loss}: removing the member; it joins again with an empty volume.",
+    "{goal}: adding {member} as a learner.",
+    "{goal}; adding {member} once all voters have been connected for {seconds} s, as etcd requires.",
+    "{goal}; {member} is not added yet: {remains}.",
+    "{goal}; {member} is the leader and is to be removed: moving the leadership to {successor}.",
 )
 REPLACING_CORRUPT_MEMBER = REASONS.add(
     "ReplacingCorruptMember",
@@ -307,6 +333,7 @@ REPLACING_CORRUPT_MEMBER = REASONS.add(
     "A corrupt member is removed and joins again with an empty volume.",
     "All {voters} voters have the same data: disarming the CORRUPT alarm.",
     "{found}: removing the member; it joins again with an empty volume.",
+    "{found}, and it is the leader: moving the leadership to {member}.",
 )
 RESTORE_TOO_LATE = REASONS.add(
     "RestoreTooLate",
@@ -323,6 +350,8 @@ RUNNING = REASONS.add(
     Severity.NORMAL,
     "A pod takes the snapshot.",
     "Attempt {attempt} of {max_attempts}: taking the snapshot from {choice}. {caution}",
+    "Attempt {attempt} of {attempts}: taking the snapshot from {member}.",
+    "Taking the snapshot.",
 )
 SCALE_DOWN_BLOCKED = REASONS.add(
     "ScaleDownHeld",
@@ -397,3 +426,68 @@ NO_SUCH_MEMBER = REASONS.add(
 NO_SPACE = REASONS.add("NoSpace", Severity.WARNING, "etcd rejected a write, because the space quota is used up.")
 UNSUPPORTED = REASONS.add("Unsupported", Severity.WARNING, "The version of etcd does not support a request.")
 UNAUTHENTICATED = REASONS.add("Unauthenticated", Severity.WARNING, "etcd requires a user and a password.")
+
+REASONS.extend(
+    CREATING,
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
+    "{goal}: adding {member} as a learner.",
+    "{goal}; adding {member} once all voters have been connected for {seconds} s, as etcd requires.",
+    "{goal}; {member} is not added yet: {remains}.",
+    "{goal}; {member} is the leader and is to be removed: moving the leadership to {successor}.",
+)
+REASONS.extend(
+    DEGRADED,
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
+)
+REASONS.extend(
+    INVALID_SPEC,
+    "spec.restore.from: no snapshot is set. Set backup, volume or s3.",
+)
+REASONS.extend(
+    RESTORING,
+    "Searching the snapshot.",
+    "Restoring {location} as the initial data of the cluster.",
+    "{message} Waiting until the pod of an earlier attempt is deleted.",
+    "{message} {of} does not start: {problem}",
+    "Waiting until the restore's pod is deleted; members start afterwards.",
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
+)
+REASONS.extend(
+    SCALING,
+    "{instance} is no longer needed (spec.size is {size}): removing the learner before it votes.",
+    "{goal}: removing {instance}.",
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
+    "{goal}: adding {member} as a learner.",
+    "{goal}; adding {member} once all voters have been connected for {seconds} s, as etcd requires.",
+    "{goal}; {member} is not added yet: {remains}.",
+    "{goal}; {member} is the leader and is to be removed: moving the leadership to {successor}.",
+)
+REASONS.extend(
+    SECRET_INVALID,
+    (
+        "{at}: Secret {name}: {certificate_key} has a common name, and with spec.auth, etcd's gateway rejects "
+        "client certificates that have one. Issue it without a common name, or set spec.tls.client.auth to "
+        "none."
+    ),
+)
+REASONS.extend(
+    SECRET_MISSING,
+    "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+)
+REASONS.extend(
+    UPDATING,
+    "{instance} does not run, and its pod is outdated: recreating it.",
+    ("{progress}; removing {instance}, because its data is deleted with its pod. It joins again with a new pod."),
+    "{healthy} of {size} members are healthy.",
+    "{healthy} of {size} members are healthy. {problems}",
+    "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
+    "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",
+    (
+        "Rolling update: {outdated} of {total} pods are outdated; {pod} is the leader and is recreated last: "
+        "moving the leadership to {member}."
+    ),
+)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from shared.status.reasons import Catalogue, Severity
+from shared.status.reasons import (
+    CREATING,
+    DEGRADED,
+    SCALING,
+    SECRET_INVALID,
+    SECRET_MISSING,
+    UPDATING,
+    Catalogue,
+    Severity,
+)
 
 REASONS = Catalogue("runbook/memcached.md")
 
@@ -40,4 +49,41 @@ SWITCHING_WORKLOAD = REASONS.add(
     "The servers move to another kind of workload, and the former workload serves clients until the new one is ready.",
     "Changing from a {kind} to a {kind}: {summary} in the {kind}. Clients use the {kind} until all are ready.",
     "Deleting the {kind}: {summary} in the {kind}.",
+)
+
+REASONS.extend(
+    CREATING,
+    "Creating the servers: {ready} of {size} servers are ready.",
+    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
+    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+)
+REASONS.extend(
+    DEGRADED,
+    "{ready} of {size} servers are ready. Kubernetes restarts or replaces the others.",
+    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
+    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+)
+REASONS.extend(
+    SCALING,
+    "Scaling to {size} servers: {ready} of {size} servers are ready.",
+    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
+    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+)
+REASONS.extend(
+    SECRET_INVALID,
+    "spec.auth: Secret {secret_name}: {users_key}: {problem}",
+)
+REASONS.extend(
+    SECRET_MISSING,
+    "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+)
+REASONS.extend(
+    UPDATING,
+    "Rolling update: {ready} of {size} servers are ready.",
+    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
+    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.status.reasons import Catalogue, Severity
+from shared.status.reasons import CREATING, DEGRADED, SCALING, SECRET_MISSING, UPGRADING, Catalogue, Severity
 
 REASONS = Catalogue("runbook/redis.md")
 
@@ -21,6 +21,7 @@ CONFIG_MAP_INVALID = REASONS.add(
         "into a Secret, set spec.auth.secretName, and remove the line."
     ),
     "{at}: line {number} has unbalanced quotes. Correct it.",
+    "{field}: {problem} Nodes keep its last valid version.",
 )
 CONFIG_MAP_MISSING = REASONS.add(
     "ConfigMapMissing",
@@ -28,6 +29,7 @@ CONFIG_MAP_MISSING = REASONS.add(
     "The ConfigMap that the spec names, or its key redis.conf, does not exist.",
     "{at}: ConfigMap {name} does not exist. Create it with the key {config_key}, or change the name.",
     "{at}: ConfigMap {name} has no key {config_key}. Add it, or change the name.",
+    "{field}: {problem} Nodes keep its last valid version.",
 )
 CONFIGURING = REASONS.add(
     "Configuring",
@@ -88,7 +90,10 @@ MOVING_BLOCKED = REASONS.add(
     "Migration paused: primary {unreachable} is unreachable.",
 )
 NODE_FAILING = REASONS.add(
-    "NodeFailing", Severity.WARNING, "The pod of a node fails, so that the cluster is not complete."
+    "NodeFailing",
+    Severity.WARNING,
+    "The pod of a node fails, so that the cluster is not complete.",
+    "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
 )
 NODE_NOT_EMPTY = REASONS.add(
     "NodeNotEmpty",
@@ -186,9 +191,19 @@ ROTATING_PASSWORD = REASONS.add(
     "The password is being changed on all nodes without a restart.",
     "{names}: updating the valid passwords.",
     "{nodes}: must accept the new password before it is used.",
+    "The password in the Secret changed: both passwords are valid during the rotation.",
+    "Every node accepts the new password: switching to it.",
+    "Removing the former password.",
+    "Accepting previousPassword of the Secret in addition.",
+    "The password change was reverted in the Secret.",
 )
 SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
-SETTLING = REASONS.add("Settling", Severity.NORMAL, "The operator waits until all nodes report the same cluster view.")
+SETTLING = REASONS.add(
+    "Settling",
+    Severity.NORMAL,
+    "The operator waits until all nodes report the same cluster view.",
+    "Waiting for all nodes to report the same cluster view. {conflicts}",
+)
 SLOTS_LOST = REASONS.add(
     "SlotsLost", Severity.ACTION, "A primary and all of its replicas lost their data; a user must confirm the recovery."
 )
@@ -245,4 +260,68 @@ LOADING = REASONS.add(
 )
 SLOT_STUCK = REASONS.add(
     "SlotStuck", Severity.WARNING, "A slot cannot be moved further; the message contains the remedy."
+)
+
+REASONS.extend(
+    CREATING,
+    "Every slot has an owner; recording in status that the cluster is created.",
+    "{replaced} has a new, empty node; removing the former one from its peers (CLUSTER FORGET).",
+    "All nodes are reachable and empty; recording the slot assignment in status.",
+    "Recreating {names}: the server does not run, and the pod is outdated.",
+    "{reachable} of {total} nodes are reachable. {problems}",
+    "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
+    "{count} nodes are joining each other (CLUSTER MEET).",
+    "{nodes} become primaries; assigning each a config epoch.",
+    "{count} primaries are taking their slots.",
+    "Waiting for all nodes to report the same slot owners. {conflicts}",
+    "{operation}: waiting for all nodes to report the same cluster view.",
+    "Recording the node and volume of {nodes} in status.",
+)
+REASONS.extend(
+    DEGRADED,
+    "{reachable} of {total} nodes are reachable. {problems}",
+    "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
+)
+REASONS.extend(
+    SCALING,
+    "Recording the slot assignment of new primaries in status.",
+    "Waiting for replica {name_of} to sync before moving slots to its primary.",
+    "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
+    "Scaling to {primaries} primaries: moving {get} slots ({get} moved); remaining: {described}.",
+    "{instance} was removed and holds no needed data; deleting its volume.",
+    "Removing {names}.",
+    "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",
+    "{removal}: {node} is taking over.",
+    "{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries.",
+    "{goal}: waiting for nodes. {away}",
+    "{goal}: waiting for {unsynced} to sync before a replica becomes a primary.",
+    "{goal}: no replica can be recreated, because each may hold the only copy of its data.",
+    (
+        "{goal}: recreating replica {instance} with an empty volume so that it can become a primary. Its "
+        "current primary has the same data."
+    ),
+    "{reachable} of {total} nodes are reachable. {problems}",
+    "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
+    "{operation}: waiting for all nodes to report the same cluster view.",
+    "Recording the node and volume of {nodes} in status.",
+    "Waiting for all nodes to be reachable before moving slots to {nodes}. {problems}",
+)
+REASONS.extend(
+    SECRET_MISSING,
+    "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+)
+REASONS.extend(
+    UPGRADING,
+    "Recreating {names}: the server does not run, and the pod is outdated.",
+    "{progress}; {candidate} is taking over from {instance}.",
+    "{reachable} of {total} nodes are reachable. {problems}",
+    "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
+    "{operation}: waiting for all nodes to report the same cluster view.",
+    "Recording the node and volume of {nodes} in status.",
+    "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
+    "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",
+    (
+        "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated. It has no "
+        "replica: its slots are not served until it is back."
+    ),
 )

@@ -29,17 +29,20 @@ class Reason(str):
         severity: urgency in the worst case.
         meaning: one sentence for the reference page.
         messages: templates of the messages; `{name}` is replaced by a value.
+        operator_messages: templates that operators add to a common reason.
         runbook: page and anchor of the runbook entry, relative to docs/.
     """
 
     severity: Severity = Severity.NORMAL
     meaning: str = ""
     messages: tuple[str, ...] = ()
+    operator_messages: tuple[str, ...] = ()
     runbook: str = ""
 
     def describes(self, message: str) -> bool:
         """Whether `message` matches one of the templates; true for a reason without templates."""
-        return not self.messages or any(pattern(template).fullmatch(message) for template in self.messages)
+        templates = self.messages + self.operator_messages
+        return not templates or any(pattern(template).fullmatch(message) for template in templates)
 
 
 def pattern(template: str) -> re.Pattern[str]:
@@ -54,10 +57,12 @@ class Catalogue:
     Attributes:
         page: runbook page with a heading for each reason, relative to docs/.
         reasons: reasons by name, in the order of declaration.
+        extended: messages that this operator gives to common reasons.
     """
 
     page: str
     reasons: dict[str, Reason] = field(default_factory=dict)
+    extended: dict[Reason, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, name: str, severity: Severity, meaning: str, *messages: str) -> Reason:
         """Declare a reason.
@@ -72,6 +77,11 @@ class Catalogue:
         reason.runbook = f"{self.page}#{name.lower()}"
         self.reasons[name] = reason
         return reason
+
+    def extend(self, reason: Reason, *messages: str) -> None:
+        """Declare the messages that this operator gives to a reason of the common catalogue."""
+        self.extended[reason] = messages
+        reason.operator_messages += messages
 
     def named(self, name: str) -> Reason:
         """Return the reason with this name; a name that the catalogue lacks becomes an undeclared reason."""
@@ -96,15 +106,7 @@ CREATE_TIMEOUT = COMMON.add(
     Severity.WARNING,
     "The servers of a new resource did not become ready within --create-timeout; the operator keeps trying.",
 )
-CREATING = COMMON.add(
-    "Creating",
-    Severity.WARNING,
-    "The resource is being created, and not every server is ready yet.",
-    "Every slot has an owner; recording in status that the cluster is created.",
-    "{replaced} has a new, empty node; removing the former one from its peers (CLUSTER FORGET).",
-    "All nodes are reachable and empty; recording the slot assignment in status.",
-    "Recreating {names}: the server does not run, and the pod is outdated.",
-)
+CREATING = COMMON.add("Creating", Severity.WARNING, "The resource is being created, and not every server is ready yet.")
 DEGRADED = COMMON.add(
     "Degraded",
     Severity.WARNING,
@@ -128,7 +130,6 @@ INVALID_SPEC = COMMON.add(
     Severity.ACTION,
     "The spec breaks a rule of the API; the operator changes nothing until the spec is corrected.",
     "{errors} Nothing was changed.",
-    "spec.restore.from: no snapshot is set. Set backup, volume or s3.",
 )
 ISSUING_CERTIFICATES = COMMON.add(
     "IssuingCertificates",
@@ -164,39 +165,8 @@ RESTORED = COMMON.add(
     Severity.NORMAL,
     "An object of the resource was changed or deleted by another client, and the operator restored it.",
 )
-RESTORING = COMMON.add(
-    "Restoring",
-    Severity.WARNING,
-    "A new cluster is being restored from a snapshot.",
-    "Searching the snapshot.",
-    "Restoring {location} as the initial data of the cluster.",
-    "{message} Waiting until the pod of an earlier attempt is deleted.",
-    "{message} {of} does not start: {problem}",
-    "Waiting until the restore's pod is deleted; members start afterwards.",
-)
-SCALING = COMMON.add(
-    "Scaling",
-    Severity.WARNING,
-    "Servers are being added or removed to match the size in the spec.",
-    "{instance} is no longer needed (spec.size is {size}): removing the learner before it votes.",
-    "{goal}: removing {instance}.",
-    "Recording the slot assignment of new primaries in status.",
-    "Waiting for replica {name_of} to sync before moving slots to its primary.",
-    "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
-    "Scaling to {primaries} primaries: moving {get} slots ({get} moved); remaining: {described}.",
-    "{instance} was removed and holds no needed data; deleting its volume.",
-    "Removing {names}.",
-    "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",
-    "{removal}: {node} is taking over.",
-    "{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries.",
-    "{goal}: waiting for nodes. {away}",
-    "{goal}: waiting for {unsynced} to sync before a replica becomes a primary.",
-    "{goal}: no replica can be recreated, because each may hold the only copy of its data.",
-    (
-        "{goal}: recreating replica {instance} with an empty volume so that it can become a primary. Its "
-        "current primary has the same data."
-    ),
-)
+RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
+SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")
 SECRET_INVALID = COMMON.add(
     "SecretInvalid",
     Severity.ACTION,
@@ -208,12 +178,6 @@ SECRET_INVALID = COMMON.add(
     ),
     "{at}: Secret {name}: {wrong}",
     ("spec.tls: Secret {name}: the certificate expired on {ends}, and clients reject it. Replace it with a valid one."),
-    (
-        "{at}: Secret {name}: {certificate_key} has a common name, and with spec.auth, etcd's gateway rejects "
-        "client certificates that have one. Issue it without a common name, or set spec.tls.client.auth to "
-        "none."
-    ),
-    "spec.auth: Secret {secret_name}: {users_key}: {problem}",
 )
 SECRET_MISSING = COMMON.add(
     "SecretMissing",
@@ -233,11 +197,7 @@ TOKEN_REFUSED = COMMON.add(
     ),
 )
 UPDATING = COMMON.add(
-    "Updating",
-    Severity.WARNING,
-    "A change of the spec is being rolled out to the pods, one at a time.",
-    "{instance} does not run, and its pod is outdated: recreating it.",
-    ("{progress}; removing {instance}, because its data is deleted with its pod. It joins again with a new pod."),
+    "Updating", Severity.WARNING, "A change of the spec is being rolled out to the pods, one at a time."
 )
 UPGRADE_TIMEOUT = COMMON.add(
     "UpgradeTimeout",
@@ -245,11 +205,7 @@ UPGRADE_TIMEOUT = COMMON.add(
     "A change was not rolled out to every server within --upgrade-timeout; the operator keeps trying.",
 )
 UPGRADING = COMMON.add(
-    "Upgrading",
-    Severity.NORMAL,
-    "A change of the spec is being rolled out to the pods, one at a time.",
-    "Recreating {names}: the server does not run, and the pod is outdated.",
-    "{progress}; {candidate} is taking over from {instance}.",
+    "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
 )
 VOLUMES_CANNOT_GROW = COMMON.add(
     "VolumesCannotGrow",

@@ -22,8 +22,8 @@ KINDS = {kind.resource.kind.name: kind for operator in installed() for kind in o
 KNOWN_WARNINGS = {
     "etcd/seed.yaml": ("spec.version: 3.4.13 does not compare data between members", "spec.autoCompaction: "),
     "redis/seed.yaml": (
-        "spec.pod[0].volumes.persistentVolumeClaimName: no claim can be named pvcName",
-        "spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution stands beside nodeAffinity",
+        "spec.pod[0].volumes.persistentVolumeClaimName: pvcName is not a valid claim name",
+        "spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is next to nodeAffinity",
     ),
 }
 """Expected admission warnings of samples, by their first words."""

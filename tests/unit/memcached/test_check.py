@@ -121,7 +121,7 @@ async def test_resource_of_a_killed_check_is_replaced(server: ApiServer) -> None
 
 async def test_foreign_resource_of_the_same_name_is_not_changed(server: ApiServer) -> None:
     server.actor("person").create(KIND, memcached())
-    with pytest.raises(Failed, match="exists and is no check's"):
+    with pytest.raises(Failed, match="exists but belongs to no check"):
         await run(server)
     assert remaining(server) == [NAME]
 

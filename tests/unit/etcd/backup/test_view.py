@@ -77,8 +77,8 @@ async def test_missing_volume_is_reported() -> None:
     found = await api.problem(STORE)
     assert found == SecretProblem(
         Reason("VolumeMissing"),
-        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Make it, or name "
-        "another.",
+        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Create it, or "
+        "name another one.",
     )
     api.with_claim()
     assert await api.problem(STORE) is None

@@ -253,7 +253,7 @@ async def test_tls_error_states_the_cause(certificates: Certificates, version: s
         return str(error.value)
 
     trust = certificates.authority.trust
-    assert "not to be trusted: unable to get local issuer certificate." in await tls_error(certificates.foreign.trust())
+    assert "is not trusted: unable to get local issuer certificate." in await tls_error(certificates.foreign.trust())
     assert "certificate is not valid for 'other.test'" in await tls_error(trust(), "other.test")
     foreign = trust(certificates.foreign.issue("intruder"))
     assert "does not trust the client's certificate" in await tls_error(foreign, client_certificate_required=True)

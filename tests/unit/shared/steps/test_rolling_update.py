@@ -49,7 +49,7 @@ def test_first_gate_with_a_step_decides() -> None:
     assert calls == ["demo-0"]
 
 
-@pytest.mark.parametrize(("with_trouble", "quoted"), [(False, "updated. Fix"), (True, "does not start: Crash. Fix")])
+@pytest.mark.parametrize(("with_problem", "quoted"), [(False, "updated. Fix"), (True, "does not start: Crash. Fix")])
 def test_failing_updated_pod_is_named(with_problem: bool, quoted: str) -> None:
     step = roll(instance(0), instance(1, old=False, problem="Crash.")).block(
         instance(0), "Why.", with_problem=with_problem
