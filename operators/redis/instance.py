@@ -98,7 +98,7 @@ class Instance:
         if self.pod is None:
             return f"{self.name} has no pod."
         if self.pod.problem:
-            return f"{self.name} does not start: {self.pod.problem}"
+            return f"{self.name} does not start: {self.pod.problem.rstrip('.')}."
         if self.leaving:
             return f"{self.name} is being deleted."
         if self.error and self.ready:

@@ -62,7 +62,7 @@ FORGETTING = REASONS.add(
     Severity.NORMAL,
     "Removed nodes are being removed from the remaining nodes (CLUSTER FORGET).",
     "Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}",
-    "Removing {names}, which no longer exist and hold no data, from all nodes (CLUSTER FORGET).",
+    "Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data.",
 )
 JOINING = REASONS.add(
     "Joining",
@@ -74,7 +74,7 @@ MEETING = REASONS.add(
     "Meeting",
     Severity.NORMAL,
     "Changed pod addresses are being announced to the other nodes (CLUSTER MEET).",
-    "Updating the address of {names} on their peers (CLUSTER MEET).",
+    "Updating the address of {names} on the other nodes (CLUSTER MEET).",
 )
 REPAIRING_SLOTS = REASONS.add(
     "MendingSlots",

@@ -85,7 +85,7 @@ def test_terminated_leader_hands_over_within_two_seconds(plane: ControlPlane, wo
         log.info("handover: %.2f s from SIGTERM to the standby's first write", took)
         assert took < 2
         assert lease(world)["leaseTransitions"] == before["leaseTransitions"] + 1
-        assert any("Lease given back" in line for line in leader.log_lines)
+        assert any("Lease released" in line for line in leader.log_lines)
 
 
 def test_killed_leader_is_replaced_within_twenty_seconds(plane: ControlPlane, world: World) -> None:

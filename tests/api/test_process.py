@@ -69,7 +69,7 @@ def ends(*arguments: str | Path, **environment: str) -> tuple[int, str]:
 def test_error_without_the_crd_names_the_flag(bare: ControlPlane) -> None:
     code, output = ends("--kubeconfig", bare.kubeconfig)
     assert code == 1
-    assert "serves no memcacheds.cache.example.com/v1alpha1" in output
+    assert "does not serve memcacheds.cache.example.com/v1alpha1" in output
     assert "--install-crds" in output
 
 

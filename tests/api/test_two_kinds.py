@@ -192,7 +192,7 @@ def test_error_names_the_missing_crd(plane: ControlPlane, world: World) -> None:
     served = (ServedKind(PARENT, lambda _: parent.controller()), ServedKind(PARENT, lambda _: sequel.controller()))
     incomplete = Parts(name="parent", kinds=served, image_repository="parent")
     running = Operator(plane.kubeconfig, world.namespace, name=NAME, flags=["--install-crds"], of=incomplete)
-    with pytest.raises(KubeError, match=r"serves no sequels\.parents\.example\.com"):
+    with pytest.raises(KubeError, match=r"does not serve sequels\.parents\.example\.com"):
         running.start()
     with pytest.raises(KubeError):
         running.ended()

@@ -52,7 +52,11 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     parts = [f"{_count(resource, seen)}.", _members_down(seen)]
     failing = [instance for instance in seen.instances if instance.pod and instance.pod.problem and not instance.ready]
     if seen.members is None:
-        parts += [f"{instance.name} does not start: {instance.pod.problem}" for instance in failing if instance.pod]
+        parts += [
+            f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
+            for instance in failing
+            if instance.pod
+        ]
     unready = [instance.name for instance in seen.healthy_voters if not instance.ready]
     if unready:
         parts.append(f"{', '.join(unready)}: not ready for clients yet.")
@@ -121,7 +125,7 @@ def _why_down(instance: Instance) -> str:
     if instance.pod.leaving:
         return f"{instance.name} is terminating. {STUCK}"
     if instance.pod.problem:
-        return f"{instance.name} does not start: {instance.pod.problem}"
+        return f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
     if instance.status is None:
         error = instance.error
         return f"{instance.name} does not answer: {error}" if error else f"{instance.name} is starting."

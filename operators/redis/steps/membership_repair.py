@@ -61,7 +61,7 @@ def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -
     names = ", ".join(seen.name_of(call.id) for call in calls)
     return Step.wait(
         MEETING,
-        f"Updating the address of {names} on their peers (CLUSTER MEET).",
+        f"Updating the address of {names} on the other nodes (CLUSTER MEET).",
         *calls,
         requeue=GOSSIP_SECONDS,
     )
@@ -98,7 +98,7 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
         )
         for node in removed
     ]
-    message = f"Removing {names}, which no longer exist and hold no data, from all nodes (CLUSTER FORGET)."
+    message = f"Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data."
     return Step.wait(FORGETTING, message, *calls, requeue=GOSSIP_SECONDS)
 
 

@@ -190,7 +190,7 @@ def _why_missing(instance: Instance) -> str:
     if instance.pod is None:
         return f"{instance.name} has no pod."
     if instance.pod.problem:
-        return f"{instance.name} does not start: {instance.pod.problem}"
+        return f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
     return (
         f"{instance.name} is unreachable: {instance.error.rstrip('.')}."
         if instance.error

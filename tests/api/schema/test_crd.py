@@ -204,7 +204,7 @@ SHOWN = {
             "image": "redis:8.0.2",
             "conditions": [{"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
         },
-        ["NAME", "REPLICAS", "READY", "MASTERS", "PHASE", "VERSION", "AGE", "IMAGE", "MESSAGE"],
+        ["NAME", "REPLICAS", "READY", "PRIMARIES", "PHASE", "VERSION", "AGE", "IMAGE", "MESSAGE"],
         ["cache", "6", "5", "3", "Upgrading", "redis-7.0.15", ..., "redis:8.0.2"],
     ),
 }
@@ -246,7 +246,7 @@ def test_seed_manifest_is_rejected_only_for_its_version(world: World, kube: Kube
         kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
     for _ in range(2):
         kube("apply", "--validate=strict", "--filename", "-", stdin=text)
-    with pytest.raises(ClusterError, match=r"Give redis 6\.2 or newer, or valkey 7\.2 or newer"):
+    with pytest.raises(ClusterError, match=r"Use redis 6\.2 or later, or valkey 7\.2 or later"):
         kube("patch", "rec/example000-redis-cluster", "--type=merge", "--patch", '{"spec": {"version": "3.2.8"}}')
     kept = json.loads(kube("get", "rec/example000-redis-cluster", "--output=json"))
     assert kept["spec"]["version"] == "7.0.15"

@@ -143,12 +143,12 @@ async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_versio
         expired = Pair(*(file.read_text() for file in authority.issue("expired", days=-1)))
         for wrong, host, why in (
             (access, "elsewhere.test", r"not valid for 'elsewhere\.test'"),
-            (replace(access, authority=another.certificate.read_text()), HOST, "not to be trusted"),
+            (replace(access, authority=another.certificate.read_text()), HOST, "is not trusted"),
             (replace(access, pair=None), HOST, "certificate"),
             (replace(access, pair=foreign), HOST, "certificate"),
             (replace(access, pair=expired), HOST, "certificate"),
             (OPEN, HOST, "TLS"),
-            (replace(access, authority="nonsense"), HOST, "no authority to trust"),
+            (replace(access, authority="nonsense"), HOST, "no certificate authority found"),
             (
                 replace(access, pair=Pair(pair.certificate, foreign.key)),
                 HOST,

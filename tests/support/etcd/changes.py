@@ -72,7 +72,7 @@ REFUSED_CHANGES = (
         "a storage class where none was given",
         of(),
         of(**stored(storageClassName="fast")),
-        "as it was created: the class of an existing volume cannot be changed",
+        "is immutable and must remain",
         "spec.storage.storageClassName: is immutable",
     ),
     Change(

@@ -216,7 +216,7 @@ REFUSED = over(
         Case(
             "valkey without repository",
             {"engine": "valkey"},
-            "valkey is not in the operator's own image",
+            "is required with engine valkey",
             "spec.repository: is required with engine valkey",
         ),
         *(
@@ -266,7 +266,7 @@ REFUSED = over(
             Case(
                 f"pipeline {given!r}",
                 {"updateStrategy": {"pipeline": given}},
-                f"'{given}' is no number of keys",
+                f"'{given}' is not a number of keys",
                 f"spec.updateStrategy.pipeline: '{given}' is not a number of keys; use 1 to 9999",
             )
             for given in ("0", "-1", "many", "", "10000", "1.5", "010")
@@ -317,13 +317,13 @@ REFUSED = over(
         Case(
             "shared volume without claim name",
             podded(volumes={"type": "nfs"}),
-            "is missing: with type nfs it names the volume",
+            "is required with type nfs",
             "spec.pod[0].volumes.persistentVolumeClaimName: is required with type nfs",
         ),
         Case(
             "claim name for host directories",
             podded(volumes={**NFS, "type": "hostPath"}),
-            "type hostPath takes directories of the nodes and no claim",
+            "hostPath; remove it, or use type nfs",
             "spec.pod[0].volumes.persistentVolumeClaimName: is not allowed with type hostPath",
         ),
         Case(

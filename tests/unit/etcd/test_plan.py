@@ -95,7 +95,7 @@ def test_endpoints_use_https_with_tls() -> None:
     [
         (DOWN, 0, "demo-1 does not answer: no route to host"),
         (replace(DOWN, pod=False), 0, "demo-1 has no pod."),
-        (At(up=False, problem="Unschedulable: no node"), 0, "demo-1 does not start: Unschedulable: no node"),
+        (At(up=False, problem="Unschedulable: no node"), 0, "demo-1 does not start: Unschedulable: no node."),
         (At(up=False, leaving=True), 0, "demo-1 is terminating."),
         (At(applied=1000 - 6000), 0, "demo-1 is catching up with the leader."),
         (replace(VOTER, ready=False), 0, "demo-1: not ready for clients yet."),

@@ -145,10 +145,10 @@ def test_timeout_of_the_bootstrap_is_reported() -> None:
 
 
 def test_failing_node_is_reported_with_its_cause() -> None:
-    made = planned(*formed()[:5], replace(R2, up=False, failed=True, problem="Unschedulable: no node"))
+    made = planned(*formed()[:5], replace(R2, up=False, failed=True, problem="Unschedulable: no node."))
     assert (made.verdict.reason, made.verdict.warning) == ("NodeFailing", True)
     assert made.verdict.message == (
-        "5 of 6 nodes serve, 3 of them primaries. demo-5 does not start: Unschedulable: no node"
+        "5 of 6 nodes serve, 3 of them primaries. demo-5 does not start: Unschedulable: no node."
     )
 
 

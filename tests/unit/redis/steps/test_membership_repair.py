@@ -72,7 +72,7 @@ def test_former_node_that_a_returning_node_still_lists_is_forgotten_again() -> N
     back = replace(back, report=replace(back.report, nodes=(*back.report.nodes, former)))
     instances = (*found.instances[:4], back, *found.instances[5:])
     made = plan(resource, replace(found, instances=instances, former={"f" * 40: "demo-2"}))
-    assert made.verdict.message.startswith("Removing a former demo-2, which no longer exist")
+    assert made.verdict.message.startswith("Forgetting deleted nodes (CLUSTER FORGET): a former demo-2.")
     (forget,) = of(made.actions, "Forget")
     assert (forget.id, [endpoint.name for endpoint in forget.at]) == ("f" * 40, ["demo-4"])
 
