@@ -118,7 +118,7 @@ def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
     if name != "shared":
         declared |= constants(CATALOGUES[name], ROOT / folder / "reasons.py")
     found = [site for path in product(folder) for site in sites(path)]
-    assert len(found) > 3
+    assert found
     for site in found:
         for constant in site.reasons:
             for template in site.templates if constant in declared else ():
@@ -155,7 +155,7 @@ def test_every_template_has_a_call_site(name: str) -> None:
     for constant, messages in declared.items():
         reason = common.get(constant) or constants(CATALOGUES[name], module)[constant]
         stale = [message for message in messages if anonymous(message) not in used.get(constant, set())]
-        assert not stale or reason in COMPOSED[name], reason
+        assert not stale or reason in COMPOSED.get(name, ()), reason
 
 
 def anonymous(template: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operators.greeter import controller
+from operators.greeter.reasons import REASONS
 from shared.runtime.operator import Operator
 
 OPERATOR = Operator(
@@ -10,6 +11,7 @@ OPERATOR = Operator(
     summary="two web servers that show a greeting",
     image_repository="nginxinc/nginx-unprivileged",
     kinds=(controller.SERVED,),
+    reasons=REASONS,
     values="operators.greeter.manifests.values:VALUES",
     dashboard="operators.greeter.manifests.dashboard:PAGE",
     alerts="operators.greeter.manifests.alerts:RULES",

@@ -27,7 +27,9 @@ def keep_servers(settings: Settings, resource: Greeter, _observed: Observed, _no
 
 def wait_until_available(resource: Greeter, observed: Observed, _now: datetime) -> Step:
     """Wait until all servers are ready."""
-    return PASS if all_serve(resource, observed) else Step.progressing(CREATING, summary(resource, observed))
+    if all_serve(resource, observed):
+        return PASS
+    return Step.progressing(CREATING, f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready.")
 
 
 def all_serve(resource: Greeter, observed: Observed) -> bool:
