@@ -63,7 +63,7 @@ async def test_stopped_server_is_reported_as_unreachable(servers: Servers, versi
             to.stop()
             with pytest.raises(Unreachable, match="it stopped"):
                 await server.stats()
-        assert "no process listens on the port" in str(await refused(to))
+        assert "no process listens on this port" in str(await refused(to))
 
 
 async def test_connection_limit_is_reported(servers: Servers, version: str) -> None:
@@ -117,7 +117,7 @@ async def test_tls_verifies_authority_and_name(servers: Servers, version: str, t
         async with connected(to, tls=authority.trust()) as server:
             assert await server.version() == version
             assert server.certificate == ssl.PEM_cert_to_DER_cert(certificate.read_text())
-        assert "not to be trusted: unable to get" in str(await refused(to, other.trust()))
+        assert "is not trusted: unable to get" in str(await refused(to, other.trust()))
         with pytest.raises(TLSFailed, match=r"not valid for 'elsewhere\.test'"):
             await database.connect(to.host, to.port, tls=authority.trust(), server_name="elsewhere.test")
         assert "expects TLS" in str(await refused(to))

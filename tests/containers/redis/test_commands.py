@@ -48,7 +48,7 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         await twice(AddSlots(OPEN, two.endpoint, two.id, Slots.all() - Slots.of(range(8000))))
         reports = await cluster.settled()
         assert [reports[node.id].me.epoch for node in (one, two, three)] == [1, 2, 3]
-        with pytest.raises(Refused, match="owns slots 7999"):
+        with pytest.raises(Refused, match="as the owner of slots 7999"):
             await execute(connect, AddSlots(OPEN, two.endpoint, two.id, Slots.of(7999, 8000)))
 
         async with one.connected() as server:

@@ -89,7 +89,7 @@ async def test_unexpected_keys_at_the_target_are_never_replaced(redis: Redis) ->
             await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of another client")))
             await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
-            with pytest.raises(SlotStuck, match="demo-1 holds 1 keys of slot 0, which demo-0 owns"):
+            with pytest.raises(SlotStuck, match="demo-1 has 1 keys of unknown origin in slot 0, which demo-0 owns"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
             assert await target.execute("CLUSTER", "COUNTKEYSINSLOT", 0) == 1
             reports = await cluster.settled()
@@ -152,7 +152,7 @@ async def test_full_target_keeps_its_keys_and_continues_with_more_memory(
     async def misjudged(*_: object) -> None:
         """Pass the check, as if clients filled the memory after it."""
 
-    monkeypatch.setattr("operators.redis.migration.key_by_key.require_room", misjudged)
+    monkeypatch.setattr("operators.redis.migration.key_by_key.require_memory", misjudged)
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
