@@ -148,7 +148,8 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in addressable))
+    turn = asyncio.Lock()
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance, turn) for instance in addressable))
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -156,12 +157,12 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance
+    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance, turn: asyncio.Lock
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        return await inspect_node(server)
+        return await inspect_node(server, turn)
     except RedisError as error:
         return error
     finally:
