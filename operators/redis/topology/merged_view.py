@@ -25,7 +25,7 @@ MAX_COMPARISONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What some nodes report about a node: equal entries of several reporters are one.
+    """Entry of some nodes about a node: equal entries of several reporters are one.
 
     Attributes:
         node: content of the entry.
