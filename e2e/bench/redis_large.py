@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.node_inspection import inspect_node
+from operators.redis.client.node_inspection import ask, report_of
 from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.objects import names
@@ -208,7 +208,7 @@ async def measure(nodes: int = NODES) -> Large:
     blocks.clear()
     began = time.process_time()
     turn = asyncio.Lock()
-    reports = await asyncio.gather(*(inspect_node(server, turn) for server in servers))
+    reports = await asyncio.gather(*(_inspect(server, turn) for server in servers))
     inspected = time.process_time() - began
     await asyncio.sleep(10 * HEARTBEAT_SECONDS)
     beating.cancel()
@@ -222,6 +222,14 @@ async def measure(nodes: int = NODES) -> Large:
     if not plan.verdict.done:
         raise RuntimeError(f"The plan of a healthy cluster is not done: {plan.verdict.message}")
     return Large(nodes, inspected, max(blocks), planned)
+
+
+async def _inspect(server: _Node, turn: asyncio.Lock) -> NodeReport:
+    """Inspect a node as the observer does."""
+    found = await ask(server)
+    async with turn:
+        await asyncio.sleep(0)
+        return report_of(found)
 
 
 async def _beat(blocks: list[float]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from operators.redis.client import responses
@@ -21,28 +19,35 @@ COMMANDS = (
 )
 
 
-async def inspect_node(server: Server, turn: asyncio.Lock | None = None) -> NodeReport:
+async def inspect_node(server: Server) -> NodeReport:
     """Return the report of a node.
-
-    Args:
-        turn: lock of an inspection of many nodes. Their responses may arrive together: one is parsed in each turn
-            of the event loop, so that the loop is not blocked for long.
 
     Raises:
         Loading: the node still loads its data, and knows no node until then, not even itself.
         RedisError: the node is unreachable, answers with an error, or is not in cluster mode.
     """
+    return report_of(await ask(server))
+
+
+async def ask(server: Server) -> Sequence[Any]:
+    """Return the responses that `report_of` parses.
+
+    Raises:
+        Loading, RedisError: as `inspect_node`.
+    """
     found = await server.pipe(COMMANDS)
     for answer in found:
         if isinstance(answer, Refused):
             raise answer
-    async with turn or nullcontext():
-        if turn is not None:
-            await asyncio.sleep(0)
-        return _parsed(found)
+    return found
 
 
-def _parsed(found: Sequence[Any]) -> NodeReport:
+def report_of(found: Sequence[Any]) -> NodeReport:
+    """Return the report in the responses of a node. With 500 nodes, it takes half a millisecond.
+
+    Raises:
+        Unreachable: the server is not in cluster mode.
+    """
     try:
         return responses.report_of(*found)
     except responses.MALFORMED as error:
