@@ -10,10 +10,16 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from e2e.bench.measures import Goal
+from e2e.bench.output import goals_table, run
+from e2e.cluster.paths import REPOSITORY
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.node_inspection import ask, report_of
 from operators.redis.client.responses import NodeReport
@@ -31,8 +37,10 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
 
-NODES = 500
-"""Maximum of spec.replicas in the CRD."""
+SIZES = (120, 250, 500)
+"""Numbers of nodes; the last one is the maximum of spec.replicas in the CRD."""
+
+RESULT = REPOSITORY / ".bench" / "redis_large.json"
 
 HEARTBEAT_SECONDS = 0.001
 """Interval of the task that notices how long the event loop is blocked."""
@@ -198,7 +206,7 @@ def _stateful_set(resource: RedisCluster) -> Obj:
     return {"kind": "StatefulSet", "metadata": metadata, "spec": spec}
 
 
-async def measure(nodes: int = NODES) -> Large:
+async def measure(nodes: int) -> Large:
     """Inspect and plan a cluster once."""
     cluster = _Cluster(nodes)
     servers = [_Node(cluster, number) for number in range(nodes)]
@@ -240,13 +248,38 @@ async def _beat(blocks: list[float]) -> None:
         blocks.append(time.perf_counter() - before - HEARTBEAT_SECONDS)
 
 
+def goals(found: Sequence[Large]) -> list[Goal]:
+    """Return the goals with the measured values, of the largest cluster."""
+    most = found[-1]
+    return [
+        Goal(f"{most.nodes} nodes: CPU of the plan, which blocks the event loop, in seconds", most.planning, 0.1),
+        Goal(f"{most.nodes} nodes: CPU of the inspection, in seconds", most.inspection, 1.0),
+        Goal(f"{most.nodes} nodes: longest block by the inspection, in seconds", most.inspection_block, 0.05),
+    ]
+
+
+def _measure(console: Console) -> list[Large]:
+    console.print(f"… Inspecting and planning clusters of {', '.join(map(str, SIZES))} nodes")
+    return [asyncio.run(measure(nodes)) for nodes in SIZES]
+
+
+def _show(console: Console, found: Sequence[Large], results: list[Goal]) -> None:
+    table = Table("nodes", "inspection", "longest block", "plan", box=None, pad_edge=False)
+    for each in found:
+        block, plan = 1000 * each.inspection_block, 1000 * each.planning
+        table.add_row(str(each.nodes), f"{each.inspection:.2f} s", f"{block:.0f} ms", f"{plan:.0f} ms")
+    console.print(table)
+    console.print()
+    console.print(goals_table(results))
+
+
 def main() -> int:
-    """Print the figures for growing clusters."""
-    for nodes in (120, 250, NODES):
-        found = asyncio.run(measure(nodes))
-        block, plan = 1000 * found.inspection_block, 1000 * found.planning
-        print(f"{nodes} nodes: inspection {found.inspection:.2f} s, longest block {block:.0f} ms; plan {plan:.0f} ms")
-    return 0
+    """Run the benchmark and return the exit code."""
+
+    def figures(found: Sequence[Large]) -> dict[str, Any]:
+        return {"sizes": [asdict(each) for each in found]}
+
+    return run(_measure, goals=goals, show=_show, figures=figures, output=RESULT)
 
 
 if __name__ == "__main__":
