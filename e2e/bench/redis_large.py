@@ -21,7 +21,7 @@ from e2e.bench.measures import Goal
 from e2e.bench.output import goals_table, run
 from e2e.cluster.paths import REPOSITORY
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.node_inspection import ask, report_of
+from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.objects import names
@@ -234,7 +234,7 @@ async def measure(nodes: int) -> Large:
 
 async def _inspect(server: _Node, turn: asyncio.Lock) -> NodeReport:
     """Inspect a node as the observer does."""
-    found = await ask(server)
+    found = await request_report(server)
     async with turn:
         await asyncio.sleep(0)
         return report_of(found)

@@ -19,7 +19,7 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import ask, report_of
+from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
@@ -162,7 +162,7 @@ async def _inspect(
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        found = await ask(server)
+        found = await request_report(server)
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
             return report_of(found)

@@ -26,14 +26,14 @@ async def inspect_node(server: Server) -> NodeReport:
         Loading: the node still loads its data, and knows no node until then, not even itself.
         RedisError: the node is unreachable, answers with an error, or is not in cluster mode.
     """
-    return report_of(await ask(server))
+    return report_of(await request_report(server))
 
 
-async def ask(server: Server) -> Sequence[Any]:
+async def request_report(server: Server) -> Sequence[Any]:
     """Return the responses that `report_of` parses.
 
     Raises:
-        Loading, RedisError: as `inspect_node`.
+        RedisError: the node is unreachable, or answers with an error.
     """
     found = await server.pipe(COMMANDS)
     for answer in found:
