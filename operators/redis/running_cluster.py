@@ -1,4 +1,4 @@
-"""The cluster as it runs: what steps heal while its desired state is paused, invalid or not applied. Pure."""
+"""The cluster as it runs: the state that is healed while the spec is paused, invalid or not applied. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def as_it_runs(resource: RedisCluster, observed: Observed, _facts: Assessment, /
 
 
 def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
-    """Return the observed state with nothing in the place of objects of another cluster.
+    """Return the observed state without objects of another cluster.
 
-    The recorded node of such an instance stays known: it is unreachable, and no evidence shows that it lost its data.
+    The recorded node of such an instance stays known. It counts as unreachable, which is no evidence of lost data.
     """
     stateful_set = observed.stateful_set
     if stateful_set is not None and is_foreign(resource, stateful_set):
@@ -40,7 +40,7 @@ def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
 def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
     """Return the resource with as many pods and primaries as there are.
 
-    No recorded node counts as removed: the spec that would remove it is not applied.
+    No recorded node counts as removed, because the spec that would remove it is not applied.
     """
     known = [instance.number + 1 for instance in seen.instances if instance.recorded]
     made = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set is not None else 0

@@ -195,7 +195,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         actions: all actions of the steps, in order.
-        verdict: that of the step that stops the chain, else of the first one that is not done.
+        verdict: verdict of the step that stops the chain, else of the first one that is not done.
         requeue: shortest time that a step requests, in seconds; None if none does.
     """
 

@@ -1,8 +1,8 @@
 """Base of the plans of all databases: chains of steps, the first steps, deadlines, the report of a verdict. Pure.
 
 A plan has up to three parts. The first makes the objects that the spec defines; anything wrong with the spec stops it.
-The second keeps the running database alive, whatever the first one reports. The third changes the database; it waits
-until nothing stops the other two.
+The second keeps the running database alive, regardless of the first one. The third changes the database; it runs only
+while nothing stops the other two.
 """
 
 from __future__ import annotations

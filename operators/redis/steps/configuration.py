@@ -94,9 +94,9 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
 
 
 def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Return whether a server that supports the runtime settings has not accepted them yet, or may not accept them.
+    """Return whether a server that supports the runtime settings has not accepted them yet, or is unreachable.
 
-    A server that does not start is not waited for: it may need the new settings.
+    Unless its pod fails: then the server may need the new settings to start.
     """
     if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
         return False

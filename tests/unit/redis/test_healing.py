@@ -1,4 +1,4 @@
-"""Whatever is wrong with the desired state, a cluster whose pods were all deleted serves all slots again."""
+"""A cluster whose pods were all deleted serves all slots again, regardless of what is wrong with its spec."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Obstacle:
 
     Attributes:
         reason: reason of the Ready condition, before and after the cluster heals.
-        steps: what the user does.
+        steps: cause of the obstacle.
         given: the cluster before.
-        remedy: what the user does so that the cluster matches its spec.
+        remedy: change after which the cluster matches its spec.
     """
 
     reason: str
@@ -134,7 +134,7 @@ async def _hindered(obstacle: Obstacle) -> ScenarioRun:
     [pytest.param(name, False, id=name) for name in OBSTACLES]
     + [pytest.param(name, True, id=f"{name}, operator down", marks=pytest.mark.long) for name in OBSTACLES],
 )
-async def test_deleted_pods_are_healed_whatever_is_wrong_with_the_spec(name: str, absent: bool) -> None:
+async def test_deleted_pods_are_healed_although_the_spec_cannot_be_applied(name: str, absent: bool) -> None:
     obstacle = OBSTACLES[name]
     run = await _hindered(obstacle)
     deleted = all_pods_deleted(len(run.stage.find(POD)))

@@ -83,7 +83,7 @@ def test_node_on_a_foreign_volume_is_not_changed(foreign: At) -> None:
     assert (after or [None]) == (before or [None]), "it is neither recorded nor are former records lost"
 
 
-def test_own_nodes_are_healed_beside_a_foreign_volume() -> None:
+def test_own_nodes_are_healed_although_a_foreign_volume_exists() -> None:
     moved = replace(R0, address="10.9.0.1", stale_address="10.0.0.4")
     resource, found = world(*formed()[:3], moved, *formed()[4:], replace(NEW, up=False), replicas=6)
     made = plan(resource, with_foreign_volume(found, 6))
