@@ -1,4 +1,7 @@
-"""The plan of a RedisCluster: the steps in order; each step is in the module of its subject."""
+"""The plan of a RedisCluster: the steps in order; each step is in the module of its subject.
+
+Nothing that is wrong with the spec stops the steps that heal (`_heal`): addresses, membership, failover, credentials.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
+from operators.redis.running_cluster import as_it_runs
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
@@ -34,7 +38,7 @@ from operators.redis.steps.provisioning import (
     require_secrets,
 )
 from operators.redis.steps.rebalance import move_slots
-from operators.redis.steps.replication import pair_replicas
+from operators.redis.steps.replication import pair_empty_nodes, pair_replicas
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
     refuse_version,
@@ -48,7 +52,7 @@ from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause, reject_invalid_spec
+from shared.steps.planner import pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         settings = self.settings
         return (
-            partial(pause, "pause"),  # maintenance: report only
+            partial(pause_changes, "pause"),  # nodes are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_new_version,  # create nothing with an unsupported engine version
             refuse_foreign_data,  # neither use nor delete the data of another cluster
@@ -70,22 +74,35 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             restart_broken,  # replace pods that a faulty change broke
-            require_authentication,  # nodes accept a password of the operator
-            await_redis,  # change nothing while no node is reachable
-            partial(rotate_password, settings),  # without a restart: both passwords are valid in between
-            renew_certificates,  # without a restart
-            apply_config,  # settings that the engine can change live
+        )
+
+    def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
+        return (
+            (
+                require_authentication,  # nodes accept a password of the operator
+                partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
+                renew_certificates,  # without a restart
+            ),
+            (
+                await_redis,  # change nothing while no node is reachable
+                refuse_unknown_nodes,  # do not act on members that belong to no pod
+                record_nodes,  # which node is on which volume, before anything depends on it
+                update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
+                replace_failed,  # promote the best replica of a primary that lost its data
+                forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
+                join_nodes,  # empty nodes only
+                recover_lost_slots,  # a primary and all its replicas lost: a user decides
+                await_agreement,  # later steps need one cluster view
+                repair_open_slots,  # finish interrupted migrations
+                label_serving_pods,  # add synced members to the client Service
+                pair_empty_nodes,  # a replica for each primary
+            ),
+        )
+
+    def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
+        return (
             create_cluster,  # once, from empty nodes only
-            refuse_unknown_nodes,  # do not act on members that belong to no pod
-            record_nodes,  # which node is on which volume, before anything depends on it
-            update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
-            replace_failed,  # promote the best replica of a primary that lost its data
-            forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
-            join_nodes,  # empty nodes only
-            recover_lost_slots,  # a primary and all its replicas lost: a user decides
-            await_agreement,  # later steps need one cluster view
-            repair_open_slots,  # finish interrupted migrations
-            label_serving_pods,  # add synced members to the client Service
+            apply_config,  # settings that the engine can change live
             pair_replicas,  # on other hosts than their primary
             refuse_version,  # the engine could not read the data
             roll_outdated,  # replicas first; a primary after its failover
@@ -101,6 +118,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)
+    _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)

@@ -236,6 +236,7 @@ TAKING_OVER = REASONS.add(
     Severity.WARNING,
     "A primary lost its data, and a replica is taking over.",
     "{loss}. Waiting for the replication offset of {names} before a replica takes over.",
+    "{loss}. Waiting for {candidate} to notice the failure before it takes over.",
     "{loss}; {candidate} is taking over.",
 )
 TARGET_FULL = REASONS.add(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets as random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
@@ -63,8 +63,8 @@ class Executor:
         self._permit = permit
         self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
 
-    async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
-        """Execute the actions of a plan.
+    async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> bool:
+        """Execute the chains of a plan, one after the other; a failure ends its own chain only.
 
         Args:
             resource: the resource as it was planned on.
@@ -73,10 +73,25 @@ class Executor:
             Whether anything changed, so that the state must be observed again.
 
         Raises:
-            Conflict: the observed state is outdated.
-            KubeError, DatabaseError: an action is not possible now.
-            NotOurs: an object with a desired name belongs to another owner.
+            Conflict: the observed state is outdated; the following chains are not executed.
+            KubeError, DatabaseError: an action is not possible now. Of several failures, the first.
+            ForeignObject: an object with a desired name belongs to another owner.
         """
+        changed, failures = False, list[Exception]()
+        for actions in chains:
+            try:
+                changed |= await self._execute_chain(resource, actions)
+            except errors.Conflict:
+                raise
+            except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
+                failures.append(failure)
+        if failures:
+            for other in failures[1:]:
+                log.warning("%s: %s", _key(resource), other)
+            raise failures[0]
+        return changed
+
+    async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False
         for action in actions:
             if isinstance(action, Call | Delete) and not is_current:

@@ -120,18 +120,29 @@ class Replicate(NodeCall):
 class FailOver(NodeCall):
     """Let a replica take over from its primary (CLUSTER FAILOVER).
 
+    A late call must not depose a healthy primary: the replica must still replicate the expected one, and a forced
+    failover requires that it reports this primary as failed itself.
+
     Attributes:
+            primary: id of the primary that is to be replaced.
             mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
             other primaries vote; TAKEOVER if these have no majority.
     """
 
     lasting: ClassVar[bool] = True  # a second request would restart the failover
 
+    primary: str
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
 
     async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.is_primary:
             return
+        if report.me.primary != self.primary:
+            raise Refused(
+                f"{self.at.name} replicates {report.me.primary}, not {self.primary}; not carried out: {self}."
+            )
+        if self.mode and not report.finds_failed(self.primary):
+            raise Refused(f"{self.at.name} does not report that its primary failed; not carried out: {self}.")
         if not self.mode and not report.link_up:
             raise Refused(
                 f"{self.at.name} is not connected to its primary, and would lose writes; not carried out: {self}."

@@ -173,6 +173,14 @@ class NodeReport(Facts):
         """Return its entry about another node; None if it does not know it."""
         return self.by_id.get(node_id)
 
+    def finds_failed(self, node_id: str) -> bool:
+        """Return whether this node finds that another one failed, by itself or together with a majority.
+
+        A node whose address was reused by another one (`noaddr`) is no longer contacted, and so never found failing.
+        """
+        node = self.node(node_id)
+        return node is not None and (node.failing or node.suspected or node.noaddr)
+
 
 def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
     """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""

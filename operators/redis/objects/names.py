@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from operators.redis.api.resource import API, RedisCluster
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 
 COMPONENT = "node"
@@ -48,6 +49,16 @@ def owner(resource: RedisCluster, operator: str) -> Owner:
         operator,
         lasting=not resource.spec.finalizers,
     )
+
+
+def cluster_uid(obj: Obj) -> str:
+    """Return the UID of the resource that owns the data of a StatefulSet or volume claim; empty if it is unknown."""
+    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
+
+
+def is_foreign(resource: RedisCluster, obj: Obj) -> bool:
+    """Return whether a StatefulSet or volume claim may hold data of another cluster."""
+    return cluster_uid(obj) != resource.uid
 
 
 def node_name(resource: RedisCluster, number: int) -> str:

@@ -94,10 +94,15 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
 
 
 def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Return whether a server that supports the runtime settings has not accepted them yet."""
+    """Return whether a server that supports the runtime settings has not accepted them yet, or is unreachable.
+
+    Unless its pod fails: then the server may need the new settings to start.
+    """
     if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
         return False
-    staying = (instance for instance in seen.instances if instance.number < resource.spec.replicas)
+    staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
+    if any(instance.report is None and not (instance.pod and instance.pod.problem) for instance in staying):
+        return True
     supporting = [instance for instance in staying if understands(resource, instance)]
     return any(not is_applied(instance, CONFIG_MARK, mark) for instance in supporting)
 

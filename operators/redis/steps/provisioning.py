@@ -27,7 +27,7 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
@@ -45,22 +45,22 @@ REFUSAL = "redis.middleware.hc.cn/growth-refused"
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
     found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
-    foreign = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
+    foreign = [obj for obj in found if obj is not None and names.is_foreign(resource, obj)]
     if not foreign:
         return PASS
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
-    owner = f"another RedisCluster of this name (uid {uid})" if (uid := _uid(foreign[0])) else "an unknown owner"
+    owner = (
+        f"another RedisCluster of this name (uid {uid})"
+        if (uid := names.cluster_uid(foreign[0]))
+        else "an unknown owner"
+    )
     return Step.blocked(
         FOREIGN_DATA,
         f"{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this resource, "
         f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
         "an empty cluster instead, delete these objects together with the data, or rename this resource.",
     )
-
-
-def _uid(obj: Obj) -> str:
-    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
 
 
 def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:

@@ -46,6 +46,7 @@ class FakeRedis:
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
+        refused_settings: value that servers refuse, by directive: in CONFIG SET, and in the file that they start with.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
@@ -64,6 +65,7 @@ class FakeRedis:
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
+    refused_settings: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
@@ -154,6 +156,8 @@ class FakeRedis:
             known.last_response = self.now
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
         node.me.address, node.me.port = address, process.port
+        if any(process.settings.get(name) == value for name, value in self.refused_settings.items()):
+            process.exit_message = "*** FATAL CONFIG FILE ERROR ***"
         if any(other.disk == start.disk for other in self.running):
             process.exit_message = (
                 "Sorry, the cluster configuration file nodes.conf is already used by a different node"

@@ -16,6 +16,7 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.steps import configuration, provisioning
 from operators.redis.steps.configuration import TEMPLATE_KEY
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import content_of
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
@@ -132,8 +133,17 @@ def test_settings_are_written_directly_if_no_server_can_apply_them() -> None:
     before, after = formed(), formed(config={"hz": "20"}, version="8.2.0")
     seen = running(before, configuration.configured(before, Observed()))
     assert "hz 20" in config_map_of(after, seen)["data"][CONFIG_KEY], "servers of another series may not support hz"
-    unreachable = replace(seen, instances=tuple(replace(instance, report=None) for instance in seen.instances))
-    assert "hz 20" in config_map_of(formed(config={"hz": "20"}), unreachable)["data"][CONFIG_KEY]
+
+
+def test_unreachable_server_does_not_count_as_one_that_accepts_settings() -> None:
+    """A server that starts with a setting that it refuses ends at once."""
+    before, after = formed(), formed(config={"hz": "20"})
+    seen = running(before, configuration.configured(before, Observed()))
+    away = replace(seen, instances=tuple(replace(instance, report=None) for instance in seen.instances))
+    assert config_map_of(after, away) == seen.config_map, "servers that are starting"
+    failing = Pod("demo-0", "", "StatefulSet", ready=False, leaving=False, ended=False, problem="CrashLoopBackOff")
+    broken = replace(away, instances=tuple(replace(instance, pod=failing) for instance in away.instances))
+    assert "hz 20" in config_map_of(after, broken)["data"][CONFIG_KEY], "servers that may need the new settings"
 
 
 # Secrets.
