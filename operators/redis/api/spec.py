@@ -140,6 +140,13 @@ class RedisClusterSpec(PodSettings):
         description="Engine in the image. Default: valkey if the last part of the image's name contains valkey, else "
         "redis.",
     )
+    command: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="Program that starts the server and receives the server's arguments; replaces the ENTRYPOINT of "
+        "the image. Default: the ENTRYPOINT, which receives redis-server (valkey-server) and its arguments; that of "
+        "official Redis 8 images also loads their bundled modules. Set [redis-server] for an image whose ENTRYPOINT "
+        "is the server itself. A change restarts the pods one by one.",
+    )
     update_strategy: UpdateStrategy = Field(
         default_factory=UpdateStrategy, description="Distribution of slots when primaries join."
     )

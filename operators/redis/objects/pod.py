@@ -26,7 +26,15 @@ from operators.redis.objects.names import (
     SERVES,
     USERS_MARK,
 )
-from operators.redis.objects.redis_conf import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
+from operators.redis.objects.redis_conf import (
+    CONFIG,
+    CONFIG_KEY,
+    HOME,
+    TLS,
+    USERS,
+    USERS_KEY,
+    loads_bundled_modules,
+)
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
@@ -48,17 +56,20 @@ START_TIMEOUT_SECONDS = 900
 POD_IP, POD_NAME = "POD_IP", "POD_NAME"
 
 
-def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str) -> Obj:
+def pod(
+    resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str, template: str = ""
+) -> Obj:
     """Return the pod template of the nodes.
 
     Args:
         image: image of the engine.
         marks: annotations for changes that running servers apply without a restart.
         config_digest: digest of the settings that servers read only when they start.
+        template: the user's redis.conf.
     """
     settings, spec = resource.spec.pods, resource.spec
     annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
-    containers = [_server(resource, image)]
+    containers = [_server(resource, image, template)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
     made: Obj = {
@@ -97,13 +108,25 @@ def arguments(resource: RedisCluster) -> list[str]:
     return found
 
 
-def _server(resource: RedisCluster, image: str) -> Obj:
+def _start(resource: RedisCluster, template: str) -> Obj:
+    """Return command and arguments of the server's container.
+
+    The ENTRYPOINT of official images executes its arguments. If the first one is redis-server, that of Redis 8 adds
+    --loadmodule for each bundled module. An image without an ENTRYPOINT executes the arguments themselves.
+    Source: debian/docker-entrypoint.sh in redis/docker-library-redis (release/8.0) and valkey-io/valkey-container.
+    """
+    command, given = resource.spec.command, arguments(resource)
+    if not command and loads_bundled_modules(resource, template):
+        command = [resource.engine.program]  # a server that loads a module twice does not start
+    return {"command": command, "args": given} if command else {"args": [resource.engine.program, *given]}
+
+
+def _server(resource: RedisCluster, image: str, template: str) -> Obj:
     listening: Obj = {"tcpSocket": {"port": CLIENT}}
     return {
         "name": CONTAINER,
         "image": image,
-        "command": [resource.engine.program],
-        "args": arguments(resource),
+        **_start(resource, template),
         "env": _environment(resource),
         "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
         "resources": _amounts(resource),

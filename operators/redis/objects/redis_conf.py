@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -50,6 +51,9 @@ RESTART = frozenset(
     }
 )
 """Directives that a server reads only when it starts (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
+
+BUNDLED_MODULES = "/usr/local/lib/redis/modules/"
+"""Directory of the modules in official images of Redis 8, which their ENTRYPOINT loads."""
 
 _LIVE_SINCE: Mapping[str, Engine] = {"io-threads": Engine("valkey", Version(9, 0))}
 """Directives of `RESTART` that a later engine accepts at runtime."""
@@ -133,6 +137,12 @@ def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
         if _arguments(line) is None:
             return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} has unbalanced quotes. Correct it.")
     return None
+
+
+def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether the settings themselves load modules that the ENTRYPOINT of the image loads."""
+    lines = _given(resource, template).get("loadmodule", ())
+    return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
 
 
 def is_live(name: str, engine: Engine) -> bool:

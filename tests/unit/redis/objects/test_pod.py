@@ -103,18 +103,35 @@ def test_exporter_logs_in_as_a_read_only_user() -> None:
 
 
 def test_node_announces_its_address_and_since_7_0_its_host_name() -> None:
-    assert container(pod())["args"][1:] == [
+    assert container(pod())["args"][2:] == [
         "--cluster-announce-ip",
         "$(POD_IP)",
         "--cluster-announce-hostname",
         "$(POD_NAME).demo.default.svc",
     ]
-    assert container(pod(version="6.2.14"))["args"][1:] == ["--cluster-announce-ip", "$(POD_IP)"]
+    assert container(pod(version="6.2.14"))["args"][2:] == ["--cluster-announce-ip", "$(POD_IP)"]
 
 
-def test_command_is_the_program_of_the_engine() -> None:
-    assert container(pod())["command"] == ["redis-server"]
-    assert container(pod(repository="valkey/valkey", version="8.1.1"))["command"] == ["valkey-server"]
+def test_entrypoint_of_the_image_starts_the_server_and_loads_its_modules() -> None:
+    built = container(pod())
+    assert "command" not in built, "a command would replace the ENTRYPOINT, which loads the modules of Redis 8"
+    assert built["args"][:2] == ["redis-server", "/etc/redis/config/redis.conf"]
+    valkey = container(pod(repository="valkey/valkey", version="8.1.1"))
+    assert valkey["args"][0] == "valkey-server"
+
+
+def test_command_of_the_spec_replaces_the_entrypoint() -> None:
+    built = container(pod(command=["/usr/bin/redis-server"]))
+    assert built["command"] == ["/usr/bin/redis-server"]
+    assert built["args"][0] == "/etc/redis/config/redis.conf"
+
+
+def test_settings_that_load_bundled_modules_do_not_load_them_twice() -> None:
+    """A server that is to load a module twice does not start."""
+    built = container(pod(config={"loadmodule": "/usr/local/lib/redis/modules/rejson.so"}))
+    assert built["command"] == ["redis-server"]
+    assert built["args"][0] == "/etc/redis/config/redis.conf"
+    assert "command" not in container(pod(config={"loadmodule": "/data/other.so"}))
 
 
 SHARED: Obj = {"pod": [{"volumes": {"type": "nfs", "persistentVolumeClaimName": "all"}}]}
