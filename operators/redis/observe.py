@@ -42,6 +42,7 @@ class Observed:
         config: the user's redis.conf.
         config_map: ConfigMap of the operator, which nodes read when they start.
         disruption_budget: PodDisruptionBudget.
+        network_policy: NetworkPolicy of the cluster bus.
         former: pod names of nodes that were removed permanently, by node id.
     """
 
@@ -51,6 +52,7 @@ class Observed:
     config: ConfigTemplate = field(default_factory=ConfigTemplate)
     config_map: Obj | None = None
     disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property

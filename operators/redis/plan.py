@@ -26,6 +26,7 @@ from operators.redis.steps.open_slots import repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_secrets,
     ensure_services,
     ensure_stateful_set,
@@ -68,6 +69,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_services, settings),  # names before pods
             partial(ensure_config_map, settings),  # read by nodes when they start
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
+            partial(ensure_network_policy, settings),  # the bus port, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             restart_broken,  # replace pods that a faulty change broke
             require_authentication,  # nodes accept a password of the operator

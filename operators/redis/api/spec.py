@@ -90,6 +90,17 @@ class Metrics(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
 
 
+class NetworkPolicy(SpecModel):
+    """NetworkPolicy of the cluster bus."""
+
+    enabled: bool = Field(
+        True,
+        description="Whether the NetworkPolicy NAME-bus exists. It admits the bus port 16379 from pods of this cluster "
+        "only, and leaves the ports of clients and metrics open. Policies add up: set false if a policy of yours "
+        "restricts these ports, and admit 16379 between the pods there. No restart.",
+    )
+
+
 class Recovery(SpecModel):
     """Confirmation of a data loss, after a primary was lost together with all of its replicas."""
 
@@ -174,6 +185,11 @@ class RedisClusterSpec(PodSettings):
     recovery: Recovery | None = Field(
         None,
         description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
+    )
+    network_policy: NetworkPolicy = Field(
+        default_factory=NetworkPolicy,
+        description="NetworkPolicy of the cluster bus, over which nodes find each other. It has an effect if the "
+        "network plugin of Kubernetes supports NetworkPolicies.",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."

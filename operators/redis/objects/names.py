@@ -89,6 +89,11 @@ def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
 
 
+def network_policy_name(resource: RedisCluster) -> str:
+    """Return the name of the NetworkPolicy of the cluster bus."""
+    return f"{resource.name}-bus"
+
+
 def config_name(resource: RedisCluster) -> str:
     """Return the name of the ConfigMap with redis.conf."""
     return f"{resource.name}-config"

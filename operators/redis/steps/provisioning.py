@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
+from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
     CLUSTER_UID,
@@ -27,12 +27,12 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps import provisioning
@@ -82,6 +82,20 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
             return Step.blocked(FOREIGN_OBJECT, str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(desired, found)
+
+
+def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply the NetworkPolicy of the cluster bus, or delete it if the spec disables it."""
+    desired = network_policy.network_policy(resource, names.owner(resource, settings.operator))
+    if resource.spec.network_policy.enabled:
+        return Step.do(Apply(NETWORK_POLICY, desired))
+    if seen.network_policy is None:
+        return PASS
+    try:
+        require_owned(desired, seen.network_policy, resource.uid)
+    except ForeignObject:
+        return PASS  # a policy of the user, which also may have this name
+    return Step.do(Delete(NETWORK_POLICY, seen.network_policy))
 
 
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:

@@ -159,6 +159,7 @@ ACCEPTED = over(
         Case("metrics disabled despite an image", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
+        Case("open cluster bus", {"networkPolicy": {"enabled": False}}),
         Case("longest name", resource="a" * 52),
     ),
 )
@@ -195,7 +196,10 @@ REFUSED = over(
             "spec.repository: 'library/redis:7' is not an image without a tag",
         ),
         Case(
-            "empty command", {"command": [""]}, "spec.command[0] in body should be at least 1 chars long", "spec.command"
+            "empty command",
+            {"command": [""]},
+            "spec.command[0] in body should be at least 1 chars long",
+            "spec.command",
         ),
         Case("too long command", {"command": ["a" * 1025]}, "may not be more than 1024", "spec.command"),
         Case("too many words of a command", {"command": ["a"] * 17}, "must have at most 16 items", "spec.command"),
