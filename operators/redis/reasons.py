@@ -253,6 +253,11 @@ VERSION_REFUSED = REASONS.add(
     "The version of the spec is not supported, or could not read the data of the nodes.",
     "spec.version: {why} Nothing was changed.",
 )
+STRANGER_MET = REASONS.add(
+    "StrangerMet",
+    Severity.WARNING,
+    "A node of another cluster answered at the address of a pod during CLUSTER MEET; all nodes have forgotten it.",
+)
 UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A command failed, because a node did not respond.")
 REFUSED = REASONS.add("Refused", Severity.WARNING, "A node rejected a command of the operator.")
 LOADING = REASONS.add(
