@@ -42,7 +42,7 @@ class Meet(RedisCall):
         at: endpoint of the other node.
         via: nodes that receive the command.
         id: node id that must answer at the endpoint.
-        own: ids of all nodes of the cluster; any other one at the endpoint is a stranger.
+        own: ids of all nodes of the cluster; any other node at the endpoint is foreign.
     """
 
     lasting: ClassVar[bool] = True  # a handshake takes a while

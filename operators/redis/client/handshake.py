@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.redis.client.command_base import each
-from operators.redis.client.errors import RedisError, StrangerMet
+from operators.redis.client.errors import ForeignNodeMet, RedisError, Refused
 from operators.redis.client.responses import Node, NodeReport, parse_nodes
 from operators.redis.client.server import Access, Connect, Endpoint, Server
 
@@ -31,7 +31,7 @@ class Handshakes:
 
     Attributes:
         at: endpoint of the other node.
-        expected: its id.
+        expected: id of the other node.
         own: ids that belong to the cluster, whether members or not.
         before: ids that each node knew before its handshake, by the endpoint of the node.
     """
@@ -46,32 +46,30 @@ class Handshakes:
         """Wait until the handshakes ended.
 
         Args:
-            via: all nodes that may know a stranger by now.
+            via: all nodes that may know a foreign node by now.
 
         Raises:
-            StrangerMet: another node answered; all nodes that know it have forgotten it.
+            ForeignNodeMet: another node answered; all nodes that know it have forgotten it.
             RedisError: a node is unreachable.
         """
-        pending, strangers, failures = list(self.before), set[str](), list[RedisError]()
+        pending, foreign, failures = list(self.before), set[str](), list[RedisError]()
         for _ in range(int(HANDSHAKE_SECONDS / (POLL_INTERVAL_SECONDS or 0.1))):
-            pending = [at for at in pending if await self._pends(connect, at, strangers, failures)]
-            if strangers or not pending:
+            pending = [at for at in pending if await self._pends(connect, at, foreign, failures)]
+            if foreign or not pending:
                 break
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
-        if strangers:
+        if foreign:
             await self._expel(connect, via)
-            raise StrangerMet(
-                f"{', '.join(sorted(strangers))} answered at {self.at.address} instead of {self.at.name}: the address "
-                "belongs to a node of another cluster now. All nodes that had met it have forgotten it. Check that a "
+            raise ForeignNodeMet(
+                f"{', '.join(sorted(foreign))} answered at {self.at.address} instead of {self.at.name}: the address "
+                "belongs to another node now. All nodes that had met it have forgotten it. Check that a "
                 "NetworkPolicy protects port 16379 of both clusters (spec.networkPolicy)."
             )
         await each(connect, self.access, pending, self._cancel)
         for failure in failures:
             raise failure
 
-    async def _pends(
-        self, connect: Connect, endpoint: Endpoint, strangers: set[str], failures: list[RedisError]
-    ) -> bool:
+    async def _pends(self, connect: Connect, endpoint: Endpoint, foreign: set[str], failures: list[RedisError]) -> bool:
         """Return whether the handshake of a node has not ended; collect the ids of other nodes at the address."""
         server = connect(endpoint, self.access)
         try:
@@ -82,7 +80,7 @@ class Handshakes:
         finally:
             await server.aclose()
         there = self._at_address(text)
-        strangers |= {node.id for node in there if not node.handshake} - self._known
+        foreign |= {node.id for node in there if not node.handshake} - self._known
         return any(node.handshake for node in there)
 
     @property
@@ -95,17 +93,25 @@ class Handshakes:
         return list(parse_nodes("\n".join(lines)))
 
     async def _expel(self, connect: Connect, via: Sequence[Endpoint]) -> None:
-        """Let all nodes forget every node that they learned of since: a stranger introduces its own members."""
+        """Let all nodes forget all nodes that they met since: a foreign node introduces the members of its cluster."""
 
         async def expel(server: Server, report: NodeReport) -> None:
             for node in report.nodes:
                 if node.id not in self._known:
-                    await server.execute("CLUSTER", "FORGET", node.id)
+                    await _forget(server, node.id)
 
         await each(connect, self.access, via, expel)
 
     async def _cancel(self, server: Server, report: NodeReport) -> None:
-        """Remove a handshake that has not ended: whoever answers at the address later is not verified."""
+        """Remove a handshake that has not ended: a node that answers at the address later is not verified."""
         for node in report.nodes:
             if node.handshake and (node.address, node.port) == (self.at.address, self.at.port):
-                await server.execute("CLUSTER", "FORGET", node.id)
+                await _forget(server, node.id)
+
+
+async def _forget(server: Server, node_id: str) -> None:
+    try:
+        await server.execute("CLUSTER", "FORGET", node_id)
+    except Refused as error:
+        if "Unknown node" not in str(error):  # a handshake may have ended since
+            raise

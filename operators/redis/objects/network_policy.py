@@ -12,7 +12,7 @@ from shared.kubernetes.ownership import Owner
 def network_policy(resource: RedisCluster, own: Owner) -> Obj:
     """Return the NetworkPolicy that admits the bus port from pods of the cluster only.
 
-    The bus authenticates nobody without TLS: a node of another cluster that gets the former address of a pod would be
+    Without TLS the bus has no authentication: a node of another cluster that gets the former address of a pod would be
     met, and both clusters would merge. A policy denies what it does not list, so it lists the ports of clients and
     metrics, for everyone, as without a policy.
     """

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from operators.redis.client.commands import Meet, execute
-from operators.redis.client.errors import StrangerMet
+from operators.redis.client.errors import ForeignNodeMet
 from operators.redis.client.server import Access, Endpoint
 from tests.unit.redis.test_observer import INFORMATION
 from tests.unit.redis.world import node_id
 
-MEMBER, OTHER, NEW, STRANGER, FRIEND = (node_id(number) for number in range(5))
+MEMBER, OTHER, NEW, FOREIGN, FRIEND = (node_id(number) for number in range(5))
 NEW_ADDRESS = "10.0.0.9"
 
 
@@ -105,11 +105,11 @@ async def test_handshake_with_the_expected_node_changes_nothing_else() -> None:
     assert (member.forgotten, set(member.known)) == ([], {OTHER, NEW})
 
 
-async def test_stranger_at_the_address_is_forgotten_by_every_node_that_knows_it() -> None:
-    """Its own members, which it gossips about, are forgotten too; nodes that were known before stay."""
-    met = {STRANGER: NEW_ADDRESS, FRIEND: "10.1.0.1"}
+async def test_foreign_node_at_the_address_is_forgotten_by_every_node_that_knows_it() -> None:
+    """The members that it introduces are forgotten too; nodes that were known before stay."""
+    met = {FOREIGN: NEW_ADDRESS, FRIEND: "10.1.0.1"}
     member, other = Table(MEMBER, {OTHER: "10.0.0.2"}, met), Table(OTHER, {MEMBER: "10.0.0.1"}, met)
-    with pytest.raises(StrangerMet, match=f"{STRANGER}.*demo-9"):
+    with pytest.raises(ForeignNodeMet, match=f"{FOREIGN}.*demo-9"):
         await Servers(member, other).meet()
     assert (set(member.known), set(other.known)) == ({OTHER}, {MEMBER})
 
