@@ -19,6 +19,7 @@ from operators.redis.steps.configuration import ensure_config_map, require_confi
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
+from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
@@ -77,6 +78,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(rotate_password, settings),  # without a restart: both passwords are valid in between
             renew_certificates,  # without a restart
             apply_config,  # settings that the engine can change live
+            prepare_restarts,  # a node without persistence never resumes as an empty primary
             create_cluster,  # once, from empty nodes only
             refuse_unknown_nodes,  # do not act on members that belong to no pod
             record_nodes,  # which node is on which volume, before anything depends on it

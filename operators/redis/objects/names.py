@@ -30,6 +30,9 @@ CERTIFICATE_MARK = "redis.middleware.hc.cn/certificate"
 CONFIG_MARK = "redis.middleware.hc.cn/configured"
 """Annotations of pods: the users, certificates and settings that the server applied (rollout_markers.py)."""
 
+LAST_RUN = "redis.middleware.hc.cn/last-run"
+"""Annotation of pods of nodes without persistence: run id of the last known process."""
+
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 

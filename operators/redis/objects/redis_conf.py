@@ -145,6 +145,15 @@ def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
     return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
 
 
+def persists(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether a restarted server has data: it writes an append-only file or snapshots."""
+    given = _given(resource, template)
+    if given["appendonly"][0][0].lower() != "no":
+        return True
+    saves = given.get("save")  # without the directive, the server's default applies, which writes snapshots
+    return saves is None or any(line != [""] for line in saves)
+
+
 def is_live(name: str, engine: Engine) -> bool:
     """Return whether a running server accepts a directive with CONFIG SET."""
     since = _LIVE_SINCE.get(name)
@@ -176,6 +185,9 @@ def _given(resource: RedisCluster, template: str) -> Directives:
         found["maxmemory"] = bound
     if found["appendonly"] == [["yes"]]:
         found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
+    else:
+        # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
+        found.setdefault("rdb-del-sync-files", [["yes"]])
     return found
 
 

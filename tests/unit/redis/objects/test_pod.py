@@ -134,6 +134,39 @@ def test_settings_that_load_bundled_modules_do_not_load_them_twice() -> None:
     assert "command" not in container(pod(config={"loadmodule": "/data/other.so"}))
 
 
+VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
+"""Settings without persistence."""
+
+
+def test_node_without_persistence_never_reads_the_identity_of_the_process_before_it() -> None:
+    """A primary that resumes with its id and without its keys makes its replicas drop their keys."""
+    built = container(pod(**VOLATILE))
+    assert built["args"][-4:] == [
+        "--cluster-config-file",
+        "nodes-$(POD_UID)-$(LAST_RUN).conf",
+        "--dbfilename",
+        "dump-$(POD_UID)-$(LAST_RUN).rdb",
+    ]
+    paths = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in built["env"] if "valueFrom" in each}
+    assert paths["POD_UID"] == "metadata.uid", "a volume may outlive the pod"
+    assert paths["LAST_RUN"] == "metadata.annotations['redis.middleware.hc.cn/last-run']"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"config": {"appendonly": "no"}},
+        {"config": {"appendonly": "no", "save": "3600 1"}},
+        {"config": {"save": ""}},
+        {**VOLATILE, "replicas": 3, "replicasPerMaster": 0},
+    ],
+)
+def test_node_with_persistence_or_without_replicas_keeps_its_identity(spec: Obj) -> None:
+    """A cache without replicas loses its keys with each restart anyway, and serves its slots again at once."""
+    assert "--cluster-config-file" not in container(pod(**spec))["args"]
+
+
 SHARED: Obj = {"pod": [{"volumes": {"type": "nfs", "persistentVolumeClaimName": "all"}}]}
 
 
