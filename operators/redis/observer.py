@@ -35,6 +35,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     STATEFUL_SET,
@@ -67,6 +68,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, names.network_policy_name(resource)),
         config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,

@@ -23,6 +23,7 @@ from operators.redis.steps.configuration import ensure_config_map, require_confi
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
+from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
@@ -30,6 +31,7 @@ from operators.redis.steps.open_slots import repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_secrets,
     ensure_services,
     ensure_stateful_set,
@@ -72,6 +74,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_services, settings),  # names before pods
             partial(ensure_config_map, settings),  # read by nodes when they start
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
+            partial(ensure_network_policy, settings),  # the bus port, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             restart_broken,  # replace pods that a faulty change broke
         )
@@ -90,6 +93,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
                 replace_failed,  # promote the best replica of a primary that lost its data
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
+                prepare_restarts,  # a node without persistence never resumes as an empty primary
                 join_nodes,  # empty nodes only
                 recover_lost_slots,  # a primary and all its replicas lost: a user decides
                 await_agreement,  # later steps need one cluster view

@@ -142,6 +142,12 @@ PODS_OUTDATED = REASONS.add(
     "Pods are outdated, and the update strategy OnDelete leaves their deletion to the user.",
     "{progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
 )
+PREPARING_RESTART = REASONS.add(
+    "PreparingRestart",
+    Severity.NORMAL,
+    "The process of a node without persistence is being recorded, so that the next one gets another node id.",
+    "Recording the process of {names}: without persistence, the next process must not resume as this node.",
+)
 PREPARING_USERS = REASONS.add(
     "PreparingUsers",
     Severity.NORMAL,
@@ -253,6 +259,11 @@ VERSION_REFUSED = REASONS.add(
     Severity.ACTION,
     "The version of the spec is not supported, or could not read the data of the nodes.",
     "spec.version: {why} Nothing was changed.",
+)
+FOREIGN_NODE_MET = REASONS.add(
+    "ForeignNodeMet",
+    Severity.WARNING,
+    "A node of another cluster answered at the address of a pod during CLUSTER MEET; all nodes have forgotten it.",
 )
 UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A command failed, because a node did not respond.")
 REFUSED = REASONS.add("Refused", Severity.WARNING, "A node rejected a command of the operator.")

@@ -90,6 +90,17 @@ class Metrics(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
 
 
+class NetworkPolicy(SpecModel):
+    """NetworkPolicy of the cluster bus."""
+
+    enabled: bool = Field(
+        True,
+        description="Whether the NetworkPolicy NAME-bus exists. It admits the bus port 16379 from pods of this cluster "
+        "only, and leaves the ports of clients and metrics open. Policies add up: set false if a policy of yours "
+        "restricts these ports, and admit 16379 between the pods there. No restart.",
+    )
+
+
 class Recovery(SpecModel):
     """Confirmation of a data loss, after a primary was lost together with all of its replicas."""
 
@@ -140,6 +151,13 @@ class RedisClusterSpec(PodSettings):
         description="Engine in the image. Default: valkey if the last part of the image's name contains valkey, else "
         "redis.",
     )
+    command: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="Program that starts the server and receives the server's arguments; replaces the ENTRYPOINT of "
+        "the image. Default: the ENTRYPOINT, which receives redis-server (valkey-server) and its arguments; that of "
+        "official Redis 8 images also loads their bundled modules. Set [redis-server] for an image whose ENTRYPOINT "
+        "is the server itself. A change restarts the pods one by one.",
+    )
     update_strategy: UpdateStrategy = Field(
         default_factory=UpdateStrategy, description="Distribution of slots when primaries join."
     )
@@ -167,6 +185,11 @@ class RedisClusterSpec(PodSettings):
     recovery: Recovery | None = Field(
         None,
         description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
+    )
+    network_policy: NetworkPolicy = Field(
+        default_factory=NetworkPolicy,
+        description="NetworkPolicy of the cluster bus, over which nodes find each other. It has an effect if the "
+        "network plugin of Kubernetes supports NetworkPolicies.",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
 from operators.redis.client.errors import Refused
+from operators.redis.client.handshake import Handshakes
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
@@ -35,12 +36,13 @@ class SetEpoch(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class Meet(RedisCall):
-    """Let nodes meet another node (CLUSTER MEET).
+    """Let nodes meet another node (CLUSTER MEET), and verify that this node became a member, and no other one.
 
     Attributes:
         at: endpoint of the other node.
         via: nodes that receive the command.
         id: node id that must answer at the endpoint.
+        own: ids of all nodes of the cluster; any other node at the endpoint is foreign.
     """
 
     lasting: ClassVar[bool] = True  # a handshake takes a while
@@ -48,17 +50,25 @@ class Meet(RedisCall):
     at: Endpoint
     via: tuple[Endpoint, ...]
     id: str
+    own: frozenset[str] = frozenset()
 
     async def carry_out(self, connect: Connect, /) -> None:
         async with known(connect, self.access, self.at, self.id):
             pass
 
+        before: dict[Endpoint, frozenset[str]] = {}
+        by_id = {endpoint.id: endpoint for endpoint in self.via}
+
         async def apply(server: Server, report: NodeReport) -> None:
             found, address = report.node(self.id), (self.at.address, self.at.port)
             if found is None or (found.address, found.port) != address or not found.linked:
+                before[by_id[report.id]] = frozenset(node.id for node in report.nodes)
                 await server.execute("CLUSTER", "MEET", *address)
 
-        await each(connect, self.access, self.via, apply)
+        try:
+            await each(connect, self.access, self.via, apply)
+        finally:  # some have met the node, although another one failed
+            await Handshakes(self.access, self.at, self.id, self.own, before).verify(connect, self.via)
 
     def __str__(self) -> str:
         return f"let {', '.join(endpoint.name for endpoint in self.via)} meet {self.at.name} at {self.at.address}"

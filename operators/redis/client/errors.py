@@ -13,6 +13,7 @@ class RedisError(DatabaseError):
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
+        ├── ForeignNodeMet  a node of another cluster was met, and forgotten again
         └── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
             └── TargetFull  the target has no memory left
 
@@ -43,6 +44,10 @@ class Denied(Refused):
 
 class Loading(Refused):
     """The server is temporarily unavailable: it loads its data, or a script runs."""
+
+
+class ForeignNodeMet(Refused):
+    """A node of another cluster answered a handshake, because it has the address of a pod now."""
 
 
 class SlotStuck(Refused):

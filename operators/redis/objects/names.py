@@ -31,6 +31,9 @@ CERTIFICATE_MARK = "redis.middleware.hc.cn/certificate"
 CONFIG_MARK = "redis.middleware.hc.cn/configured"
 """Annotations of pods: the users, certificates and settings that the server applied (rollout_markers.py)."""
 
+LAST_RUN = "redis.middleware.hc.cn/last-run"
+"""Annotation of pods of nodes without persistence: run id of the last known process."""
+
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
@@ -98,6 +101,11 @@ def domain_name(resource: RedisCluster, node: str) -> str:
 
 def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
+
+
+def network_policy_name(resource: RedisCluster) -> str:
+    """Return the name of the NetworkPolicy of the cluster bus."""
+    return f"{resource.name}-bus"
 
 
 def config_name(resource: RedisCluster) -> str:

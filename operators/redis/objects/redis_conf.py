@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -50,6 +51,9 @@ RESTART = frozenset(
     }
 )
 """Directives that a server reads only when it starts (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
+
+BUNDLED_MODULES = "/usr/local/lib/redis/modules/"
+"""Directory of the modules in official images of Redis 8, which their ENTRYPOINT loads."""
 
 _LIVE_SINCE: Mapping[str, Engine] = {"io-threads": Engine("valkey", Version(9, 0))}
 """Directives of `RESTART` that a later engine accepts at runtime."""
@@ -135,6 +139,21 @@ def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
     return None
 
 
+def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether the settings themselves load modules that the ENTRYPOINT of the image loads."""
+    lines = _given(resource, template).get("loadmodule", ())
+    return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
+
+
+def persists(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether a restarted server has data: it writes an append-only file or snapshots."""
+    given = _given(resource, template)
+    if given["appendonly"][0][0].lower() != "no":
+        return True
+    saves = given.get("save")  # without the directive, the server's default applies, which writes snapshots
+    return saves is None or any(line != [""] for line in saves)
+
+
 def is_live(name: str, engine: Engine) -> bool:
     """Return whether a running server accepts a directive with CONFIG SET."""
     since = _LIVE_SINCE.get(name)
@@ -166,6 +185,9 @@ def _given(resource: RedisCluster, template: str) -> Directives:
         found["maxmemory"] = bound
     if found["appendonly"] == [["yes"]]:
         found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
+    else:
+        # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
+        found.setdefault("rdb-del-sync-files", [["yes"]])
     return found
 
 

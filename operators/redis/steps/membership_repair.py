@@ -55,7 +55,9 @@ def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -
         outdated = dict.fromkeys((*unaware.get(node_id, ()), *mistaken.get(node_id, ())))
         via = [peer for peer in outdated if peer in members and (peer, address) not in view.being_met]
         if via:
-            calls.append(Meet(seen.secrets.access, seen.at(node_id), id=node_id, via=_all_at(seen, via)))
+            calls.append(
+                Meet(seen.secrets.access, seen.at(node_id), id=node_id, via=_all_at(seen, via), own=seen.own_ids)
+            )
     if not calls:
         return PASS
     names = ", ".join(seen.name_of(call.id) for call in calls)

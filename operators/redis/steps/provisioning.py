@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
+from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
     CLUSTER_UID,
@@ -22,17 +22,17 @@ from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
-from operators.redis.steps.configuration import config_digest, config_mark
+from operators.redis.steps.configuration import config_digest, config_mark, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps import provisioning
@@ -84,6 +84,20 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
     return provisioning.keep_disruption_budget(desired, found)
 
 
+def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply the NetworkPolicy of the cluster bus, or delete it if the spec disables it."""
+    desired = network_policy.network_policy(resource, names.owner(resource, settings.operator))
+    if resource.spec.network_policy.enabled:
+        return Step.do(Apply(NETWORK_POLICY, desired))
+    if seen.network_policy is None:
+        return PASS
+    try:
+        require_owned(desired, seen.network_policy, resource.uid)
+    except ForeignObject:
+        return PASS  # a policy of the user, which also may have this name
+    return Step.do(Delete(NETWORK_POLICY, seen.network_policy))
+
+
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
@@ -92,7 +106,7 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
     image = runs.image_reference(settings.image_repository)
     marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
-    template = pod.pod(runs, own, image, marks, config_digest(runs, seen))
+    template = pod.pod(runs, own, image, marks, config_digest(runs, seen), template_text(runs, seen))
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))

@@ -158,6 +158,8 @@ ACCEPTED = over(
         Case("metrics with another image", {"metrics": {"image": "example.com/exporter:1"}}),
         Case("metrics disabled despite an image", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
+        Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
+        Case("open cluster bus", {"networkPolicy": {"enabled": False}}),
         Case("longest name", resource="a" * 52),
     ),
 )
@@ -193,6 +195,14 @@ REFUSED = over(
             "'library/redis:7' is not an image without a tag",
             "spec.repository: 'library/redis:7' is not an image without a tag",
         ),
+        Case(
+            "empty command",
+            {"command": [""]},
+            "spec.command[0] in body should be at least 1 chars long",
+            "spec.command",
+        ),
+        Case("too long command", {"command": ["a" * 1025]}, "may not be more than 1024", "spec.command"),
+        Case("too many words of a command", {"command": ["a"] * 17}, "must have at most 16 items", "spec.command"),
         Case("too long repository", {"repository": "a" * 513}, "may not be more than 512", "at most 512 characters"),
         Case(
             "invalid version",

@@ -50,6 +50,7 @@ class FakeRedis:
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
+        files: name of the present nodes.conf by the UID of its claim or pod; keys of another process are not on it.
         processes: servers by pod UID, ordered by pod number.
         done: number of operations of each kind.
         commanded: commands that change something, in order.
@@ -69,6 +70,7 @@ class FakeRedis:
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     guard: Guard = field(default_factory=Guard)
@@ -140,6 +142,10 @@ class FakeRedis:
     def begin(self, uid: str, name: str, address: str, start: Command) -> Process:
         """Start a server on its disk."""
         self.begun += 1
+        file = start.settings.get("cluster-config-file", "nodes.conf")
+        if self.files.setdefault(start.disk, file) != file:
+            self.files[start.disk] = file
+            self.guard.lost(self, self.disks.pop(start.disk))
         node = self.disks.setdefault(start.disk, Node(start.name))
         if not node.id:
             node.id = fake_id("node", start.disk, self.begun)

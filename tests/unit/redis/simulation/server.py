@@ -21,6 +21,9 @@ Words = list[bytes]
 LATENCY = 0.02
 """Seconds that a round trip with write commands takes."""
 
+HANDSHAKE_POLL = 0.1
+"""Seconds between inspections of a handshake, which tests do not wait for."""
+
 _DENIED, _LATER = ("NOAUTH", "NOPERM", "WRONGPASS"), ("LOADING", "BUSY", "MASTERDOWN")
 
 _CLUSTER_READS = (
@@ -130,6 +133,8 @@ class FakeServer:
     def _carry_out(self, process: Process, name: str, words: Words) -> Any:
         redis = self._redis
         if words[0].upper() == b"CLUSTER":
+            if name == "CLUSTER NODES" and any(known.in_handshake for known in process.node.others):
+                redis.pass_by(HANDSHAKE_POLL)
             return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:])
         redirected, self._redirected = self._redirected, False
         if name == "ASKING":

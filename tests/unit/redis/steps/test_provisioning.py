@@ -10,6 +10,7 @@ import pytest
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
+from operators.redis.objects import names, network_policy
 from operators.redis.objects.names import CLUSTER_UID, CONFIG_MARK
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import ConfigTemplate, Observed
@@ -313,3 +314,28 @@ def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
     lab.give("one")
     lab.begin()
     assert all(node.takes("one") and node.holds == lab.judged().original for node in lab.nodes)
+
+
+def bus_policy(**labels: str) -> Obj:
+    resource = wished()
+    made = network_policy.network_policy(resource, names.owner(resource, SETTINGS.operator))
+    made["metadata"] |= {"uid": "np-1", "labels": made["metadata"]["labels"] | labels}
+    return made
+
+
+def test_network_policy_exists_unless_the_spec_disables_it() -> None:
+    (applied,) = provisioning.ensure_network_policy(SETTINGS, wished(), Observed(), NOW).actions
+    assert isinstance(applied, Apply)
+    disabled = wished(networkPolicy={"enabled": False})
+    (action,) = provisioning.ensure_network_policy(
+        SETTINGS, disabled, Observed(network_policy=bus_policy()), NOW
+    ).actions
+    assert isinstance(action, Delete)
+    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(), NOW).actions
+
+
+def test_network_policy_of_the_user_is_not_deleted() -> None:
+    found = bus_policy(**{"app.kubernetes.io/managed-by": "them"})
+    del found["metadata"]["ownerReferences"]
+    disabled = wished(networkPolicy={"enabled": False})
+    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(network_policy=found), NOW).actions
