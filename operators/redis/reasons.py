@@ -145,8 +145,9 @@ PODS_OUTDATED = REASONS.add(
 PREPARING_USERS = REASONS.add(
     "PreparingUsers",
     Severity.NORMAL,
-    "The Secret with the users of the nodes is being created.",
+    "The Secret with the users of the nodes, or another one that nodes mount, is being created.",
     "Creating the Secret with the users of the nodes.",
+    "Creating the Secrets that the nodes mount.",
 )
 RECORDING = REASONS.add("Recording", Severity.NORMAL, "The nodes and their volumes are being recorded in the status.")
 RECOVERING = REASONS.add(
