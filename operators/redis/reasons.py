@@ -276,7 +276,8 @@ REASONS.extend(
     "{nodes} become primaries; assigning each a config epoch.",
     "{count} primaries are taking their slots.",
     "Waiting for all nodes to report the same slot owners. {conflicts}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
 )
 REASONS.extend(
@@ -304,7 +305,8 @@ REASONS.extend(
     ),
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Waiting for all nodes to be reachable before moving slots to {nodes}. {problems}",
 )
@@ -318,7 +320,8 @@ REASONS.extend(
     "{progress}; {candidate} is taking over from {instance}.",
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
     "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",
