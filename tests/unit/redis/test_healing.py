@@ -150,8 +150,8 @@ async def test_certificates_are_issued_while_changes_are_paused() -> None:
     run = ScenarioRun(World(REDIS))
     await run.run_steps((cluster(6, tls={"mode": "self"}), cluster(6, tls={"mode": "self"}, pause=True)))
     before = {secret["metadata"]["name"] for secret in run.stage.find(SECRET)}
-    gone = [unobserved(delete(SECRET, f"{NAME}-{name}")) for name in ("server-tls", "nodes-tls", "users")]
-    await run.run_steps((*gone, *all_pods_deleted(), unobserved(later(30))))
+    deletions = [unobserved(delete(SECRET, f"{NAME}-{name}")) for name in ("server-tls", "nodes-tls", "users")]
+    await run.run_steps((*deletions, *all_pods_deleted(), unobserved(later(30))))
     assert {secret["metadata"]["name"] for secret in run.stage.find(SECRET)} == before
     assert _ready(run)["reason"] == "Paused", _ready(run)["message"]
     assert _is_served(run)
