@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -46,6 +47,8 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+
+log = logging.getLogger(__name__)
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
@@ -87,7 +90,10 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
         for number in sorted(number for number in numbers if number is not None)
     )
     seen = dataclasses.replace(seen, instances=instances)
-    return await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
+    seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
+    if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
+        log.debug("%s: %s", key, conflicts)
+    return seen
 
 
 async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:

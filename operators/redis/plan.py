@@ -30,13 +30,14 @@ from operators.redis.steps.membership_repair import forget_removed_nodes, record
 from operators.redis.steps.open_slots import repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
+    create_secrets,
     ensure_disruption_budget,
     ensure_network_policy,
-    ensure_secrets,
     ensure_services,
     ensure_stateful_set,
     grow_volumes,
     refuse_foreign_data,
+    renew_secrets,
     require_secrets,
 )
 from operators.redis.steps.rebalance import move_slots
@@ -68,7 +69,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_new_version,  # create nothing with an unsupported engine version
             refuse_foreign_data,  # neither use nor delete the data of another cluster
-            partial(ensure_secrets, settings),  # users and certificates before pods
+            partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
             partial(ensure_services, settings),  # names before pods
@@ -82,6 +83,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
             (
+                partial(renew_secrets, self.settings),  # users and certificates of a created cluster
                 require_authentication,  # nodes accept a password of the operator
                 partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
                 renew_certificates,  # without a restart

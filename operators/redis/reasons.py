@@ -151,8 +151,9 @@ PREPARING_RESTART = REASONS.add(
 PREPARING_USERS = REASONS.add(
     "PreparingUsers",
     Severity.NORMAL,
-    "The Secret with the users of the nodes is being created.",
+    "The Secret with the users of the nodes, or another one that nodes mount, is being created.",
     "Creating the Secret with the users of the nodes.",
+    "Creating the Secrets that the nodes mount.",
 )
 RECORDING = REASONS.add("Recording", Severity.NORMAL, "The nodes and their volumes are being recorded in the status.")
 RECOVERING = REASONS.add(
@@ -286,7 +287,8 @@ REASONS.extend(
     "{nodes} become primaries; assigning each a config epoch.",
     "{count} primaries are taking their slots.",
     "Waiting for all nodes to report the same slot owners. {conflicts}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
 )
 REASONS.extend(
@@ -314,7 +316,8 @@ REASONS.extend(
     ),
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Waiting for all nodes to be reachable before moving slots to {nodes}. {problems}",
 )
@@ -328,7 +331,8 @@ REASONS.extend(
     "{progress}; {candidate} is taking over from {instance}.",
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
     "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",

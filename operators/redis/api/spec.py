@@ -128,7 +128,12 @@ class RedisClusterSpec(PodSettings):
         "replicasPerMaster), rounded down. With 0, the loss of a primary's volume is a data loss.",
         json_schema_extra=INT32,
     )
-    pause: bool = Field(False, description="If true, the operator reports the status and changes nothing.")
+    pause: bool = Field(
+        False,
+        description="If true, changes are paused: of the spec, of the objects and of the slots. The operator still "
+        "reports the status and repairs the running cluster: addresses, membership, failover, passwords and "
+        "certificates.",
+    )
     finalizers: Literal["foreground", ""] = Field(
         "foreground",
         description="foreground: deleting the resource deletes its pods, and its volumes unless storage.retain is "

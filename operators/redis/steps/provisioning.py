@@ -115,6 +115,16 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
 # Secrets.
 
 
+def create_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Create the Secrets that nodes mount, before the first pods; afterwards `renew_secrets` keeps them."""
+    return PASS if resource.formed else ensure_secrets(settings, resource, seen, now)
+
+
+def renew_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep the Secrets of a created cluster: its certificates expire although its spec cannot be applied."""
+    return ensure_secrets(settings, resource, seen, now) if resource.formed else PASS
+
+
 def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Create the Secrets that nodes mount before the pods, and renew certificates before they expire."""
     own = names.owner(resource, settings.operator)
@@ -201,9 +211,12 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     """Require what nodes cannot start without; an existing cluster continues with the last valid content."""
     secrets = seen.secrets
     step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
-    if step.progress is Progress.DONE:
-        return step
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
+        lacking = Step.wait(
+            PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
+        )
+        return lacking if step.progress is Progress.DONE else step
+    if step.progress is Progress.DONE:
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
     return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)

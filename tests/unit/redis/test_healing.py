@@ -146,6 +146,17 @@ async def test_deleted_pods_are_healed_although_the_spec_cannot_be_applied(name:
     assert _is_served(run)
 
 
+async def test_certificates_are_issued_while_changes_are_paused() -> None:
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6, tls={"mode": "self"}), cluster(6, tls={"mode": "self"}, pause=True)))
+    before = {secret["metadata"]["name"] for secret in run.stage.find(SECRET)}
+    deletions = [unobserved(delete(SECRET, f"{NAME}-{name}")) for name in ("server-tls", "nodes-tls", "users")]
+    await run.run_steps((*deletions, *all_pods_deleted(), unobserved(later(30))))
+    assert {secret["metadata"]["name"] for secret in run.stage.find(SECRET)} == before
+    assert _ready(run)["reason"] == "Paused", _ready(run)["message"]
+    assert _is_served(run)
+
+
 @pytest.mark.parametrize("name", LOSSES)
 async def test_lost_node_is_replaced_while_changes_are_paused(name: str) -> None:
     steps, given, pause = LOSSES[name]
