@@ -12,6 +12,7 @@ from functools import cached_property
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Endpoint
+from operators.redis.detached import DetachedNode, detached_nodes
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
 from operators.redis.observe import Observed
@@ -87,6 +88,11 @@ class Assessment(Observed):
         return tuple(instance for instance in self.staying if instance.id not in self.members)
 
     @cached_property
+    def detached(self) -> Mapping[str, DetachedNode]:
+        """Reachable nodes that lost their nodes.conf, but not their data, by their new id."""
+        return {node.instance.id: node for node in detached_nodes(self)} if self.resource.formed else {}
+
+    @cached_property
     def has_formed(self) -> bool:
         """Whether the cluster exists; permanent once it is recorded in the status.
 
@@ -120,7 +126,8 @@ class Assessment(Observed):
     def node_to_record(self, instance: Instance) -> tuple[str, str] | None:
         """Return the node id and the volume to record for an instance; None if there is none.
 
-        A former node stays recorded until no member knows it any more, because only that record proves its loss.
+        A former node stays recorded until no member knows it any more, because only that record proves its loss, and
+        until a detached node has its slots, because only that record proves whose data that node has.
         """
         known = instance.as_recorded
         if instance.report is None:
@@ -128,6 +135,8 @@ class Assessment(Observed):
                 instance.pod_obj is None and instance.volume is None and instance.number >= self.resource.spec.replicas
             )
             return None if vacant and known and self.is_forgotten(known[0]) else known
+        if instance.id in self.detached:
+            return known
         if known is None or known[0] == instance.id or self.is_forgotten(known[0]):
             return instance.id, instance.disk
         return known
@@ -169,6 +178,8 @@ class Assessment(Observed):
         view, node = self.view, self.view.nodes.get(node_id)
         if node is None:
             return NodeState.FORGOTTEN
+        if node_id in self.detached:
+            return NodeState.DETACHED
         if view.slots_of(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
         never_returns = self.lost(node_id) or (self.is_scaled_away(node_id) and not self.is_needed(node_id))

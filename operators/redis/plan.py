@@ -40,6 +40,7 @@ from operators.redis.steps.provisioning import (
     renew_secrets,
     require_secrets,
 )
+from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
 from operators.redis.steps.replication import pair_empty_nodes, pair_replicas
 from operators.redis.steps.rolling_update import (
@@ -94,6 +95,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 record_nodes,  # which node is on which volume, before anything depends on it
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
                 replace_failed,  # promote the best replica of a primary that lost its data
+                take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
                 prepare_restarts,  # a node without persistence never resumes as an empty primary
                 join_nodes,  # empty nodes only

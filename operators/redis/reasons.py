@@ -64,6 +64,26 @@ FORGETTING = REASONS.add(
     "Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}",
     "Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data.",
 )
+IDENTITY_LOST = REASONS.add(
+    "IdentityLost",
+    Severity.WARNING,
+    "A node lost its nodes.conf, but not its data.",
+    "{names} lost nodes.conf, but not their data: claiming {slots} again, with their keys.",
+    "{names} claim the slots whose keys they have; joining them again (CLUSTER MEET).",
+    (
+        "{names} lost nodes.conf, but not their data. Waiting for a majority of primaries to be reachable before they "
+        "join again with their slots. {away}"
+    ),
+    (
+        "{instance} lost nodes.conf, but not its data, and has keys of {slots}, which it did not own; it was not "
+        "changed. If its keys are not needed, delete its volume claim and its pod."
+    ),
+    "{instance} lost nodes.conf, and {successor} owns its slots: recreating it with an empty volume.",
+    (
+        "{instance} lost nodes.conf and has outdated keys of {slots}, which {successor} owns. Its volume is shared and "
+        "was not changed: delete its directory {directory}, then its pod."
+    ),
+)
 JOINING = REASONS.add(
     "Joining",
     Severity.NORMAL,

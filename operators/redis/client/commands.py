@@ -104,6 +104,43 @@ class AddSlots(NodeCall):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack(NodeCall):
+    """Let a node that lost its nodes.conf claim the slots whose keys it has, before it meets the others.
+
+    Its claims get a higher config epoch than those of the former node, which the others still know: with a lower one,
+    it would delete its keys as soon as it meets them.
+
+    Attributes:
+        slots: slots of the former node.
+        epoch: config epoch above every known one.
+    """
+
+    slots: Slots
+    epoch: int
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if len(report.nodes) > 1:
+            return  # it meets the others already
+        if report.me.primary or report.me.slots - self.slots:
+            raise Refused(f"{self.at.name} claims slots {report.me.slots - self.slots}; not carried out: {self}.")
+        counts = await server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in self.slots])
+        if refused := next((count for count in counts if isinstance(count, Refused)), None):
+            raise refused
+        if sum(counts) != report.keys:
+            raise Refused(
+                f"{self.at.name} holds {report.keys} keys, but {sum(counts)} in slots {self.slots}; not carried out: "
+                f"{self}."
+            )
+        if report.me.epoch == 0:
+            await server.execute("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
+        if missing := self.slots - report.me.slots:
+            await server.execute("CLUSTER", "ADDSLOTS", *missing)
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} claim slots {self.slots} again, with their keys"
+
+
+@dataclass(frozen=True, slots=True)
 class Replicate(NodeCall):
     """Let a node replicate a primary (CLUSTER REPLICATE). Its own data is dropped, so it must hold none.
 

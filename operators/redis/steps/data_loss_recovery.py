@@ -60,7 +60,8 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
         return None
     view = seen.view
     owners = _lost_owners(seen)
-    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)])
+    present = Slots.union(node.slots for node in seen.detached.values())  # a reachable node has their keys
+    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)]) - present
     if not slots:
         return None
     copies = {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
@@ -92,6 +93,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
         if not primary.answers
         and seen.lost(primary.id)
         and not any(seen.has_data_of(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
+        and not any(node.owner == primary.id for node in seen.detached.values())
     ]
 
 
