@@ -153,6 +153,7 @@ class FakeRedis:
         for known in node.known.values():
             known.last_response = self.now
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
+        node.mark_stray_keys(deletes=start.engine == "valkey" and int(start.version.split(".")[0]) >= 8)
         node.me.address, node.me.port = address, process.port
         if any(other.disk == start.disk for other in self.running):
             process.exit_message = (
