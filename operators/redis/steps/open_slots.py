@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime
 
 from operators.redis import migration_status
@@ -83,7 +84,8 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
     if moves:
         if not calls and (behind := await_replicas(seen, moves)):
-            return behind
+            # A node may have to be configured as the replica that is missing.
+            return dataclasses.replace(behind, progress=Progress.PROGRESSING) if seen.changed_pairs else behind
         call = move_call(resource, seen, moves)
         return Step.wait(
             REPAIRING_SLOTS,
@@ -97,7 +99,8 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
         return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
     waiting = ", ".join(_described(seen, *each) for each in [*found.waiting.items()][:MAX_LISTED_ITEMS])
     message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
-    return Step.wait(SLOTS_OPEN, message, warning=True, requeue=BLOCKED_SECONDS)
+    requeue = GOSSIP_SECONDS if seen.view.awaiting_election else BLOCKED_SECONDS
+    return Step.wait(SLOTS_OPEN, message, warning=True, requeue=requeue)
 
 
 def _described(seen: Assessment, ends: Ends, slots: Slots) -> str:
