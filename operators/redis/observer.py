@@ -20,7 +20,7 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import report_of, request_report
+from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
@@ -30,6 +30,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.reasons import CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
+from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -173,11 +174,25 @@ async def _inspect(
         found = await request_report(server)
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
-            return report_of(found)
+            report = report_of(found)
+        return await count_strays(server, report, _suspected(resource, report.id))
     except RedisError as error:
         return error
     finally:
         await server.aclose()
+
+
+def _suspected(resource: RedisCluster, node_id: str) -> Slots:
+    """Return the slots of which a node may hold foreign keys: recorded ones, its own or those of its former primary."""
+    if not (foreign := resource.recorded_foreign):
+        return Slots()
+    lineage = {node_id} | {
+        former
+        for known in resource.recorded_nodes
+        if known.node_id == node_id
+        for former in (known.primary, known.copy_of)
+    }
+    return Slots.union(slots for holder, slots in foreign.items() if holder in lineage)
 
 
 def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> Instance:

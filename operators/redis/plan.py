@@ -27,7 +27,7 @@ from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
-from operators.redis.steps.open_slots import repair_open_slots
+from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
     create_secrets,
@@ -94,12 +94,14 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 refuse_unknown_nodes,  # do not act on members that belong to no pod
                 record_nodes,  # which node is on which volume, before anything depends on it
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
+                reopen_slots,  # marks that a failover lost: clients need them to find moved keys
                 replace_failed,  # promote the best replica of a primary that lost its data
                 take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
                 prepare_restarts,  # a node without persistence never resumes as an empty primary
                 join_nodes,  # empty nodes only
                 recover_lost_slots,  # a primary and all its replicas lost: a user decides
+                release_slots,  # marks that no migration of ours set: an importing node ignores claims of others
                 await_agreement,  # later steps need one cluster view
                 repair_open_slots,  # finish interrupted migrations
                 label_serving_pods,  # add synced members to the client Service

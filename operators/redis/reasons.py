@@ -57,6 +57,16 @@ FOREIGN_DATA = REASONS.add(
         "resource."
     ),
 )
+FOREIGN_KEYS = REASONS.add(
+    "ForeignKeys",
+    Severity.WARNING,
+    "A primary holds keys of slots that it does not own, usually an outdated copy; they are not served.",
+)
+FOREIGN_MIGRATION = REASONS.add(
+    "ForeignMigration",
+    Severity.WARNING,
+    "Slots are migrating, and the operator did not begin that; it leaves them alone.",
+)
 FORGETTING = REASONS.add(
     "Forgetting",
     Severity.NORMAL,
@@ -102,6 +112,9 @@ REPAIRING_SLOTS = REASONS.add(
     "Slots whose migration was interrupted are being completed or closed.",
     "Finishing the interrupted migration of {open_slots}.",
     "Closing {open_slots}, which have arrived after an interrupted migration.",
+    "Opening {open_slots} again after a failover, so that clients find the keys that have moved.",
+    "Recording in status that nodes hold keys of {new} without owning them.",
+    "Recording in status that the migration of {open_slots} is to be finished.",
 )
 MOVING_BLOCKED = REASONS.add(
     "MovingHeld",
@@ -275,6 +288,16 @@ TARGET_FULL = REASONS.add(
         "bytes (maxmemory). Raise maxmemory, or add primaries."
     ),
 )
+TARGET_NOT_REPLICATING = REASONS.add(
+    "TargetNotReplicating",
+    Severity.WARNING,
+    "Slots cannot move, because no replica of the target is online and up to date.",
+    (
+        "Migration paused: {target} is to receive slots, and no replica of it is online and up to date: {why}. If it "
+        "failed, keys that just moved would be lost. Bring the replica back; for a cache, set "
+        "spec.updateStrategy.waitForReplicas to false."
+    ),
+)
 VERSION_REFUSED = REASONS.add(
     "VersionRefused",
     Severity.ACTION,
@@ -321,7 +344,9 @@ REASONS.extend(
     "Recording the slot assignment of new primaries in status.",
     "Waiting for replica {name_of} to sync before moving slots to its primary.",
     "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
-    "Scaling to {primaries} primaries: moving {get} slots ({get} moved); remaining: {described}.",
+    "Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}.",
+    "Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}.",
+    "Recording the planned slot moves in status.",
     "{instance} was removed and holds no needed data; deleting its volume.",
     "Removing {names}.",
     "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from operators.redis import migration_status
+from operators.redis import foreign_slots, migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
@@ -39,7 +39,8 @@ def report(
         "readyReplicas": sum(1 for instance in seen.instances if serves(seen, instance)),
         "masters": sum(1 for primary in seen.view.primaries if primary.answers),
         "conditions": [
-            node_condition(resource, seen, instance, now) for instance in seen.instances if _is_reported(seen, instance)
+            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
+            *foreign_slots.conditions(seen, now),
         ],
         "formed": begun,
         "forming": [
@@ -49,6 +50,8 @@ def report(
         "shards": _shards(resource, seen),
         "migration": migration_status.progress(seen, now),
         "assigned": migration_status.assigned(seen),
+        "moves": migration_status.moves(seen),
+        "foreign": migration_status.foreign(seen) or None,
         "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),

@@ -128,6 +128,8 @@ class Features:
             migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT,
             sent to the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source. forbids_replica_migration:
             whether cluster-allow-replica-migration exists: without it, a primary that was emptied becomes a replica.
+        marks_stray_keys: whether a primary that starts with keys of slots of another node marks these slots as
+            importing; Valkey 8.0 and later delete such keys instead.
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
         sets_many: whether one CONFIG SET accepts several directives.
@@ -136,6 +138,7 @@ class Features:
 
     migration: Literal["keys", "import", "export"]
     forbids_replica_migration: bool
+    marks_stray_keys: bool
     slot_ranges: bool
     hostnames: bool
     sets_many: bool
@@ -149,6 +152,7 @@ def features(engine: Engine) -> Features:
     return Features(
         migration=_migration(engine),
         forbids_replica_migration=valkey or version >= Version(6, 2, 2),  # src/config.c
+        marks_stray_keys=not valkey or version < Version(8, 0),  # src/cluster_legacy.c, verifyClusterConfigWithData
         slot_ranges=since_7_0,  # src/commands/cluster-addslotsrange.json, cluster-shards.json
         hostnames=since_7_0,  # src/config.c
         sets_many=since_7_0,  # src/config.c, configSetCommand

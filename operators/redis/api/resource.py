@@ -13,11 +13,14 @@ from operators.redis.api.status import (
     RedisClusterStatus,
     assigned_moves,
     engine_of,
+    foreign_slots,
     former_nodes,
     forming_nodes,
+    recorded_moves,
     recorded_nodes,
 )
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
@@ -130,6 +133,16 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recorded_assigned(self) -> tuple[Move, ...]:
         """Return the recorded slots that new primaries are to receive (spec.updateStrategy)."""
         return assigned_moves(self.reported)
+
+    @property
+    def recorded_moves(self) -> tuple[RecordedMove, ...] | None:
+        """Return the slot moves that the status records; None if an earlier operator wrote it, or it was lost."""
+        return recorded_moves(self.reported)
+
+    @property
+    def recorded_foreign(self) -> Mapping[str, Slots]:
+        """Return the slots of which a primary holds keys without owning them, by node id."""
+        return foreign_slots(self.reported)
 
     @property
     def recovery_token(self) -> str:

@@ -201,6 +201,20 @@ class FailOver(NodeCall):
 
 
 @dataclass(frozen=True, slots=True)
+class CancelImport(NodeCall):
+    """Remove importing marks that no migration needs (CLUSTER SETSLOT STABLE). Keys of these slots stay, unserved."""
+
+    slots: Slots
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.is_primary and (marked := self.slots & Slots.of(*report.me.importing)):
+            await server.pipe([("CLUSTER", "SETSLOT", slot, "STABLE") for slot in marked])
+
+    def __str__(self) -> str:
+        return f"close slots {self.slots} at {self.at.name}, which it imports from no migration"
+
+
+@dataclass(frozen=True, slots=True)
 class Forget(RedisCall):
     """Let nodes forget another one (CLUSTER FORGET); for a minute they also ignore gossip about it.
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from operators.redis.client import responses
 from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Server
+from operators.redis.client.server import Command, Server
+from operators.redis.slots.hash_slots import Slots
 
 COMMANDS = (
     ("INFO",),
@@ -52,3 +54,23 @@ def report_of(found: Sequence[Any]) -> NodeReport:
         return responses.report_of(*found)
     except responses.MALFORMED as error:
         raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None
+
+
+async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> NodeReport:
+    """Return the report of a primary with the number of its keys of slots that it does not own.
+
+    Counted are importing slots and the suspected ones. A node without any needs no request.
+
+    Raises:
+        RedisError: see `inspect_node`.
+    """
+    counted = (suspected | Slots.of(*report.me.importing)) - report.me.slots
+    if not counted or report.me.is_replica:
+        return report
+    commands: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted]
+    found = await server.pipe(commands)
+    for answer in found:
+        if isinstance(answer, Refused):
+            raise answer
+    strays = {slot: int(count) for slot, count in zip(counted, found, strict=True) if count}
+    return dataclasses.replace(report, strays=strays)

@@ -145,6 +145,8 @@ class NodeReport(Facts):
         epoch: highest epoch that it knows (cluster_current_epoch).
         gives: SHA-256 of the password for its primary, in hexadecimal; empty if there is none.
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
+        strays: number of keys of slots that it does not own, by slot: of importing slots, and of those that the status
+            records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
     """
 
     id: str
@@ -153,6 +155,7 @@ class NodeReport(Facts):
     epoch: int = 0
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
+    strays: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def me(self) -> Node:

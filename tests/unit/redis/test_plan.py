@@ -228,6 +228,9 @@ EVENTS: dict[str, Callable[[At, int], At]] = {
     "slots without an owner": lambda at, _: replace(at, slots=str(Slots.parse(at.slots).first(1000))),
     "migrating slot": lambda at, n: replace(at, open_slots={n * 1000: (">", (n + 1) % 3)}),
     "importing slot": lambda at, n: replace(at, open_slots={n * 1000 + 1: ("<", (n + 1) % 3)}),
+    "older keys": lambda at, n: replace(
+        at, open_slots={n * 1000 + 2: ("<", (n + 1) % 3)}, strays={n * 1000 + 2: 3, n * 1000 + 3: 1}
+    ),
 }
 EVENTS_OF_ALL_NODES = (*[""] * 12, "old", "old", "failed", "broken", "restarted empty", "moved")
 
@@ -272,7 +275,7 @@ def some_world(seed: int) -> tuple[RedisCluster, Observed]:
     is_formed = chance.random() < 0.9
     resource = cluster(*at, is_formed=is_formed, **spec)
     first = plan(resource, seen(resource, *at)).status
-    persisted = ("recovery", "assigned", "forming")
+    persisted = ("recovery", "assigned", "forming", *(("moves", "foreign") if chance.random() < 0.8 else ()))
     status: Obj = {key: value for key, value in first.items() if key in persisted}
     if chance.random() < 0.7:
         if "recovery" in status:
@@ -324,6 +327,21 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
             assert view.nodes[move.target].answers
             assert view.nodes[move.target].is_primary
             assert not move.slots - view.slots_of(move.source), "slots move from their owner"
+            unrecorded = move.slots - Slots.union(
+                known.slots for known in Assessment.of(resource, view_of).recorded_moves if known.target == move.target
+            )
+            assert not unrecorded, "only recorded slots move"
+            strays = view.nodes[move.target].report.strays  # type: ignore[union-attr]
+            begun = view.nodes[move.source].line.migrating
+            assert not {slot for slot in strays if slot in move.slots and slot not in begun}, (
+                "no slot moves to a node that has keys of it"
+            )
+    for call in of(made.actions, "ReopenSlots"):
+        assert not call.slots - view.slots_of(call.source)
+        known = Assessment.of(resource, view_of).recorded_moves
+        assert not call.slots - Slots.union(move.slots for move in known if move.target == call.target)
+    for call in of(made.actions, "CancelImport"):
+        assert not call.slots & view.slots_of(call.id)
     for call in of(made.actions, "AddSlots"):
         assert not resource.formed or allowed(resource), "no slot is assigned empty without confirmation"
         assert not call.slots - view.uncovered

@@ -161,6 +161,7 @@ class FakeRedis:
         for known in node.known.values():
             known.last_response = self.now
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
+        node.mark_stray_keys(deletes=start.engine == "valkey" and int(start.version.split(".")[0]) >= 8)
         node.me.address, node.me.port = address, process.port
         if any(process.settings.get(name) == value for name, value in self.refused_settings.items()):
             process.exit_message = "*** FATAL CONFIG FILE ERROR ***"
