@@ -46,6 +46,8 @@ class FakeRedis:
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
+        stalled: pods that execute the next MIGRATE only after its timeout.
+        late: pod, key and value of such commands.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
@@ -64,6 +66,8 @@ class FakeRedis:
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
+    stalled: set[str] = field(default_factory=set)
+    late: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
