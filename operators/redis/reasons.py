@@ -238,6 +238,11 @@ TAKING_OVER = REASONS.add(
     "{loss}. Waiting for the replication offset of {names} before a replica takes over.",
     "{loss}; {candidate} is taking over.",
 )
+TARGET_NOT_REPLICATING = REASONS.add(
+    "TargetNotReplicating",
+    Severity.WARNING,
+    "Slots cannot move, because no replica of the target follows it closely enough to have the moved keys too.",
+)
 TARGET_FULL = REASONS.add(
     "TargetFull",
     Severity.WARNING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from operators.redis.client.command_base import RedisCall
 from operators.redis.client.server import Connect, Endpoint
@@ -22,15 +22,26 @@ class MoveSlots(RedisCall):
         nodes: endpoints of the primaries, by node id.
         keys: maximum number of keys of a slot in one command; ignored by server-side migrations.
         budget: time after which no further batch is started, in seconds.
+        promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
+            key that exists at both ends is never replaced at the target.
+        acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
     """
 
     moves: tuple[Move, ...]
     nodes: Mapping[str, Endpoint]
     keys: int = MAX_KEYS_PER_COMMAND
     budget: float = BUDGET_SECONDS
+    promoted: Slots = field(default_factory=Slots)
+    acknowledge: bool = True
 
     async def carry_out(self, connect: Connect, /) -> None:
-        await move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
+        await move(
+            *(connect, self.access, self.nodes, self.moves),
+            keys=self.keys,
+            budget=self.budget,
+            promoted=self.promoted,
+            acknowledge=self.acknowledge,
+        )
 
     def __str__(self) -> str:
         moves = (
