@@ -88,6 +88,7 @@ class SlotState(Enum):
 
     OWNED = "owned by one node, and closed"
     IMPORTING = "importing at the target"
+    INHERITED = "importing at the target, from a node that its owner replaced"
     MIGRATING = "migrating at the source alone"
     OPEN = "open at both ends"
     EMPTY = "open, and the source has no key of it"
@@ -110,6 +111,7 @@ SLOT = Lifecycle(
     {
         SlotState.OWNED: {SlotEvent.IMPORT: SlotState.IMPORTING},
         SlotState.IMPORTING: {SlotEvent.MIGRATE: SlotState.OPEN},
+        SlotState.INHERITED: {SlotEvent.MIGRATE: SlotState.MIGRATING},
         SlotState.MIGRATING: {SlotEvent.IMPORT: SlotState.OPEN},
         SlotState.OPEN: {SlotEvent.MOVE_LAST_KEY: SlotState.EMPTY},
         SlotState.EMPTY: {SlotEvent.ASSIGN_AT_TARGET: SlotState.HANDED_OVER},

@@ -14,8 +14,9 @@ class RedisError(DatabaseError):
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
         ├── ForeignNodeMet  a node of another cluster was met, and forgotten again
-        └── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
-            └── TargetFull  the target has no memory left
+        ├── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
+        │   └── TargetFull  the target has no memory left
+        └── TargetNotReplicating  no replica of the target has the keys that it received
 
     After Unreachable the server may have executed the command all the same, so a retry inspects it first. After the
     others it has not.
@@ -56,3 +57,7 @@ class SlotStuck(Refused):
 
 class TargetFull(SlotStuck):
     """The target of a slot has no memory left for it."""
+
+
+class TargetNotReplicating(Refused):
+    """No replica of the target follows it closely enough to receive keys; the message contains the remedy."""

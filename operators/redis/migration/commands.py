@@ -26,8 +26,9 @@ class MoveSlots(RedisCall):
         nodes: endpoints of the primaries, by node id.
         keys: maximum number of keys of a slot in one command; ignored by server-side migrations.
         budget: time after which no further batch is started, in seconds.
-        promoted: slots whose recorded source is no longer their owner, because a replica of it took over.
-        acknowledge: whether each batch waits until a replica of the target has it.
+        promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
+            key that exists at both ends is never replaced at the target.
+        acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
     """
 
     moves: tuple[Move, ...]
@@ -38,7 +39,13 @@ class MoveSlots(RedisCall):
     acknowledge: bool = True
 
     async def carry_out(self, connect: Connect, /) -> None:
-        await move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
+        await move(
+            *(connect, self.access, self.nodes, self.moves),
+            keys=self.keys,
+            budget=self.budget,
+            promoted=self.promoted,
+            acknowledge=self.acknowledge,
+        )
 
     def __str__(self) -> str:
         moves = (

@@ -217,6 +217,10 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
         raise Refused("IOERR error or timeout connecting to the client")
     if target.passwords and not target.opens(transfer.password):
         raise Refused("ERR Target instance replied with error: NOAUTH Authentication required.")
+    if target.pod in redis.stalled:  # it receives the command, and executes it after the timeout
+        redis.stalled.discard(target.pod)
+        redis.late += [(target.pod, each, node.keys[each]) for each in found]
+        raise Refused("IOERR error or timeout reading to target instance")
     failure = ""
     for each in found:
         refusal = _restore(redis, target, each, node.keys[each], replace=transfer.replace)
@@ -228,6 +232,16 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
     if failure:
         raise Refused(f"ERR Target instance replied with error: {failure}")
     return "OK"
+
+
+def arrive(redis: FakeRedis, target: Process) -> None:
+    """Carry out the commands of a MIGRATE that timed out."""
+    late = [each for each in redis.late if each[0] == target.pod]
+    for each in late:
+        redis.late.remove(each)
+        _restore(redis, target, each[1], each[2], replace=False)
+    if late:
+        wrote(redis, target)
 
 
 def _restore(redis: FakeRedis, target: Process, key: bytes, value: bytes, *, replace: bool) -> str:

@@ -47,6 +47,8 @@ class FakeRedis:
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
         refused_settings: value that servers refuse, by directive: in CONFIG SET, and in the file that they start with.
+        stalled: pods that execute the next MIGRATE only after its timeout.
+        late: pod, key and value of such commands.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
@@ -67,6 +69,8 @@ class FakeRedis:
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
     refused_settings: dict[str, str] = field(default_factory=dict)
+    stalled: set[str] = field(default_factory=set)
+    late: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,8 @@ _CLUSTER_READS = (
 
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
-    | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST"}
+    | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST", "FUNCTION RESTORE"}
+    | {"CLIENT LIST", "CLIENT KILL"}
     | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
@@ -81,7 +83,9 @@ class FakeServer:
         process = self._reached()
         self._enter(process)
         try:
-            return [self._answer(process, command) for command in commands]
+            answers = [self._answer(process, command) for command in commands]
+            data.arrive(self._redis, process)
+            return answers
         except Crash as crash:
             self._life.crash = crash
             raise
@@ -140,6 +144,9 @@ class FakeServer:
         if name == "ASKING":
             self._redirected = True
             return "OK"
+        if name == "EVAL":
+            data.route(redis, process, words[3:4], redirected=redirected)
+            return _evaluate(redis, process, words)
         if name in ("GET", "SET", "DEL", "EXISTS"):
             return self._data(process, name, words[1:], redirected=redirected)
         if name == "MIGRATE":
@@ -165,6 +172,24 @@ class FakeServer:
                 del keys[word]
             data.wrote(redis, process)
         return len(found)
+
+
+def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
+    """Carry out one of the operator's scripts: the digest of a key, or its deletion if it has a digest."""
+    script, _, key, *digests = words[1:]
+    value = process.node.keys.get(key)
+    found = None if value is None else hashlib.sha1(value, usedforsecurity=False).hexdigest()
+    if b"'DEL'" not in script:
+        return found
+    if found is None or found.encode() != digests[0]:
+        return 0
+    del process.node.keys[key]
+    data.wrote(redis, process)
+    return 1
+
+
+def _acknowledged(redis: FakeRedis, process: Process, _: Words) -> int:
+    return sum(other.linked and other.node.offset >= process.node.offset for other in redis.replicas_of(process))
 
 
 def _words(command: Command) -> Words:
@@ -282,7 +307,10 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "FUNCTION LIST": lambda *_: [],
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
-    "WAIT": lambda redis, process, _: sum(other.linked for other in redis.replicas_of(process)),
+    "WAIT": _acknowledged,
+    "FUNCTION RESTORE": lambda *_: "OK",
+    "CLIENT LIST": lambda *_: "",
+    "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], b"")) + 50,
     "READONLY": lambda *_: "OK",
     "FLUSHALL": _flush,
     "FLUSHDB": _flush,
