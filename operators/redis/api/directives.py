@@ -32,7 +32,7 @@ class Kind(Protocol):
 
     @property
     def accepted(self) -> str:
-        """The values that it accepts, as the end of the sentence "It accepts ..."."""
+        """The values that it accepts, as the end of a sentence."""
 
     def normal(self, value: str) -> object:
         """Return the normal form of a value: equal for values with the same meaning.
@@ -59,17 +59,19 @@ class Integer:
     Attributes:
         low, high: least and greatest accepted value.
         clip: least and greatest value that a server uses: it replaces others by the nearest.
+        note: explanation of the limits.
     """
 
     low: int = 0
     high: int = _INT
     clip: tuple[int, int] | None = None
+    note: str = ""
 
     @property
     def accepted(self) -> str:
-        if self.high >= _INT:
-            return f"an integer of at least {self.low}" if self.low > -_INT else "an integer"
-        return f"an integer from {self.low} to {self.high}"
+        if self.high < _INT:
+            return f"an integer from {self.low} to {self.high}{self.note}"
+        return f"an integer of at least {self.low}{self.note}" if self.low > -_INT else "an integer"
 
     def normal(self, value: str) -> object:
         if re.fullmatch(r"0|-?[1-9][0-9]*", value, re.ASCII) is None or not self.low <= int(value) <= self.high:
@@ -85,7 +87,7 @@ class Memory:
         low: least accepted amount in bytes.
         floor: least amount that a server uses, in bytes: it replaces smaller ones.
         percent: whether a percentage of maxmemory is accepted too.
-        off: value that stands for no limit; empty for none.
+        off: value for no limit; empty if there is none.
     """
 
     low: int = 0
@@ -230,7 +232,7 @@ class BufferLimits:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Classes of keyspace events, one letter each; A stands for most of them."""
+    """Classes of keyspace events, one letter each; A is short for most of them."""
 
     extra: str = ""
     accepted: str = 'letters of the classes of events, such as KEA or Ex, or "" for none'
@@ -263,7 +265,7 @@ class Directive:
 
     Attributes:
         redis, valkey: versions of each engine.
-        same_as: its present name, if the directive has an older name too.
+        same_as: present name, if this is an older name of the directive.
     """
 
     name: str
@@ -369,7 +371,8 @@ def _choices() -> Iterator[tuple[str, Directive]]:
 
 
 def _integers() -> Iterator[tuple[str, Directive]]:
-    yield from _of(Integer(MIN_NODE_TIMEOUT_MS, _LONG), "cluster-node-timeout")
+    why = " (milliseconds; with less, a short pause marks a healthy primary as failed)"
+    yield from _of(Integer(MIN_NODE_TIMEOUT_MS, _LONG, note=why), "cluster-node-timeout")
     yield from _of(Integer(clip=(1, 500)), "hz")
     yield from _of(
         Integer(),
@@ -527,7 +530,7 @@ def present_name(name: str) -> str:
 
 
 def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> str:
-    """Return why an engine refuses a directive, as the end of a sentence about it; empty if nothing is wrong with it.
+    """Return why an engine refuses a directive, as the rest of a sentence after its name; empty if it accepts it.
 
     Args:
         value: all arguments, separated by spaces.
@@ -537,13 +540,13 @@ def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> 
     if directive is None:
         if modules or is_newer or _OF_MODULES.fullmatch(name):
             return ""
-        return f"{engine.name} {_dotted(engine)} has no such directive"
+        return f"is not a directive of {engine.name} {_dotted(engine)}"
     if is_newer and isinstance(directive.kind, OneOf | Words | Events):
         return ""
     try:
         directive.kind.normal(value)
     except ValueError:
-        return f"it accepts {directive.kind.accepted}"
+        return f"accepts {directive.kind.accepted}"
     return ""
 
 
@@ -553,12 +556,12 @@ def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     if directive is None:
         return True if desired == actual else None
     try:
-        wanted, found = directive.kind.normal(desired), directive.kind.normal(actual)
+        expected, found = directive.kind.normal(desired), directive.kind.normal(actual)
     except ValueError:  # of another build, or below a limit that only the operator has
         return desired == actual
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.items() <= found.items()
-    return wanted == found
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.items() <= found.items()
+    return expected == found
 
 
 def _dotted(engine: Engine) -> str:

@@ -38,7 +38,7 @@ VALUES = (
     *("normal 0 0 0", "replica 1mb 1mb 60 pubsub 2mb 1mb 30", "slave 1 1 1", "master 0 0 0", "normal 0 0", "KEA", "Q"),
     *("now save", "save nope", "default", "{title}", "{nonsense}", "a b"),
 )
-"""Values that are tried for each directive, besides its own words."""
+"""Values that are tried for each directive, in addition to its own words."""
 
 SURROUNDINGS = frozenset(
     {"activedefrag", "import-mode", "jemalloc-bg-thread", "locale-collate", "maxclients", "oom-score-adj", "rdma-bind"}
@@ -115,7 +115,7 @@ async def test_table_judges_values_as_the_server_does(redis: Redis, engine: tupl
 
 
 async def differences(server: Server, directive: Directive, engine: Engine) -> Any:
-    """Yield what the table says differently from the server about the values of a directive."""
+    """Yield how the table differs from the server about the values of a directive."""
     name, kind = directive.name, directive.kind
     before = await value_of(server, name)
     assert before is not None, name
