@@ -46,6 +46,7 @@ class FakeRedis:
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
+        refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
@@ -64,6 +65,7 @@ class FakeRedis:
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
+    refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
@@ -123,6 +125,8 @@ class FakeRedis:
             return ProcessStatus()
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         process = self.processes.get(uid)
+        if self.refused & start.settings.items() and (process is None or process.exit_message):
+            return ProcessStatus("CrashLoopBackOff", termination_message="FATAL CONFIG FILE ERROR")
         if name in self.failing or (process is None and self.missing & {start.tag, f"{name} {start.tag}"}):
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
