@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
@@ -23,7 +23,7 @@ from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
-from operators.redis.objects import names
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
@@ -148,7 +148,8 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in addressable))
+    settings = redis_conf.names(resource, seen.config.text, seen.config_map)
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance, settings) for instance in addressable))
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -156,12 +157,12 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance
+    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance, settings: Collection[str]
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        return await inspect_node(server)
+        return await inspect_node(server, settings)
     except RedisError as error:
         return error
     finally:

@@ -20,7 +20,7 @@ from operators.redis.steps.credentials import renew_certificates, require_authen
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.joining import join_nodes
-from operators.redis.steps.live_config import apply_config, label_serving_pods
+from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
@@ -69,12 +69,12 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_config_map, settings),  # read by nodes when they start
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
+            apply_config,  # settings that the engine can change live, before anything that waits
             restart_broken,  # replace pods that a faulty change broke
             require_authentication,  # nodes accept a password of the operator
             await_redis,  # change nothing while no node is reachable
             partial(rotate_password, settings),  # without a restart: both passwords are valid in between
             renew_certificates,  # without a restart
-            apply_config,  # settings that the engine can change live
             create_cluster,  # once, from empty nodes only
             refuse_unknown_nodes,  # do not act on members that belong to no pod
             record_nodes,  # which node is on which volume, before anything depends on it
@@ -94,6 +94,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             move_slots,  # the minimum number of moves
             delete_released_volumes,  # volumes of removed instances
             grow_volumes,  # if the storage class allows it
+            report_refused_config,  # stops nothing
             await_nodes,  # every node is a member, synced and ready
         )
 

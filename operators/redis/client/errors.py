@@ -13,6 +13,7 @@ class RedisError(DatabaseError):
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
+        ├── ConfigRefused  a directive has a value that the server does not accept
         └── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
             └── TargetFull  the target has no memory left
 
@@ -43,6 +44,10 @@ class Denied(Refused):
 
 class Loading(Refused):
     """The server is temporarily unavailable: it loads its data, or a script runs."""
+
+
+class ConfigRefused(Refused):
+    """The server does not accept the value of a directive, or uses another one."""
 
 
 class SlotStuck(Refused):

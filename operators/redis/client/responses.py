@@ -145,6 +145,7 @@ class NodeReport(Facts):
         epoch: highest epoch that it knows (cluster_current_epoch).
         gives: SHA-256 of the password for its primary, in hexadecimal; empty if there is none.
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
+        settings: values of directives, by the name that was queried; without those that the server does not have.
     """
 
     id: str
@@ -153,6 +154,7 @@ class NodeReport(Facts):
     epoch: int = 0
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def me(self) -> Node:
@@ -168,8 +170,20 @@ class NodeReport(Facts):
         return self._by_id.get(node_id)
 
 
-def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
-    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
+def report_of(
+    information: str,
+    cluster: str,
+    nodes: str,
+    given: Sequence[str],
+    user: Sequence[Any],
+    *,
+    settings: Sequence[Sequence[str]] = (),
+) -> NodeReport:
+    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
+
+    Args:
+        settings: responses to further CONFIG GET.
+    """
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
     return NodeReport(
@@ -179,6 +193,7 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
         epoch=int(state["cluster_current_epoch"]),
         gives=digest(given[1]),
         takes=_passwords(user),
+        settings={name: value for answer in settings for name, value in mapping(answer).items()},
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
 

@@ -108,17 +108,6 @@ def test_pod_to_be_removed_loses_the_client_label() -> None:
     )
 
 
-def test_changed_settings_are_applied_to_running_servers() -> None:
-    resource = cluster(*formed(), config={"maxmemory-policy": "allkeys-lru"})
-    made = plan(resource, seen(cluster(*formed()), *formed()))
-    calls = of(made.actions, "Configure")
-    assert [call.id for call in calls] == [node_id(n) for n in range(6)]
-    assert calls[0].settings["maxmemory-policy"] == "allkeys-lru"
-    assert len(of(made.actions, "Patch")) == 6
-    again = plan(resource, seen(resource, *formed()))
-    assert of(again.actions, "Configure") == []
-
-
 @pytest.mark.parametrize(
     ("at", "phase", "before"),
     [
