@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from operators.redis.api.engine_versions import Engine, EngineName
@@ -550,6 +551,7 @@ def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> 
     return ""
 
 
+@lru_cache(maxsize=4096)  # the servers of a cluster report the same few values
 def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     """Return whether a value of a server means the desired one; None if the table does not know the directive."""
     directive = find(name, engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, engine_named
@@ -82,7 +83,7 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         obj = default(obj)
         return cls(obj, parse(RedisClusterSpec, obj.get("spec") or {}, at="spec"))
 
-    @property
+    @cached_property
     def engine(self) -> Engine:
         """Return the engine to run."""
         return self.spec.target

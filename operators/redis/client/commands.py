@@ -192,12 +192,12 @@ class ApplyDirective(NodeCall):
 
     Attributes:
         name: the directive.
-        value: value to set, which is not a secret.
+        value: value to set, which logs do not show.
         engine: engine of the server.
     """
 
     name: str
-    value: str
+    value: str = field(repr=False)
     engine: Engine
 
     async def apply(self, server: Server, _: NodeReport, /) -> None:
@@ -212,7 +212,7 @@ class ApplyDirective(NodeCall):
             raise ConfigRefused(f"{self.at.name} accepted it, but uses {found!r}.")
 
     def __str__(self) -> str:
-        return f"set {self.name} of {self.at.name} to {self.value!r}"
+        return f"set {self.name} of {self.at.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Version
@@ -126,11 +127,12 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
         for name, value in desired.items()
         if name not in present or redis_conf.joined(present[name]) != value
     }
+    if not changed:
+        return set()
     staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
     supporting = [instance for instance in staying if understands(resource, instance)]
-    if not changed or (
-        not supporting and (any(each.report for each in staying) or any(map(_ends_repeatedly, staying)))
-    ):
+    of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
+    if not supporting and of_others:
         return set()
     mark = configured(resource, seen)
     return {
@@ -202,8 +204,13 @@ def understands(resource: RedisCluster, instance: Instance) -> bool:
     """
     if instance.report is None or instance.leaving:
         return False
-    version = Version.parse(instance.report.version)
-    return (instance.report.engine, version.series) == (resource.engine.name, resource.engine.version.series)
+    series = _series(instance.report.version)
+    return (instance.report.engine, series) == (resource.engine.name, resource.engine.version.series)
+
+
+@lru_cache
+def _series(version: str) -> tuple[int, int]:
+    return Version.parse(version).series
 
 
 _CONFIG_ANNOTATIONS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)

@@ -66,17 +66,18 @@ def _due(
 ) -> list[Action]:
     """Return the changes of the settings of one server."""
     assert instance.pod_obj is not None
-    hour, actions = f" at {now:%Y-%m-%dT%HZ}", list[Action]()
+    actions: list[Action] = []
     for name, value in settings.items():
-        attempt = note_of(value) + hour
-        if uses(resource, instance, name, value, mark) or refusal_of(instance, name, value).startswith(attempt):
+        if uses(resource, instance, name, value, mark):
+            continue
+        attempt = f"{note_of(value)} at {now:%Y-%m-%dT%HZ}"
+        if refusal_of(instance, name, value).startswith(attempt):
             continue
         call = ApplyDirective(
             seen.secrets.access, endpoint(resource, instance), instance.id, name, value, resource.engine
         )
         actions.append(Attempt(call, ConfigRefused, POD, instance.pod_obj, (note_name(name), attempt)))
-    known = all(name in instance.report.settings for name in settings) if instance.report else False
-    if actions and not (known or is_applied(instance, CONFIG_MARK, mark)):
+    if actions and not is_applied(instance, CONFIG_MARK, mark):
         actions.append(mark_pod(instance, CONFIG_MARK, marker(instance, mark)))
     return actions
 
