@@ -15,7 +15,7 @@ import asyncio
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
@@ -24,7 +24,7 @@ from operators.redis.client.node_inspection import count_strays, report_of, requ
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
-from operators.redis.objects import names
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
@@ -158,7 +158,10 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
     turn = asyncio.Lock()
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance, turn) for instance in addressable))
+    settings = redis_conf.names(resource, seen.config.text, seen.config_map)
+    answers = await asyncio.gather(
+        *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
+    )
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -166,12 +169,17 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance, turn: asyncio.Lock
+    connect: Connect,
+    resource: RedisCluster,
+    seen: Observed,
+    instance: Instance,
+    settings: Collection[str],
+    turn: asyncio.Lock,
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        found = await request_report(server)
+        found = await request_report(server, settings)
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
             report = report_of(found)

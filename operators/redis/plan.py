@@ -25,7 +25,7 @@ from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
-from operators.redis.steps.live_config import apply_config, label_serving_pods
+from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
@@ -83,6 +83,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
+            (apply_config,),  # settings that the engine can change live, whatever changed them
             (
                 partial(renew_secrets, self.settings),  # users and certificates of a created cluster
                 require_authentication,  # nodes accept a password of the operator
@@ -112,7 +113,6 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         return (
             create_cluster,  # once, from empty nodes only
-            apply_config,  # settings that the engine can change live
             pair_replicas,  # on other hosts than their primary
             refuse_version,  # the engine could not read the data
             roll_outdated,  # replicas first; a primary after its failover
@@ -121,6 +121,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             move_slots,  # the minimum number of moves
             delete_released_volumes,  # volumes of removed instances
             grow_volumes,  # if the storage class allows it
+            report_refused_config,  # stops nothing
             await_nodes,  # every node is a member, synced and ready
         )
 

@@ -20,7 +20,7 @@ CONFIG_MAP_INVALID = REASONS.add(
         "{at}: line {number} sets {lower}, but credentials do not belong in a ConfigMap. Put the password "
         "into a Secret, set spec.auth.secretName, and remove the line."
     ),
-    "{at}: line {number} has unbalanced quotes. Correct it.",
+    "{at}: line {number} {why}. Correct it, or remove the line.",
     "{field}: {problem} Nodes keep its last valid version.",
 )
 CONFIG_MAP_MISSING = REASONS.add(
@@ -30,6 +30,12 @@ CONFIG_MAP_MISSING = REASONS.add(
     "{at}: ConfigMap {name} does not exist. Create it with the key {config_key}, or change the name.",
     "{at}: ConfigMap {name} has no key {config_key}. Add it, or change the name.",
     "{field}: {problem} Nodes keep its last valid version.",
+)
+CONFIG_REFUSED = REASONS.add(
+    "ConfigRefused",
+    Severity.ACTION,
+    "A setting is not accepted by the engine; nodes keep its former value, and all other work continues.",
+    "Nodes keep the former values of refused settings: {problems}. Correct or remove them in spec.config{at}.",
 )
 CONFIGURING = REASONS.add(
     "Configuring",

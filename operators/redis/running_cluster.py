@@ -7,14 +7,15 @@ from dataclasses import replace
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
+from operators.redis.objects import redis_conf
 from operators.redis.objects.names import is_foreign
-from operators.redis.observe import Observed
+from operators.redis.observe import ConfigTemplate, Observed
 
 
 def as_it_runs(resource: RedisCluster, observed: Observed, _facts: Assessment, /) -> tuple[RedisCluster, Assessment]:
-    """Return the cluster at its present size, instead of that of the spec, and without data of another cluster."""
-    own = _without_foreign(resource, observed)
-    running = _at_present_size(resource, own)
+    """Return the cluster with its present size and settings, instead of the spec's, and without foreign data."""
+    own = replace(_without_foreign(resource, observed), config=ConfigTemplate())
+    running = _with_present_settings(_at_present_size(resource, own), own)
     return running, Assessment.of(running, own)
 
 
@@ -50,3 +51,11 @@ def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
         return resource
     update = {"replicas": replicas, "replicas_per_master": max(replicas // primaries - 1, 0)}
     return RedisCluster(resource.obj, resource.spec.model_copy(update=update))
+
+
+def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisCluster:
+    """Return the resource with the settings of the file that nodes read when they start."""
+    if seen.config_map is None:
+        return resource
+    settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(seen.config_map).items()}
+    return RedisCluster(resource.obj, resource.spec.model_copy(update={"config": settings}))

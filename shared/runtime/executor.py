@@ -19,7 +19,7 @@ from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Patch, WriteSecret
+from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, WriteSecret
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -94,7 +94,7 @@ class Executor:
     async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False
         for action in actions:
-            if isinstance(action, Call | Delete) and not is_current:
+            if isinstance(action, Call | Delete | Attempt) and not is_current:
                 await self._require_current(resource)
                 is_current = True
             match action:
@@ -111,6 +111,9 @@ class Executor:
                 case Call():
                     await self._call(resource, action)
                     changed |= not action.lasting
+                case Attempt():
+                    await self._attempt(resource, action)
+                    changed = True
         return changed
 
     async def _require_current(self, resource: Obj) -> None:
@@ -265,6 +268,17 @@ class Executor:
         log.info("%s: %s", _key(resource), call)
         with tracing.span("call", step=str(call)):
             await self._controller.call(call)
+
+    async def _attempt(self, resource: Obj, attempt: Attempt) -> None:
+        """Carry out a call, and record whether the database refused it."""
+        key, beginning = attempt.noted
+        value: str | None = None
+        try:
+            await self._call(resource, attempt.call)
+        except attempt.refusal as refusal:
+            log.warning("%s: refused: %s: %s", _key(resource), attempt.call, refusal)
+            value = f"{beginning}: {refusal}"
+        await self._patch(resource, Patch(attempt.kind, attempt.obj, {"metadata": {"annotations": {key: value}}}))
 
     async def _read(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """Return an object from the cache, or live if its kind is not watched."""

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import Kind, Obj
 from shared.pki.rotation import CertificateOrder
+from shared.runtime.errors import DatabaseError
 from shared.status.conditions import READY
 from shared.status.reasons import NO_REASON, Reason
 from shared.status.verdict import Progress, Verdict
@@ -107,7 +108,28 @@ class Call:
     lasting: ClassVar[bool] = False
 
 
-Action = Apply | Patch | WriteSecret | Delete | Call
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call that the database may refuse: the refusal is recorded in an annotation, and the plan continues.
+
+    Attributes:
+        call: the call.
+        refusal: error that is recorded; other errors end the reconcile.
+        kind, obj: object with the annotation, as observed. It must have the labels of the operator.
+        noted: name of the annotation, and the prefix of its value. It is removed when the call succeeds.
+    """
+
+    call: Call
+    refusal: type[DatabaseError]
+    kind: Kind
+    obj: Obj
+    noted: tuple[str, str]
+
+    def __str__(self) -> str:
+        return str(self.call)
+
+
+Action = Apply | Patch | WriteSecret | Delete | Call | Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
+from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, engine_named
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import TOO_OLD_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (
@@ -31,7 +34,9 @@ API = Resource(
     kind=Kind("redis.middleware.hc.cn", "v1alpha1", "RedisCluster", "redisclusters"),
     spec=RedisClusterSpec,
     status=RedisClusterStatus,
-    description="A Redis or Valkey cluster that scales, recovers and upgrades without losing acknowledged writes.",
+    description="A Redis or Valkey cluster that scales, recovers and upgrades while it serves clients. Replication is "
+    "asynchronous: a write that a primary acknowledged is lost if the primary fails before a replica received it, and "
+    "a replica takes over. docs/concepts/durability.md describes what is lost when.",
     short_names=("rec",),
     categories=("platform",),
     columns=(
@@ -81,7 +86,7 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         obj = default(obj)
         return cls(obj, parse(RedisClusterSpec, obj.get("spec") or {}, at="spec"))
 
-    @property
+    @cached_property
     def engine(self) -> Engine:
         """Return the engine to run."""
         return self.spec.target
@@ -148,6 +153,21 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recovery_token(self) -> str:
         """Return the token that spec.recovery.confirm must contain to give up lost keys; empty if there is no loss."""
         return str((self.reported.get("recovery") or {}).get("token") or "")
+
+
+def refused_directives(resource: RedisCluster) -> dict[str, str]:
+    """Return the directives of spec.config that the version of the spec refuses, with the reasons.
+
+    Directives of modules are unknown here; the user's redis.conf may load some.
+    """
+    config = resource.spec.config
+    modules = "loadmodule" in config or bool(resource.config_template)
+    found = {
+        name: refusal(name, value, resource.engine, modules=modules)
+        for name, value in config.items()
+        if name not in RESERVED
+    }
+    return {name: why for name, why in found.items() if why}
 
 
 def default(obj: Obj) -> Obj:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -175,7 +176,7 @@ class RedisClusterSpec(PodSettings):
         default_factory=dict,
         description="Directives of redis.conf, such as maxmemory-policy: allkeys-lru. Quote values such as "
         '"yes" and "100". Changes apply live where the engine allows it, else by restarting the pods one by one. '
-        "Directives that other fields or the operator set are rejected.",
+        "Values that the version does not accept, and directives that other fields or the operator set, are rejected.",
     )
     storage: Storage | None = Field(
         None,
@@ -281,18 +282,21 @@ class RedisClusterSpec(PodSettings):
     def max_memory(self) -> int | None:
         """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 
-        Raises:
-            InvalidSpec: the specified value is not an amount.
+        A specified value that is not an amount counts as not set; validation reports it.
         """
         named = next((variable.value for variable in self.pods.env if variable.name == MAX_MEMORY), None)
-        given, at = (named, MAX_MEMORY) if named is not None else (self.config.get("maxmemory"), "config.maxmemory")
+        given = named if named is not None else self.config.get("maxmemory")
         if given is not None:
-            try:
+            with suppress(ValueError):
                 return parse_memory(given)
-            except ValueError as error:
-                raise InvalidSpec(f"spec.{at}: {error}.") from None
+        limit = self.memory_limit
+        return int(limit * 3 / 4) if limit is not None else None
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Return the memory limit of the nodes in bytes; None if there is none."""
         limit = self.pods.resources.limits.get("memory")
-        return int(parse_quantity(limit) * 3 / 4) if limit is not None else None
+        return int(parse_quantity(limit)) if limit is not None else None
 
     @property
     def rolls(self) -> bool:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from operators.redis.api.directives import same
+from operators.redis.api.engine_versions import Engine
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
-from operators.redis.client.errors import Refused
+from operators.redis.client.errors import ConfigRefused, Denied, Loading, Refused
 from operators.redis.client.handshake import Handshakes
-from operators.redis.client.responses import NodeReport
+from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Call
@@ -254,6 +256,35 @@ class Configure(NodeCall):
 
     def __str__(self) -> str:
         return f"set {', '.join(self.settings)} of {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDirective(NodeCall):
+    """Set a directive of a running server, and check that the server uses the value.
+
+    Attributes:
+        name: the directive.
+        value: value to set, which logs do not show.
+        engine: engine of the server.
+    """
+
+    name: str
+    value: str = field(repr=False)
+    engine: Engine
+
+    async def apply(self, server: Server, _: NodeReport, /) -> None:
+        try:
+            await server.execute("CONFIG", "SET", self.name, self.value)
+        except (Denied, Loading):
+            raise
+        except Refused as error:
+            raise ConfigRefused(str(error)) from None
+        found = mapping(await server.execute("CONFIG", "GET", self.name)).get(self.name)
+        if found is not None and same(self.name, self.value, found, self.engine) is False:
+            raise ConfigRefused(f"{self.at.name} accepted it, but uses {found!r}.")
+
+    def __str__(self) -> str:
+        return f"set {self.name} of {self.at.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ class RedisError(DatabaseError):
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
+        ├── ConfigRefused  a directive has a value that the server does not accept
         ├── ForeignNodeMet  a node of another cluster was met, and forgotten again
         ├── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
         │   └── TargetFull  the target has no memory left
@@ -49,6 +50,10 @@ class Loading(Refused):
 
 class ForeignNodeMet(Refused):
     """A node of another cluster answered a handshake, because it has the address of a pod now."""
+
+
+class ConfigRefused(Refused):
+    """The server does not accept the value of a directive, or uses another one."""
 
 
 class SlotStuck(Refused):

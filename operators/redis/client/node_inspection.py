@@ -1,9 +1,9 @@
-"""Inspects a node: its own state and its view of the others, in one round trip."""
+"""Inspects a node: its own state, its view of the others, and its settings, in one round trip."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from operators.redis.client import responses
@@ -12,7 +12,7 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command, Server
 from operators.redis.slots.hash_slots import Slots
 
-COMMANDS = (
+COMMANDS: tuple[Command, ...] = (
     ("INFO",),
     ("CLUSTER", "INFO"),
     ("CLUSTER", "NODES"),
@@ -21,23 +21,29 @@ COMMANDS = (
 )
 
 
-async def inspect_node(server: Server) -> NodeReport:
+async def inspect_node(server: Server, settings: Collection[str] = ()) -> NodeReport:
     """Return the report of a node.
+
+    Args:
+        settings: directives whose values the report contains. Each is a command, because redis 6.2 accepts one name.
 
     Raises:
         Loading: the node still loads its data, and knows no node until then, not even itself.
         RedisError: the node is unreachable, answers with an error, or is not in cluster mode.
     """
-    return report_of(await request_report(server))
+    return report_of(await request_report(server, settings))
 
 
-async def request_report(server: Server) -> Sequence[Any]:
+async def request_report(server: Server, settings: Collection[str] = ()) -> Sequence[Any]:
     """Return the responses that `report_of` parses.
+
+    Args:
+        settings: names of directives whose values to read.
 
     Raises:
         RedisError: the node is unreachable, or answers with an error.
     """
-    found = await server.pipe(COMMANDS)
+    found = await server.pipe((*COMMANDS, *(("CONFIG", "GET", name) for name in settings)))
     for answer in found:
         if isinstance(answer, Refused):
             raise answer
@@ -51,7 +57,7 @@ def report_of(found: Sequence[Any]) -> NodeReport:
         Unreachable: the server is not in cluster mode.
     """
     try:
-        return responses.report_of(*found)
+        return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
     except responses.MALFORMED as error:
         raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None
 

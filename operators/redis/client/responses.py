@@ -147,6 +147,7 @@ class NodeReport(Facts):
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
         strays: number of keys of slots that it does not own, by slot: of importing slots, and of those that the status
             records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
+        settings: values of directives, by the name that was queried; without those that the server does not have.
     """
 
     id: str
@@ -156,6 +157,7 @@ class NodeReport(Facts):
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
     strays: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def me(self) -> Node:
@@ -185,8 +187,20 @@ class NodeReport(Facts):
         return node is not None and (node.failing or node.suspected or node.noaddr)
 
 
-def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
-    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
+def report_of(
+    information: str,
+    cluster: str,
+    nodes: str,
+    given: Sequence[str],
+    user: Sequence[Any],
+    *,
+    settings: Sequence[Sequence[str]] = (),
+) -> NodeReport:
+    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
+
+    Args:
+        settings: responses to further CONFIG GET.
+    """
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
     report = NodeReport(
@@ -196,6 +210,7 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
         epoch=int(state["cluster_current_epoch"]),
         gives=digest(given[1]),
         takes=_passwords(user),
+        settings={name: value for answer in settings for name, value in mapping(answer).items()},
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
     report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan

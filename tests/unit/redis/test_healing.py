@@ -69,10 +69,10 @@ def _foreign_volume(number: int) -> ScenarioStep:
 MAPPED: Obj = {"pod": [{"configmap": "settings"}]}
 SETTINGS_GIVEN = create(CONFIG_MAP, "settings", data={"redis.conf": "maxmemory-policy allkeys-lru\n"})
 SETTINGS_INVALID = edit(CONFIG_MAP, {"data": {"redis.conf": "requirepass secret\n"}}, "settings")
-REFUSED = to_redis("servers refuse a setting", lambda redis: redis.refused_settings.update({"maxmemory-policy": "x"}))
+REFUSED = to_redis("servers refuse a setting", lambda redis: redis.refused.add(("maxmemory-policy", "allkeys-lru")))
 
 OBSTACLES = {
-    "refused setting": Obstacle("Refused", (REFUSED, cluster(6, config={"maxmemory-policy": "x"}))),
+    "refused setting": Obstacle("ConfigRefused", (REFUSED, cluster(6, config={"maxmemory-policy": "allkeys-lru"}))),
     "missing Secret": Obstacle(
         "SecretMissing",
         (unobserved(delete(SECRET, "secret")),),

@@ -46,9 +46,9 @@ class FakeRedis:
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
-        refused_settings: value that servers refuse, by directive: in CONFIG SET, and in the file that they start with.
         stalled: pods that execute the next MIGRATE only after its timeout.
         late: pod, key and value of such commands.
+        refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
@@ -68,9 +68,9 @@ class FakeRedis:
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
-    refused_settings: dict[str, str] = field(default_factory=dict)
     stalled: set[str] = field(default_factory=set)
     late: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
@@ -131,6 +131,8 @@ class FakeRedis:
             return ProcessStatus()
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         process = self.processes.get(uid)
+        if self.refused & start.settings.items() and (process is None or process.exit_message):
+            return ProcessStatus("CrashLoopBackOff", termination_message="FATAL CONFIG FILE ERROR")
         if name in self.failing or (process is None and self.missing & {start.tag, f"{name} {start.tag}"}):
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
@@ -167,8 +169,6 @@ class FakeRedis:
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
         node.mark_stray_keys(deletes=start.engine == "valkey" and int(start.version.split(".")[0]) >= 8)
         node.me.address, node.me.port = address, process.port
-        if any(process.settings.get(name) == value for name, value in self.refused_settings.items()):
-            process.exit_message = "*** FATAL CONFIG FILE ERROR ***"
         if any(other.disk == start.disk for other in self.running):
             process.exit_message = (
                 "Sorry, the cluster configuration file nodes.conf is already used by a different node"

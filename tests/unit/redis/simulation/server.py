@@ -255,8 +255,8 @@ def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
 def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
     pairs = [word.decode() for word in words[2:]]
     for name, value in zip(pairs[::2], pairs[1::2], strict=True):
-        if redis.refused_settings.get(name.lower()) == value:
-            raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - invalid value")
+        if (name.lower(), value) in redis.refused:
+            raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")
         process.settings[name.lower()] = value
         if name.lower() == "requirepass":
             process.passwords = {digest(value)} if value else set()

@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.objects import names, network_policy
-from operators.redis.objects.names import CLUSTER_UID, CONFIG_MARK
+from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.steps import configuration, provisioning
 from operators.redis.steps.configuration import TEMPLATE_KEY
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import content_of
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
@@ -100,51 +98,6 @@ def test_number_of_withdrawn_settings_is_recorded() -> None:
     assert config_map_of(wished(), Observed(config_map=after)) == after
     digest = configuration.config_digest(wished(), Observed(config_map=before))
     assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one rolling update, not two"
-
-
-def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observed:
-    """Nodes that have applied the settings of `mark`, and the ConfigMap of `resource`."""
-    instances = []
-    for number in range(6):
-        about = {"name": f"demo-{number}", "annotations": {CONFIG_MARK: mark}}
-        report = NodeReport(f"{number}", version=version)
-        instances.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, report=report))
-    return Observed(instances=tuple(instances), config_map=config_map_of(resource, Observed()))
-
-
-def test_rejected_settings_are_never_written_to_the_configuration_file() -> None:
-    before, wrong = formed(), formed(config={"maxmemory-policy": "nonsense"})
-    seen = running(before, configuration.configured(before, Observed()))
-    assert config_map_of(wrong, seen) == seen.config_map
-    assert configuration.config_mark(wrong, seen) == configuration.config_mark(before, seen)
-    applied = replace(seen, instances=running(before, configuration.configured(wrong, Observed())).instances)
-    assert "maxmemory-policy nonsense" in config_map_of(wrong, applied)["data"][CONFIG_KEY]
-    assert configuration.config_mark(wrong, applied) == configuration.configured(wrong, Observed())
-
-
-def test_rolling_update_waits_until_live_settings_are_applied() -> None:
-    before, after = formed(), formed(config={"hz": "20", "tcp-backlog": "100"})
-    seen = running(before, configuration.configured(before, Observed()))
-    assert configuration.config_digest(after, seen) == configuration.config_digest(before, seen)
-    applied = replace(seen, instances=running(before, configuration.configured(after, Observed())).instances)
-    assert configuration.config_digest(after, applied) != configuration.config_digest(before, seen)
-
-
-def test_settings_are_written_directly_if_no_server_can_apply_them() -> None:
-    before, after = formed(), formed(config={"hz": "20"}, version="8.2.0")
-    seen = running(before, configuration.configured(before, Observed()))
-    assert "hz 20" in config_map_of(after, seen)["data"][CONFIG_KEY], "servers of another series may not support hz"
-
-
-def test_unreachable_server_does_not_count_as_one_that_accepts_settings() -> None:
-    """A server that starts with a setting that it refuses ends at once."""
-    before, after = formed(), formed(config={"hz": "20"})
-    seen = running(before, configuration.configured(before, Observed()))
-    away = replace(seen, instances=tuple(replace(instance, report=None) for instance in seen.instances))
-    assert config_map_of(after, away) == seen.config_map, "servers that are starting"
-    failing = Pod("demo-0", "", "StatefulSet", ready=False, leaving=False, ended=False, problem="CrashLoopBackOff")
-    broken = replace(away, instances=tuple(replace(instance, pod=failing) for instance in away.instances))
-    assert "hz 20" in config_map_of(after, broken)["data"][CONFIG_KEY], "servers that may need the new settings"
 
 
 # Secrets.
