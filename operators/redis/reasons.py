@@ -285,11 +285,6 @@ TAKING_OVER = REASONS.add(
     "{loss}. Waiting for {candidate} to notice the failure before it takes over.",
     "{loss}; {candidate} is taking over.",
 )
-TARGET_NOT_REPLICATING = REASONS.add(
-    "TargetNotReplicating",
-    Severity.WARNING,
-    "Slots cannot move, because no replica of the target follows it closely enough to have the moved keys too.",
-)
 TARGET_FULL = REASONS.add(
     "TargetFull",
     Severity.WARNING,

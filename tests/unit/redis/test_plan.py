@@ -19,6 +19,7 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.runtime.plan import Plan
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
