@@ -375,6 +375,7 @@ REASONS.extend(
 REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+    "{field}: Secret {secret} has no {keys}. Add it. {consequence}",
 )
 REASONS.extend(
     UPGRADING,
