@@ -84,7 +84,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
             join_nodes,  # empty nodes only
             recover_lost_slots,  # a primary and all its replicas lost: a user decides
-            release_slots,  # marks that no migration of ours set: an importing node ignores claims of others
+            release_slots,  # marks without a migration: an importing node ignores claims of others
             await_agreement,  # later steps need one cluster view
             repair_open_slots,  # finish interrupted migrations
             label_serving_pods,  # add synced members to the client Service
