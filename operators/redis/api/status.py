@@ -110,8 +110,8 @@ class MoveStatus(SpecModel):
     from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
     to: NodeId = Field(description="Id of the primary that receives the slots.")
     slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
-    promoted: bool = Field(
-        False,
+    promoted: bool | None = Field(
+        None,
         description="Whether a replica took over from the primary that gave the slots at first. If a key is then at "
         "both ends, neither copy is replaced.",
     )
