@@ -304,7 +304,7 @@ class Assessment(Observed):
 
     @cached_property
     def provenance(self) -> Provenance:
-        """The open slots, by who opened them."""
+        """The open slots, by the client that opened them."""
         return provenance.judge(
             self.view, self.recorded_moves, self.took_over, lambda node_id: not self.successor(node_id)
         )
@@ -331,21 +331,21 @@ class Assessment(Observed):
         return away | self.provenance.foreign
 
     @cached_property
-    def held_moves(self) -> tuple[RecordedMove, ...]:
+    def begun_moves(self) -> tuple[RecordedMove, ...]:
         """Recorded moves, as far as they have begun or may have begun: other moves may replace the rest.
 
         An unreachable owner may be migrating; and a promoted one does not know which slots its predecessor opened, so
         that an unreachable target may have keys of any of them.
         """
-        view, held = self.view, []
+        view, found = self.view, []
+        away = Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
         for move in self.recorded_moves:
-            begun = self.provenance.own
-            begun |= Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
+            begun = self.provenance.own | away
             if move.promoted and move.target not in self.reachable and self.successor(move.target):
                 begun |= view.slots_of(move.source)
             if slots := move.slots & begun:
-                held.append(RecordedMove(move.source, move.target, slots, move.promoted))
-        return tuple(held)
+                found.append(RecordedMove(move.source, move.target, slots, move.promoted))
+        return tuple(found)
 
     @cached_property
     def refused_slots(self) -> Mapping[str, Slots]:
@@ -353,10 +353,12 @@ class Assessment(Observed):
 
         It holds keys of them without owning them; another client migrates them; or they have begun to move elsewhere.
         """
+        others, begun = self.provenance.others, Slots.union(move.slots for move in self.begun_moves)
+        coming: dict[str, Slots] = {}
+        for move in self.begun_moves:
+            coming[move.target] = coming.get(move.target, Slots()) | move.slots
         return {
-            node_id: self.provenance.others
-            | self.foreign.get(node_id, Slots())
-            | Slots.union(move.slots for move in self.held_moves if move.target != node_id)
+            node_id: others | self.foreign.get(node_id, Slots()) | (begun - coming.get(node_id, Slots()))
             for node_id in self.primaries
         }
 

@@ -71,7 +71,7 @@ FOREIGN_KEYS = REASONS.add(
 FOREIGN_MIGRATION = REASONS.add(
     "ForeignMigration",
     Severity.WARNING,
-    "Slots are migrating, and the operator did not begin that; it leaves them alone.",
+    "Slots are migrating, and the operator did not begin that; it does not change them.",
 )
 FORGETTING = REASONS.add(
     "Forgetting",

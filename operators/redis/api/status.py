@@ -171,7 +171,7 @@ class RedisClusterStatus(Reported):
     moves: Annotated[list[MoveStatus], Field(max_length=1024)] = Field(
         default_factory=list,
         description="Slot moves that the operator has planned or begun. Only these are carried out, and only these are "
-        "finished after an interruption; slots that another client opened are left alone.",
+        "finished after an interruption; slots that another client opened are not changed.",
     )
     foreign: Annotated[list[ForeignStatus], Field(max_length=1024)] = Field(
         default_factory=list,
