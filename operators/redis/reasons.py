@@ -84,6 +84,7 @@ IDENTITY_LOST = REASONS.add(
     "IdentityLost",
     Severity.WARNING,
     "A node lost its nodes.conf, but not its data.",
+    "{names} lost nodes.conf, but not their data: removing their former ids (CLUSTER FORGET).",
     "{names} lost nodes.conf, but not their data: claiming {slots} again, with their keys.",
     "{names} claim the slots whose keys they have; joining them again (CLUSTER MEET).",
     (
