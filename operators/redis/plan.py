@@ -11,6 +11,7 @@ from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
+from operators.redis.reasons import SPREADING
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
@@ -23,6 +24,7 @@ from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import repair_open_slots
+from operators.redis.steps.placement import improve_placement
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
     ensure_disruption_budget,
@@ -86,7 +88,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             await_agreement,  # later steps need one cluster view
             repair_open_slots,  # finish interrupted migrations
             label_serving_pods,  # add synced members to the client Service
-            pair_replicas,  # on other hosts than their primary
+            improve_placement,  # over hosts and zones, while everything is in sync
+            pair_replicas,  # an equal number for each primary
             refuse_version,  # the engine could not read the data
             roll_outdated,  # replicas first; a primary after its failover
             hand_over,  # fail over primaries on instances that are removed
@@ -98,6 +101,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         )
 
     update_phase = UPGRADING
+    serving_reasons = frozenset({SPREADING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

@@ -9,12 +9,14 @@ from operators.redis.api.rules import TOO_OLD_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (
     FormingNode,
+    PlacementAttempt,
     RecordedNode,
     RedisClusterStatus,
     assigned_moves,
     engine_of,
     former_nodes,
     forming_nodes,
+    placement_attempt,
     recorded_nodes,
 )
 from operators.redis.slots.slot_planner import Move
@@ -130,6 +132,11 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recorded_assigned(self) -> tuple[Move, ...]:
         """Return the recorded slots that new primaries are to receive (spec.updateStrategy)."""
         return assigned_moves(self.reported)
+
+    @property
+    def placement_attempt(self) -> PlacementAttempt | None:
+        """Return the recorded attempt of a failover that spreads the primaries; None if there is none."""
+        return placement_attempt(self.reported)
 
     @property
     def recovery_token(self) -> str:

@@ -1,4 +1,4 @@
-"""Gives each primary its replicas, on other hosts where there are any. Pure."""
+"""Gives each primary its replicas. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> S
         )
         calls = (_replicate(seen, *each) for each in blank.items())
         return Step.wait(PAIRING, f"Configuring {changed}.", *calls, requeue=GOSSIP_SECONDS)
-    return next((_change_primary(seen, *each) for each in changes.items()), PASS)
+    return next((change_primary(seen, *each) for each in changes.items()), PASS)
 
 
-def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
+def change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
     """Let a replica change its primary: only while all others are in sync, and never the only copy."""
     node = seen.view.nodes[node_id]
     change = f"{node.name} to replicate {seen.name_of(primary)}"

@@ -1,0 +1,100 @@
+"""Placement is improved step by step until no arrangement is better: compared with all arrangements of small worlds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from operators.redis.slots.improvement import Failover, Repair, after, next_change
+from operators.redis.slots.placement import Place, complete, tolerated
+
+Shards = Mapping[str, Sequence[str]]
+Cost = tuple[int, ...]
+
+ZONES = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "z"}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Shards, dict[str, Place]]:
+    """Between one and three shards with up to seven nodes, on up to five hosts in up to three zones."""
+    count = draw(st.integers(1, 3))
+    nodes = [f"n{number}" for number in range(draw(st.integers(count, 7)))]
+    zoned = draw(st.booleans())
+    hosts = draw(st.lists(st.sampled_from([*ZONES, ""]), min_size=len(nodes), max_size=len(nodes)))
+    places = {node: Place(host, ZONES.get(host, "") if zoned else "") for node, host in zip(nodes, hosts, strict=True)}
+    shards: dict[str, list[str]] = {node: [] for node in nodes[:count]}
+    for node in nodes[count:]:
+        shards[draw(st.sampled_from(nodes[:count]))].append(node)
+    return shards, places
+
+
+def required(shards: Shards, places: Mapping[str, Place]) -> Cost:
+    """What has to be as low as possible, worth a full sync: shares, majorities of hosts and zones, then pairs."""
+    at = complete(places, places)
+    loads = [len(replicas) for replicas in shards.values()]
+    limit = tolerated(len(shards)) if len(shards) >= 3 else len(shards)
+    held = [Counter(at[node][number] for node in shards) for number in (0, 1)]
+    pairs = [(node, other) for node, some in shards.items() for other in some]
+    return (
+        sum(max(0, sum(loads) // len(loads) - load) for load in loads),
+        *(sum(max(0, several - limit) for several in each.values()) for each in held),
+        *(sum(at[one][number] == at[other][number] for one, other in pairs) for number in (0, 1)),
+    )
+
+
+def unevenness(shards: Shards, places: Mapping[str, Place]) -> Cost:
+    """What failovers alone make as low as possible."""
+    at = complete(places, places)
+    return tuple(sum(count**2 for count in Counter(at[node][number] for node in shards).values()) for number in (0, 1))
+
+
+def arrangements(nodes: Sequence[str], count: int) -> Iterator[Shards]:
+    for primaries in combinations(nodes, count):
+        others = [node for node in nodes if node not in primaries]
+        for choice in product(primaries, repeat=len(others)):
+            yield {
+                primary: [node for node, of in zip(others, choice, strict=True) if of == primary]
+                for primary in primaries
+            }
+
+
+def failovers(shards: Shards) -> Iterator[Shards]:
+    """Yield the shards with all choices of their primaries."""
+    members = [(primary, *replicas) for primary, replicas in shards.items()]
+    for chosen in product(*members):
+        yield {node: [other for other in nodes if other != node] for node, nodes in zip(chosen, members, strict=True)}
+
+
+def settled(shards: Shards, places: Mapping[str, Place]) -> tuple[Shards, list[Failover | Repair]]:
+    """Apply changes until none is left."""
+    done: list[Failover | Repair] = []
+    while change := next_change(shards, places):
+        done.append(change)
+        assert len(done) <= 4 * len(places), f"no end: {done[-6:]}"
+        shards = after(shards, change)
+    return shards, done
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+@example(({"n0": ["n3"], "n1": ["n4"], "n2": ["n5"]}, {f"n{n}": Place("aabbcc"[n]) for n in range(6)}))
+def test_placement_converges_to_the_optimum_of_all_arrangements(world: tuple[Shards, dict[str, Place]]) -> None:
+    shards, places = world
+    found, _ = settled(shards, places)
+    nodes = tuple(places)
+    best = min(required(each, places) for each in arrangements(nodes, len(shards)))
+    assert required(found, places) == best
+    even = min(unevenness(each, places) for each in failovers(found) if required(each, places) == best)
+    assert unevenness(found, places) == even
+
+
+@settings(max_examples=200, deadline=None)
+@given(worlds())
+def test_a_settled_placement_does_not_change(world: tuple[Shards, dict[str, Place]]) -> None:
+    found, _ = settled(*world)
+    shuffled = {primary: found[primary][::-1] for primary in reversed(found)}
+    assert next_change(shuffled, world[1]) is None
