@@ -66,7 +66,7 @@ class Zones:
             zone = ""
         except Forbidden as error:
             self._report_once(error)
-            zone = ""
+            zone = known[1] if known else ""
         except KubeError as error:
             log.debug("cannot read the zone of node %s: %s", host, error)
             return known[1] if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -10,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.slots.improvement import Failover, Repair, after, next_change
-from operators.redis.slots.placement import Place, complete, tolerated
+from operators.redis.slots.pairing import pair
+from operators.redis.slots.placement import Place, choose_primaries, complete, replicas_together, tolerated
 
 Shards = Mapping[str, Sequence[str]]
 Cost = tuple[int, ...]
@@ -79,7 +81,7 @@ def settled(shards: Shards, places: Mapping[str, Place]) -> tuple[Shards, list[F
     return shards, done
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(worlds())
 @example(({"n0": ["n3"], "n1": ["n4"], "n2": ["n5"]}, {f"n{n}": Place("aabbcc"[n]) for n in range(6)}))
 def test_placement_converges_to_the_optimum_of_all_arrangements(world: tuple[Shards, dict[str, Place]]) -> None:
@@ -98,3 +100,51 @@ def test_a_settled_placement_does_not_change(world: tuple[Shards, dict[str, Plac
     found, _ = settled(*world)
     shuffled = {primary: found[primary][::-1] for primary in reversed(found)}
     assert next_change(shuffled, world[1]) is None
+
+
+def even_placements(count: int) -> Iterator[dict[str, Place]]:
+    """Yield random placements of six pods on six hosts, two pods in each of three zones."""
+    for seed in range(count):
+        hosts = list("aabbcc")
+        random.Random(seed).shuffle(hosts)
+        yield {f"n{number}": Place(f"{host}-{number}", host) for number, host in enumerate(hosts)}
+
+
+def test_no_new_cluster_has_a_primary_and_its_replica_in_one_zone() -> None:
+    """Placed by hosts alone, nearly half of these clusters have one."""
+    found = {True: 0, False: 0}
+    for places in even_placements(300):
+        for zoned in (True, False):
+            known = places if zoned else {node: Place(place.host) for node, place in places.items()}
+            primaries = choose_primaries(tuple(places), 3, known, {})
+            replicas = [node for node in places if node not in primaries]
+            pairs = pair(primaries, replicas, known, {})
+            found[zoned] += any(replicas_together(pairs, places))
+    assert found[True] == 0
+    assert found[False] > 100
+
+
+def test_half_done_exchange_continues() -> None:
+    """A replica that was moved to lead a shard is not moved back."""
+    places = {node: Place(host) for node, host in zip(("n0", "n1", "n2", "n3", "n4", "n5"), "ababcc", strict=True)}
+    shards: Shards = {"n0": ["n1"], "n2": ["n3"], "n4": ["n5"]}
+    found, done = settled(shards, places)
+    assert max(Counter(places[node].host for node in found).values()) == 1
+    for number in range(len(done)):
+        midway = shards
+        for change in done[:number]:
+            midway = after(midway, change)
+        assert next_change(midway, places) == done[number]
+
+
+def test_a_large_cluster_whose_hosts_were_drained_needs_few_changes() -> None:
+    """Five of 120 pods were rescheduled to one host."""
+    places = {f"n{number}": Place(f"h{number % 20}", f"z{number % 20 % 3}") for number in range(120)}
+    nodes = list(places)
+    primaries = choose_primaries(nodes, 60, places, {})
+    pairs = pair(primaries, [node for node in nodes if node not in primaries], places, {})
+    shards: Shards = {primary: [replica for replica, of in pairs.items() if of == primary] for primary in primaries}
+    shards, _ = settled(shards, places)
+    moved = places | {node: Place("h0", "z0") for node in nodes[7:12]}
+    _, done = settled(shards, moved)
+    assert len(done) <= 15
