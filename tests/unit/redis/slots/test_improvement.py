@@ -98,7 +98,7 @@ def test_placement_converges_to_the_optimum_of_all_arrangements(world: tuple[Sha
 @given(worlds())
 def test_a_settled_placement_does_not_change(world: tuple[Shards, dict[str, Place]]) -> None:
     found, _ = settled(*world)
-    shuffled = {primary: found[primary][::-1] for primary in reversed(found)}
+    shuffled = {primary: found[primary][::-1] for primary in sorted(found, reverse=True)}
     assert next_change(shuffled, world[1]) is None
 
 

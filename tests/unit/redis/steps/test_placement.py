@@ -29,7 +29,8 @@ def recorded(made: Plan) -> dict[str, Any]:
 def degraded(made: Plan) -> Obj:
     """The condition Degraded of a plan."""
     (found,) = (entry for entry in made.status["conditions"] if entry["type"] == "Degraded")
-    return found
+    condition: Obj = found
+    return condition
 
 
 def failover(*at: At, **more: Any) -> list[str]:
