@@ -19,7 +19,7 @@ from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import Failover, Repair, next_change
 from operators.redis.slots.pairing import pair
-from operators.redis.slots.placement import Place, choose_primaries
+from operators.redis.slots.placement import Location, choose_primaries
 from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
@@ -200,7 +200,7 @@ class Assessment(Observed):
             if node_id in owners or view.nodes[node_id].primary in leaving or there[node_id].is_blank
         ]
         current = {node_id: view.nodes[node_id].primary for node_id in candidates}
-        return choose_primaries(candidates, self.resource.primaries, self.places, owners, current)
+        return choose_primaries(candidates, self.resource.primaries, self.locations, owners, current)
 
     @cached_property
     def _heads(self) -> Mapping[str, str]:
@@ -212,7 +212,7 @@ class Assessment(Observed):
         """Id of the desired primary of each replica: evenly distributed, with the fewest changes.
 
         A new replica gets a primary on another host, in another zone. A replica that has a primary changes it only for
-        an even distribution; `improvement` moves it because of its place. An unreachable node that may come back keeps
+        an even distribution; `improvement` moves it because of its location. An unreachable node that may come back keeps
         its primary: a restart is no reason for a full sync.
         """
         view, leading = self.view, self.primaries
@@ -229,7 +229,7 @@ class Assessment(Observed):
             for node_id in following
             if (primary := view.nodes[node_id].primary)
         }
-        return pair(leading, following, self.places, current, keep=True)
+        return pair(leading, following, self.locations, current, keep=True)
 
     @cached_property
     def changed_pairs(self) -> Mapping[str, str]:
@@ -244,9 +244,9 @@ class Assessment(Observed):
         }
 
     @cached_property
-    def places(self) -> Mapping[str, Place]:
+    def locations(self) -> Mapping[str, Location]:
         """Where nodes run, or last ran, by node id."""
-        return {node_id: instance.place for node_id, instance in (*self.recorded.items(), *self.reachable.items())}
+        return {node_id: instance.location for node_id, instance in (*self.recorded.items(), *self.reachable.items())}
 
     @cached_property
     def shards(self) -> Mapping[str, tuple[str, ...]]:
@@ -260,7 +260,7 @@ class Assessment(Observed):
     def is_at_rest(self) -> bool:
         """Whether every node has its final role and is in sync, and nothing else is changing.
 
-        Otherwise the placement stays: a pod that is being restarted or rescheduled keeps its place, and a rolling
+        Otherwise the placement stays: a pod that is being restarted or rescheduled keeps its location, and a rolling
         update or a migration fails over and moves on its own.
         """
         view, resource = self.view, self.resource
@@ -281,7 +281,7 @@ class Assessment(Observed):
     @cached_property
     def improvement(self) -> Failover | Repair | None:
         """The next change to a better placement; None if there is none, or while the cluster is not at rest."""
-        return next_change(self.shards, self.places) if self.is_at_rest else None
+        return next_change(self.shards, self.locations) if self.is_at_rest else None
 
     def successor(self, node_id: str) -> str:
         """Return the id of the primary that a node is, or that replaced it; empty if there is none."""

@@ -10,7 +10,7 @@ from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Endpoint
 from operators.redis.objects.names import CONTAINER, host
-from operators.redis.slots.placement import Place
+from operators.redis.slots.placement import Location
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
@@ -85,12 +85,12 @@ class Instance:
         return str(((self.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
 
     @property
-    def place(self) -> Place:
-        """Where the node runs; while its pod is missing or not scheduled, where it last ran: it keeps its place."""
-        last = Place(self.recorded.host, self.recorded.zone) if self.recorded else Place()
+    def location(self) -> Location:
+        """Where the node runs; while its pod is missing or not scheduled, where it last ran: it keeps its location."""
+        last = Location(self.recorded.host, self.recorded.zone) if self.recorded else Location()
         if not self.host or (self.zone is None and self.host == last.host):
             return last
-        return Place(self.host, self.zone or "")
+        return Location(self.host, self.zone or "")
 
     @property
     def as_recorded(self) -> tuple[str, str] | None:

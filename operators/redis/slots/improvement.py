@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from operators.redis.slots.leaders import leads
 from operators.redis.slots.pairing import pair
-from operators.redis.slots.placement import Places
+from operators.redis.slots.placement import Locations
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Repair:
     leads: bool = False
 
 
-def next_change(shards: Mapping[str, Sequence[str]], places: Places) -> Failover | Repair | None:
+def next_change(shards: Mapping[str, Sequence[str]], locations: Locations) -> Failover | Repair | None:
     """Return the next change; None if the placement is the best.
 
     Args:
         shards: replicas of each primary, all of them in sync.
-        places: place of each node.
+        locations: location of each node.
     """
-    wanted = sorted(leads(shards, places), key=lambda lead: not lead.member)
-    for lead in wanted:
+    changes = sorted(leads(shards, locations), key=lambda lead: not lead.member)
+    for lead in changes:
         if lead.member:
             return Failover(lead.primary, lead.node)
         if lead.node not in shards:
             return Repair(lead.node, lead.primary, leads=True)
     current = {replica: primary for primary, replicas in shards.items() for replica in replicas}
-    pairs = pair(tuple(shards), tuple(current), places, current)
+    pairs = pair(tuple(shards), tuple(current), locations, current)
     return next((Repair(replica, to) for replica, to in pairs.items() if current[replica] != to), None)
 
 

@@ -1,8 +1,8 @@
 """Selects which node of each shard should be its primary, so that few primaries share a host or a zone. Pure.
 
 A shard is a primary with its replicas. A coordinated failover within a shard moves no data. A replica of another shard
-needs a full sync before it can take over, so it is chosen only if otherwise the loss of one host or zone would leave no
-majority, or if otherwise a replica would have to be on the host or in the zone of its primary.
+needs a full sync before it can take over. So it is chosen only if otherwise the loss of one host or zone would leave no
+majority, or a replica would have to be on the host or in the zone of its primary.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from operators.redis.slots.placement import STEP, Costs, Places, complete
+from operators.redis.slots.placement import STEP, Costs, Locations, complete
 
 FAILOVER = 1
 """Cost of a shard whose primary changes."""
@@ -45,14 +45,14 @@ class Lead:
     member: bool
 
 
-def leads(shards: Mapping[str, Sequence[str]], places: Places) -> tuple[Lead, ...]:
+def leads(shards: Mapping[str, Sequence[str]], locations: Locations) -> tuple[Lead, ...]:
     """Return the changes to the best primaries; empty if the present ones are.
 
     Args:
         shards: replicas of each primary, all of them in sync.
-        places: place of each node.
+        locations: location of each node.
     """
-    return _Leaders(shards, places).solve()
+    return _Leaders(shards, locations).solve()
 
 
 class _Arc(NamedTuple):
@@ -69,12 +69,12 @@ class _Leaders:
     cost; without any, it is the cheapest (Ahuja, Magnanti, Orlin: Network Flows, "Cycle-canceling algorithm").
     """
 
-    def __init__(self, shards: Mapping[str, Sequence[str]], places: Places) -> None:
+    def __init__(self, shards: Mapping[str, Sequence[str]], locations: Locations) -> None:
         self.shards = shards
         members = {primary: (primary, *replicas) for primary, replicas in shards.items()}
-        self.at = complete((node for nodes in members.values() for node in nodes), places)
+        self.at = complete((node for nodes in members.values() for node in nodes), locations)
         self.costs = Costs(self.at, len(shards))
-        self.zone_of = {place.host: place.zone for place in self.at.values()}
+        self.zone_of = {location.host: location.zone for location in self.at.values()}
         self.options = {primary: self._options(primary, nodes) for primary, nodes in members.items()}
         self.host_of = {primary: self.at[primary].host for primary in shards}
         self.on_host = Counter(self.host_of.values())
@@ -85,9 +85,9 @@ class _Leaders:
         hosts, zones = (Counter(self.at[node][number] for node in nodes) for number in (0, 1))
         found: dict[str, tuple[int, str]] = {}
         for node in nodes:  # of several on a host the first, which is the primary if it is there
-            place = self.at[node]
-            shared = HOST_SHARED * (hosts[place.host] - 1) + ZONE_SHARED * (zones[place.zone] - 1)
-            found.setdefault(place.host, (shared + FAILOVER * (node != primary), node))
+            location = self.at[node]
+            shared = HOST_SHARED * (hosts[location.host] - 1) + ZONE_SHARED * (zones[location.zone] - 1)
+            found.setdefault(location.host, (shared + FAILOVER * (node != primary), node))
         return found
 
     def solve(self) -> tuple[Lead, ...]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from operators.redis.slots.placement import STEP, Place, Places, complete, forced
+from operators.redis.slots.placement import STEP, Location, Locations, complete, forced
 
 CHANGED = 1
 """Cost of a replica that changes its primary: it needs a full sync."""
@@ -28,7 +28,7 @@ MISSING_REPLICA = STEP**4
 def pair(
     primaries: Sequence[str],
     replicas: Sequence[str],
-    places: Places,
+    locations: Locations,
     current: Mapping[str, str],
     *,
     keep: bool = False,
@@ -41,22 +41,22 @@ def pair(
     Args:
         primaries: node ids.
         replicas: ids of all other nodes, new ones included.
-        places: place of each node.
+        locations: location of each node.
         current: primary of each replica that has one.
-        keep: whether a replica stays with its primary regardless of their places.
+        keep: whether a replica stays with its primary regardless of their locations.
 
     Returns:
         The primary of each replica; empty if there is no primary.
     """
-    return _Pairing(primaries, replicas, places, current, keep=keep).solve() if primaries else {}
+    return _Pairing(primaries, replicas, locations, current, keep=keep).solve() if primaries else {}
 
 
-def _relevant(at: Mapping[str, Place]) -> Mapping[str, Place]:
-    """Return the places without a zone or a host that all nodes share: it makes no difference between pairs."""
-    hosts, zones = ({place[number] for place in at.values()} for number in (0, 1))
+def _relevant(at: Mapping[str, Location]) -> Mapping[str, Location]:
+    """Return the locations without a zone or a host that all nodes share: it makes no difference between pairs."""
+    hosts, zones = ({location[number] for location in at.values()} for number in (0, 1))
     if len(hosts) == 1:
         return complete(at, {})
-    return {node: Place(place.host, place.host) for node, place in at.items()} if len(zones) == 1 else at
+    return {node: Location(location.host, location.host) for node, location in at.items()} if len(zones) == 1 else at
 
 
 class _Move(NamedTuple):
@@ -75,11 +75,11 @@ class _Movers:
         self._nearest: dict[str, list[tuple[int, str]]] = {}  # two hosts by zone
         self._best: list[tuple[int, str]] = []  # two zones
 
-    def add(self, move: _Move, place: Place) -> None:
-        hosts = self._zones.setdefault(place.zone, {})
-        known = hosts.get(place.host)
+    def add(self, move: _Move, location: Location) -> None:
+        hosts = self._zones.setdefault(location.zone, {})
+        known = hosts.get(location.host)
         if known is None or move.cost < known.cost:
-            hosts[place.host] = move
+            hosts[location.host] = move
 
     def seal(self) -> None:
         """Prepare for `offers`, after the last replica was added."""
@@ -87,21 +87,21 @@ class _Movers:
             self._nearest[zone] = heapq.nsmallest(2, ((move.cost, host) for host, move in hosts.items()))
         self._best = heapq.nsmallest(2, ((hosts[0][0], zone) for zone, hosts in self._nearest.items()))
 
-    def offers(self, place: Place) -> Iterator[tuple[int, _Move]]:
+    def offers(self, location: Location) -> Iterator[tuple[int, _Move]]:
         """Yield the cost of the cheapest replica from elsewhere, from the zone, and from the host of a primary."""
         for cost, zone in self._best:
-            if zone != place.zone:
+            if zone != location.zone:
                 yield cost, self._zones[zone][self._nearest[zone][0][1]]
                 break
-        here = self._zones.get(place.zone)
+        here = self._zones.get(location.zone)
         if here is None:
             return
-        for cost, host in self._nearest[place.zone]:
-            if host != place.host:
+        for cost, host in self._nearest[location.zone]:
+            if host != location.host:
                 yield cost + SAME_ZONE, here[host]
                 break
-        if place.host in here:
-            yield here[place.host].cost + SAME_ZONE + SAME_HOST, here[place.host]
+        if location.host in here:
+            yield here[location.host].cost + SAME_ZONE + SAME_HOST, here[location.host]
 
 
 class _Pairing:
@@ -110,21 +110,21 @@ class _Pairing:
     Replicas that have their lowest possible cost are assigned at once, which cannot be improved. Each of the others is
     added along the cheapest path, on which others may move to another primary. The result is the cheapest (Ahuja,
     Magnanti, Orlin: Network Flows, "Successive shortest path algorithm"). A path is searched in time linear in the
-    number of nodes, because only the places of a replica and a primary determine the cost of their pair.
+    number of nodes, because only the locations of a replica and a primary determine the cost of their pair.
     """
 
     def __init__(
         self,
         primaries: Sequence[str],
         replicas: Sequence[str],
-        places: Places,
+        locations: Locations,
         current: Mapping[str, str],
         *,
         keep: bool,
     ) -> None:
         self.following: dict[str, list[str]] = {primary: [] for primary in primaries}
         self.replicas = tuple(dict.fromkeys(replicas))
-        self.at = _relevant(complete((*primaries, *self.replicas), places))
+        self.at = _relevant(complete((*primaries, *self.replicas), locations))
         self.current = {
             replica: current[replica] for replica in self.replicas if current.get(replica) in self.following
         }
@@ -145,14 +145,14 @@ class _Pairing:
         return {replica: found[replica] for replica in self.replicas}
 
     def _is_best(self) -> bool:
-        """Return whether no replica has to move: all have a primary, evenly, and no more share its place than must."""
+        """Return whether no replica has to move: all have a primary, evenly, and no more share its location than must."""
         loads = Counter(self.current.values())
         if len(self.current) < len(self.replicas) or {loads[each] - self.each for each in self.following} - {0, 1}:
             return False
         if self.keep:
             return True
         for number in (0, 1):
-            nodes = Counter(place[number] for place in self.at.values())
+            nodes = Counter(location[number] for location in self.at.values())
             primaries = Counter(self.at[primary][number] for primary in self.following)
             least = sum(
                 forced(count, primaries[name], len(self.following), len(self.replicas)) for name, count in nodes.items()
@@ -163,7 +163,7 @@ class _Pairing:
         return True
 
     def _apart(self, replica: str, primary: str) -> int:
-        """Return the cost of the places of a replica and its primary."""
+        """Return the cost of the locations of a replica and its primary."""
         one, other = self.at[replica], self.at[primary]
         if one.zone != other.zone or (self.keep and self.current.get(replica) == primary):
             return 0
@@ -225,11 +225,11 @@ class _Pairing:
 
     def _take(self, replica: str, vacant: list[str], limit: int) -> None:
         """Assign a replica to the primary with the fewest replicas, above all on its host."""
-        place = self.at[replica]
+        location = self.at[replica]
 
         def order(primary: str) -> tuple[int, int, int]:
             others = [self.at[other] for other in self.following[primary]]
-            near = [other.host == place.host for other in others], [other.zone == place.zone for other in others]
+            near = [other.host == location.host for other in others], [other.zone == location.zone for other in others]
             return len(others), sum(near[0]), sum(near[1])
 
         primary = min(reversed(vacant), key=order) if self.each > 1 else vacant[-1]

@@ -26,7 +26,7 @@ MIN_VOTERS = 3
 """Fewest primaries that can lose one and keep a majority."""
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a node runs.
 
     Attributes:
@@ -38,16 +38,16 @@ class Place(NamedTuple):
     zone: str = ""
 
 
-Places = Mapping[str, Place]
-"""Places by node id."""
+Locations = Mapping[str, Location]
+"""Locations by node id."""
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPlace:
-    """Nodes of which one would be a safeguard against the loss of another, in one place.
+class SharedLocation:
+    """Nodes of which one would be a safeguard against the loss of another, in one location.
 
     Attributes:
-        kind: the place that they share.
+        kind: the location that they share.
         name: name of the host or zone.
         nodes: node ids: a primary and its replica; or primaries without which there is no majority.
     """
@@ -57,14 +57,14 @@ class SharedPlace:
     nodes: tuple[str, ...]
 
 
-def complete(nodes: Iterable[str], places: Places) -> dict[str, Place]:
-    """Return the place of each node, with a name of its own for each unknown host and zone."""
-    zones = {place.host: place.zone for place in places.values() if place.host and place.zone}
+def complete(nodes: Iterable[str], locations: Locations) -> dict[str, Location]:
+    """Return the location of each node, with a name of its own for each unknown host and zone."""
+    zones = {location.host: location.zone for location in locations.values() if location.host and location.zone}
     found = {}
     for node in nodes:
-        host, zone = places.get(node, Place())
+        host, zone = locations.get(node, Location())
         host, known = host or f"the host of {node}", zone or zones.get(host, "")
-        found[node] = Place(host, known or f"the zone of {host}")
+        found[node] = Location(host, known or f"the zone of {host}")
     return found
 
 
@@ -73,27 +73,27 @@ def tolerated(primaries: int) -> int:
     return (primaries - 1) // 2
 
 
-def replicas_together(pairs: Mapping[str, str], places: Places) -> Iterator[SharedPlace]:
+def replicas_together(pairs: Mapping[str, str], locations: Locations) -> Iterator[SharedLocation]:
     """Yield replicas on the host of their primary, then those in its zone, if there are several zones."""
-    at = complete((*pairs, *pairs.values()), places)
-    several = len({place.zone for place in at.values()}) > 1
+    at = complete((*pairs, *pairs.values()), locations)
+    several = len({location.zone for location in at.values()}) > 1
     for replica, primary in pairs.items():
         if at[replica].host == at[primary].host:
-            yield SharedPlace("host", at[primary].host, (primary, replica))
+            yield SharedLocation("host", at[primary].host, (primary, replica))
     for replica, primary in pairs.items():
         if several and at[replica].host != at[primary].host and at[replica].zone == at[primary].zone:
-            yield SharedPlace("zone", at[primary].zone, (primary, replica))
+            yield SharedLocation("zone", at[primary].zone, (primary, replica))
 
 
-def primaries_together(primaries: Sequence[str], places: Places) -> Iterator[SharedPlace]:
+def primaries_together(primaries: Sequence[str], locations: Locations) -> Iterator[SharedLocation]:
     """Yield hosts, then zones, whose loss leaves no majority of the primaries.
 
     With less than three zones some zone always has that many, so none is reported.
     """
     if len(primaries) < MIN_VOTERS:
         return
-    at = complete(primaries, places)
-    zones = len({place.zone for place in complete(places, places).values()})
+    at = complete(primaries, locations)
+    zones = len({location.zone for location in complete(locations, locations).values()})
     for kind, number in (("host", 0), ("zone", 1)):
         groups: dict[str, list[str]] = {}
         for node in primaries:
@@ -101,17 +101,17 @@ def primaries_together(primaries: Sequence[str], places: Places) -> Iterator[Sha
         for name, nodes in groups.items():
             hosts = len({at[node].host for node in nodes})
             if len(nodes) > tolerated(len(primaries)) and (kind == "host" or (zones >= MIN_VOTERS and hosts > 1)):
-                yield SharedPlace(kind, name, tuple(nodes))
+                yield SharedLocation(kind, name, tuple(nodes))
 
 
 def forced(nodes: int, primaries_here: int, primaries: int, replicas: int) -> int:
-    """Return how many replicas in a place have to replicate a primary there.
+    """Return how many replicas in a location have to replicate a primary there.
 
-    The place has more replicas than the primaries elsewhere can take, if those here get their share only.
+    The location has more replicas than the primaries elsewhere can take, if those here get their share only.
 
     Args:
-        nodes: number of nodes in the place.
-        primaries_here: number of primaries in the place.
+        nodes: number of nodes in the location.
+        primaries_here: number of primaries in the location.
         primaries: number of all primaries; at least one.
         replicas: number of all replicas.
     """
@@ -136,20 +136,20 @@ class Costs:
     HOST_MAJORITY, ZONE_MAJORITY, HOST_PAIR, ZONE_PAIR = STEP**9, STEP**8, STEP**7, STEP**6
     HOST_EVEN, ZONE_EVEN = STEP**2, STEP
 
-    def __init__(self, places: Mapping[str, Place], primaries: int) -> None:
-        self._primaries, self._replicas = primaries, max(len(places) - primaries, 0)
-        self._nodes_on_host = Counter(place.host for place in places.values())
-        self._nodes_of_zone = Counter(place.zone for place in places.values())
+    def __init__(self, locations: Mapping[str, Location], primaries: int) -> None:
+        self._primaries, self._replicas = primaries, max(len(locations) - primaries, 0)
+        self._nodes_on_host = Counter(location.host for location in locations.values())
+        self._nodes_of_zone = Counter(location.zone for location in locations.values())
 
     @cached_property
     def hosts(self) -> Mapping[str, Sequence[int]]:
-        """Cost of the next primary on a host, by the number of primaries there; no further one has room."""
+        """Cost of the next primary on a host, by the number of primaries there, up to the most possible."""
         weights = (self.HOST_PAIR, self.HOST_MAJORITY, self.HOST_EVEN)
         return {host: self._steps(nodes, weights) for host, nodes in self._nodes_on_host.items()}
 
     @cached_property
     def zones(self) -> Mapping[str, Sequence[int]]:
-        """Cost of the next primary in a zone, by the number of primaries there; no further one has room."""
+        """Cost of the next primary in a zone, by the number of primaries there, up to the most possible."""
         weights = (self.ZONE_PAIR, self.ZONE_MAJORITY, self.ZONE_EVEN)
         return {zone: self._steps(nodes, weights) for zone, nodes in self._nodes_of_zone.items()}
 
@@ -168,19 +168,19 @@ class Costs:
 def choose_primaries(
     candidates: Sequence[str],
     count: int,
-    places: Places,
+    locations: Locations,
     owners: Mapping[str, Slots],
     current: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Return the nodes that are to be primaries.
 
     Nodes with the most slots stay, because then the fewest slots move. Next come replicas of primaries that are no
-    candidates, one of each, which only need to take over. Then nodes at the places with the lowest costs.
+    candidates, one of each, which only need to take over. Then nodes at the locations with the lowest costs.
 
     Args:
         candidates: node ids; among equals, earlier ones are chosen.
         count: number of primaries; all candidates, if there are fewer.
-        places: place of each node.
+        locations: location of each node.
         owners: slots of the nodes that own any; nodes other than candidates may be among them.
         current: primary of each replica.
 
@@ -199,35 +199,35 @@ def choose_primaries(
             chosen[node] = None
     missing = min(count, len(distinct)) - len(chosen)
     if missing > 0:
-        at = complete(distinct, places)
+        at = complete(distinct, locations)
         chosen |= dict.fromkeys(_spread(at, missing, list(chosen), Costs(at, count)))
     return tuple(node for node in distinct if node in chosen)
 
 
-def _spread(at: Mapping[str, Place], missing: int, chosen: Sequence[str], costs: Costs) -> Iterator[str]:
-    """Yield further primaries, each at the place with the lowest cost; convex costs make that the best choice."""
+def _spread(at: Mapping[str, Location], missing: int, chosen: Sequence[str], costs: Costs) -> Iterator[str]:
+    """Yield further primaries, each at the location with the lowest cost; convex costs make that the best choice."""
     on_host, in_zone = Counter(at[node].host for node in chosen), Counter(at[node].zone for node in chosen)
-    free: dict[Place, list[str]] = {}
+    free: dict[Location, list[str]] = {}
     taken = set(chosen)
     for node in reversed(tuple(at)):
         if node not in taken:
             free.setdefault(at[node], []).append(node)
     order = {node: number for number, node in enumerate(at)}
 
-    def cost(place: Place) -> tuple[int, int]:
-        more = costs.hosts[place.host][on_host[place.host]] + costs.zones[place.zone][in_zone[place.zone]]
-        return more, order[free[place][-1]]
+    def cost(location: Location) -> tuple[int, int]:
+        more = costs.hosts[location.host][on_host[location.host]] + costs.zones[location.zone][in_zone[location.zone]]
+        return more, order[free[location][-1]]
 
-    queue = [(cost(place), place) for place in free]
+    queue = [(cost(location), location) for location in free]
     heapq.heapify(queue)
     while missing:
-        known, place = heapq.heappop(queue)
-        if known != (now := cost(place)):  # costs only rise
-            heapq.heappush(queue, (now, place))
+        known, location = heapq.heappop(queue)
+        if known != (now := cost(location)):  # costs only rise
+            heapq.heappush(queue, (now, location))
             continue
-        yield free[place].pop()
+        yield free[location].pop()
         missing -= 1
-        on_host[place.host] += 1
-        in_zone[place.zone] += 1
-        if missing and free[place]:
-            heapq.heappush(queue, (cost(place), place))
+        on_host[location.host] += 1
+        in_zone[location.zone] += 1
+        if missing and free[location]:
+            heapq.heappush(queue, (cost(location), location))

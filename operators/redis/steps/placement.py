@@ -1,6 +1,6 @@
 """Spreads primaries and replicas over hosts and zones, and reports what a better placement still lacks. Pure.
 
-A pod keeps its place while it is away, and nothing is changed while a node is not in sync, or during a rolling update
+A pod keeps its location while it is away, and nothing is changed while a node is not in sync, or during a rolling update
 or a migration (`Assessment.is_at_rest`). A failover moves no data; clients wait for it for some milliseconds.
 """
 
@@ -14,7 +14,7 @@ from operators.redis.api.status import PlacementAttempt
 from operators.redis.assessment import Assessment
 from operators.redis.reasons import PRIMARIES_TOGETHER, REDUNDANCY_REDUCED, REDUNDANT, REPLICA_TOGETHER, SPREADING
 from operators.redis.slots.improvement import Failover
-from operators.redis.slots.placement import SharedPlace, primaries_together, replicas_together
+from operators.redis.slots.placement import SharedLocation, primaries_together, replicas_together
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.replication import change_primary
 from operators.redis.steps.waiting import FAILOVER_SECONDS
@@ -105,13 +105,13 @@ def condition(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | 
 
 def _judge(seen: Assessment) -> tuple[Reason, str]:
     pairs = {replica: primary for primary, replicas in seen.shards.items() for replica in replicas}
-    together = [place for place in replicas_together(pairs, seen.places) if place.kind == "host"]
-    crowded = list(primaries_together(tuple(seen.shards), seen.places))
-    zones = [place for place in replicas_together(pairs, seen.places) if place.kind == "zone"]
+    together = [location for location in replicas_together(pairs, seen.locations) if location.kind == "host"]
+    crowded = list(primaries_together(tuple(seen.shards), seen.locations))
+    zones = [location for location in replicas_together(pairs, seen.locations) if location.kind == "zone"]
     lacking = _lacking(seen)
     found = (
-        (PRIMARIES_TOGETHER, [_crowd(seen, place) for place in crowded]),
-        (REPLICA_TOGETHER, [_copies(seen, place) for place in (*together, *zones)]),
+        (PRIMARIES_TOGETHER, [_crowd(seen, location) for location in crowded]),
+        (REPLICA_TOGETHER, [_copies(seen, location) for location in (*together, *zones)]),
         (REDUNDANCY_REDUCED, lacking),
     )
     problems = [(reason, sentences) for reason, sentences in found if sentences]
@@ -133,17 +133,17 @@ def _lacking(seen: Assessment) -> list[str]:
     ]
 
 
-def _crowd(seen: Assessment, place: SharedPlace) -> str:
-    names = ", ".join(seen.name_of(node) for node in place.nodes)
+def _crowd(seen: Assessment, location: SharedLocation) -> str:
+    names = ", ".join(seen.name_of(node) for node in location.nodes)
     return (
-        f"{len(place.nodes)} of {len(seen.shards)} primaries ({names}) run on {place.kind} {place.name}: its loss "
+        f"{len(location.nodes)} of {len(seen.shards)} primaries ({names}) run on {location.kind} {location.name}: its loss "
         "would stop the whole cluster, because no majority of primaries would be left."
     )
 
 
-def _copies(seen: Assessment, place: SharedPlace) -> str:
-    primary, replica = (seen.name_of(node) for node in place.nodes)
-    return f"{replica} runs on the same {place.kind} ({place.name}) as its primary {primary}."
+def _copies(seen: Assessment, location: SharedLocation) -> str:
+    primary, replica = (seen.name_of(node) for node in location.nodes)
+    return f"{replica} runs on the same {location.kind} ({location.name}) as its primary {primary}."
 
 
 def _remedy(seen: Assessment) -> str:

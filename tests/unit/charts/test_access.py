@@ -106,9 +106,8 @@ def test_optional_permissions_follow_their_rbac_values(operator_chart: Path) -> 
 def test_optional_cluster_scoped_permissions_follow_their_rbac_values(
     operator_chart: Path, namespaces: list[str]
 ) -> None:
-    files = {
-        path.stem.removeprefix("cluster-rules-") for path in (operator_chart / "files").glob("cluster-rules-*.yaml")
-    }
+    paths = (operator_chart / "files").glob("cluster-rules-*.yaml")
+    files = {path.stem.removeprefix("cluster-rules-") for path in paths}
     known = CLUSTER_SWITCHES.get(operator_chart.name, {})
     assert files == known.keys()
     for switch, (group, resource) in known.items():

@@ -16,7 +16,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from operators.redis.operator import clusters
-from operators.redis.slots.placement import Place
+from operators.redis.slots.placement import Location
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
@@ -132,7 +132,7 @@ async def test_observation_of_a_healthy_cluster() -> None:
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
-    assert seen.instances[0].place == Place("host", "zone-1")
+    assert seen.instances[0].location == Location("host", "zone-1")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def test_zone_that_cannot_be_read_is_unknown_unless_it_is_remembered() -> 
     assert await nodes.of(pod("a"), pod("b")) == {"a": "x", "b": None}
 
 
-async def test_operator_without_the_right_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_operator_without_the_right_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
     nodes = Nodes(a=Forbidden("nodes is forbidden"), b=Forbidden("nodes is forbidden"))
     with caplog.at_level(logging.INFO, "operators.redis.zones"):
         for nodes.now in (0.0, REMEMBERED_SECONDS):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.pairing import pair
 from operators.redis.slots.placement import (
-    Place,
-    Places,
-    SharedPlace,
+    Location,
+    Locations,
+    SharedLocation,
     choose_primaries,
     primaries_together,
     replicas_together,
@@ -31,21 +31,21 @@ Cost = tuple[int, int, int, int, int]
 ZONES = {"a": "x", "b": "x", "c": "y"}
 
 
-def on(hosts: Mapping[str, str], zones: Mapping[str, str] | None = None) -> dict[str, Place]:
-    """Return places on these hosts."""
-    return {node: Place(host, (zones or {}).get(host, "")) for node, host in hosts.items()}
+def on(hosts: Mapping[str, str], zones: Mapping[str, str] | None = None) -> dict[str, Location]:
+    """Return locations on these hosts."""
+    return {node: Location(host, (zones or {}).get(host, "")) for node, host in hosts.items()}
 
 
-def violations(pairs: Mapping[str, str], hosts: Mapping[str, str]) -> tuple[SharedPlace, ...]:
+def violations(pairs: Mapping[str, str], hosts: Mapping[str, str]) -> tuple[SharedLocation, ...]:
     """Replicas on the host of their primary."""
-    return tuple(place for place in replicas_together(pairs, on(hosts)) if place.kind == "host")
+    return tuple(location for location in replicas_together(pairs, on(hosts)) if location.kind == "host")
 
 
-def cost(pairs: Mapping[str, str], primaries: Sequence[str], places: Places, current: Mapping[str, str]) -> Cost:
+def cost(pairs: Mapping[str, str], primaries: Sequence[str], locations: Locations, current: Mapping[str, str]) -> Cost:
     """Cost of a pairing: missing replicas, those on the host and in the zone of their primary, unevenness, changes."""
     per_primary = len(pairs) // len(primaries)
     has = Counter(pairs.values())
-    apart = [(places[replica], places[primary]) for replica, primary in pairs.items()]
+    apart = [(locations[replica], locations[primary]) for replica, primary in pairs.items()]
     return (
         sum(max(0, per_primary - has[primary]) for primary in primaries),
         sum(bool(one.host) and one.host == other.host for one, other in apart),
@@ -55,10 +55,10 @@ def cost(pairs: Mapping[str, str], primaries: Sequence[str], places: Places, cur
     )
 
 
-def best(primaries: Sequence[str], replicas: Sequence[str], places: Places, current: Mapping[str, str]) -> Cost:
+def best(primaries: Sequence[str], replicas: Sequence[str], locations: Locations, current: Mapping[str, str]) -> Cost:
     """Return the lowest cost of all possible pairings."""
     return min(
-        cost(dict(zip(replicas, choice, strict=True)), primaries, places, current)
+        cost(dict(zip(replicas, choice, strict=True)), primaries, locations, current)
         for choice in product(primaries, repeat=len(replicas))
     )
 
@@ -71,24 +71,24 @@ CROWDED = {"p0": "a", "p1": "a", "p2": "b", "p3": "b", "r0": "a", "r1": "a", "r2
 def test_pairing_is_optimal(
     primaries: int, replicas: int, hosts: dict[str, str], current: dict[str, str], zoned: bool
 ) -> None:
-    places = on(hosts, ZONES if zoned else {})
-    pairs = pair(PRIMARIES[:primaries], REPLICAS[:replicas], places, current)
+    locations = on(hosts, ZONES if zoned else {})
+    pairs = pair(PRIMARIES[:primaries], REPLICAS[:replicas], locations, current)
     assert list(pairs) == REPLICAS[:replicas]
-    found = cost(pairs, PRIMARIES[:primaries], places, current)
-    assert found == best(PRIMARIES[:primaries], REPLICAS[:replicas], places, current)
+    found = cost(pairs, PRIMARIES[:primaries], locations, current)
+    assert found == best(PRIMARIES[:primaries], REPLICAS[:replicas], locations, current)
 
 
 @given(st.integers(1, 4), st.integers(0, 5), HOSTS, CURRENT, st.booleans())
 def test_best_pairing_is_stable(
     primaries: int, replicas: int, hosts: dict[str, str], current: dict[str, str], zoned: bool
 ) -> None:
-    places = on(hosts, ZONES if zoned else {})
-    pairs = pair(PRIMARIES[:primaries], REPLICAS[:replicas], places, current)
-    assert pair(PRIMARIES[:primaries], REPLICAS[:replicas], places, pairs) == pairs
+    locations = on(hosts, ZONES if zoned else {})
+    pairs = pair(PRIMARIES[:primaries], REPLICAS[:replicas], locations, current)
+    assert pair(PRIMARIES[:primaries], REPLICAS[:replicas], locations, pairs) == pairs
 
 
 @given(st.integers(1, 4), HOSTS, st.permutations(REPLICAS))
-def test_replicas_that_are_to_stay_do_not_move_because_of_their_places(
+def test_replicas_that_are_to_stay_do_not_move_because_of_their_locations(
     primaries: int, hosts: dict[str, str], order: list[str]
 ) -> None:
     current = {replica: PRIMARIES[number % primaries] for number, replica in enumerate(order)}
@@ -121,7 +121,7 @@ def test_replica_shares_the_host_of_its_primary_if_there_is_only_one_host() -> N
     hosts = dict.fromkeys([*PRIMARIES, *REPLICAS], "a")
     pairs = pair(PRIMARIES[:3], REPLICAS[:3], on(hosts), {})
     assert sorted(pairs.values()) == ["p0", "p1", "p2"]
-    assert violations(pairs, hosts)[0] == SharedPlace("host", "a", (pairs["r0"], "r0"))
+    assert violations(pairs, hosts)[0] == SharedLocation("host", "a", (pairs["r0"], "r0"))
 
 
 def test_primary_without_a_replica_receives_a_surplus_one() -> None:
@@ -209,10 +209,10 @@ def test_new_primaries_are_spread_evenly_over_zones_if_hosts_allow(count: int, h
         if len(primaries) < 3:
             return 0, 0
         limit = (len(primaries) - 1) // 2
-        held = Counter(hosts[node] for node in primaries), Counter(zones[hosts[node]] for node in primaries)
+        counts = Counter(hosts[node] for node in primaries), Counter(zones[hosts[node]] for node in primaries)
         return (
-            sum(max(0, many - limit) for many in held[0].values()),
-            sum(max(0, many - limit) for many in held[1].values()),
+            sum(max(0, many - limit) for many in counts[0].values()),
+            sum(max(0, many - limit) for many in counts[1].values()),
         )
 
     found = choose_primaries(CANDIDATES, count, on(hosts, zones), {})
@@ -235,19 +235,19 @@ def test_new_primaries_are_spread_evenly_over_zones_if_hosts_allow(count: int, h
     ids=["two of three", "one each", "two of five", "three of five", "two of four", "two primaries never lose one"],
 )
 def test_host_whose_loss_leaves_no_majority_is_reported(hosts: str, expected: list[object]) -> None:
-    places = on({f"n{number}": host for number, host in enumerate(hosts)})
-    assert [(each.kind, each.name, each.nodes) for each in primaries_together(tuple(places), places)] == expected
+    locations = on({f"n{number}": host for number, host in enumerate(hosts)})
+    assert [(each.kind, each.name, each.nodes) for each in primaries_together(tuple(locations), locations)] == expected
 
 
 def test_zone_whose_loss_leaves_no_majority_is_reported_if_there_are_enough_zones() -> None:
     hosts = {"n0": "a", "n1": "b", "n2": "c", "n3": "d"}
     two, three = {"a": "x", "b": "x", "c": "y", "d": "y"}, {"a": "x", "b": "x", "c": "y", "d": "z"}
     assert list(primaries_together(("n0", "n1", "n2"), on(hosts, two))) == []
-    assert list(primaries_together(("n0", "n1", "n2"), on(hosts, three))) == [SharedPlace("zone", "x", ("n0", "n1"))]
+    assert list(primaries_together(("n0", "n1", "n2"), on(hosts, three))) == [SharedLocation("zone", "x", ("n0", "n1"))]
 
 
 def test_replica_in_the_zone_of_its_primary_is_reported_if_there_are_several_zones() -> None:
-    places = on({"p": "a", "r": "b", "s": "c"}, {"a": "x", "b": "x", "c": "y"})
-    assert list(replicas_together({"r": "p", "s": "p"}, places)) == [SharedPlace("zone", "x", ("p", "r"))]
+    locations = on({"p": "a", "r": "b", "s": "c"}, {"a": "x", "b": "x", "c": "y"})
+    assert list(replicas_together({"r": "p", "s": "p"}, locations)) == [SharedLocation("zone", "x", ("p", "r"))]
     alone = on({"p": "a", "r": "b"}, {"a": "x", "b": "x"})
     assert list(replicas_together({"r": "p"}, alone)) == []

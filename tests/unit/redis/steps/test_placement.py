@@ -65,7 +65,7 @@ def test_cluster_stays_ready_while_primaries_are_spread() -> None:
     assert (made.verdict.reason, made.verdict.ready) == ("Spreading", True)
 
 
-def test_well_placed_cluster_is_left_alone() -> None:
+def test_cluster_with_a_good_placement_is_not_changed() -> None:
     made = planned(*on("abcbca"))
     assert acts(made.actions) == []
     assert made.verdict.done
@@ -97,7 +97,7 @@ def test_second_half_of_an_exchange_of_replicas_follows_at_once() -> None:
     assert (call.id, call.primary) == (node_id(4), node_id(0))
 
 
-def test_one_host_for_all_is_reported_and_nothing_changes() -> None:
+def test_single_host_for_all_pods_is_reported_and_nothing_changes() -> None:
     made = planned(*on("aaaaaa"))
     assert made.verdict.done
     assert acts(made.actions) == []
@@ -149,7 +149,7 @@ def test_placement_stays_while_slots_move() -> None:
     assert of(made.actions, "FailOver") == []
 
 
-def test_pod_that_is_away_keeps_its_place() -> None:
+def test_pod_that_is_away_keeps_its_location() -> None:
     """A drained pod is pending. Its last host counts, so that nothing changes when it returns."""
     at = on("abcbca")
     first = planned(*at).status
