@@ -244,6 +244,33 @@ ROTATING_PASSWORD = REASONS.add(
     "Accepting previousPassword of the Secret in addition.",
     "The password change was reverted in the Secret.",
 )
+PRIMARIES_TOGETHER = REASONS.add(
+    "PrimariesTogether",
+    Severity.WARNING,
+    "So many primaries share a host or a zone that its loss would stop the whole cluster.",
+    (
+        "{count} of {total} primaries ({names}) run on {kind} {name}: its loss would stop the whole cluster, because "
+        "no majority of primaries would be left."
+    ),
+)
+REDUNDANCY_REDUCED = REASONS.add(
+    "RedundancyReduced",
+    Severity.WARNING,
+    "A primary has fewer replicas in sync than the spec requests.",
+    "{primary} has {count} of {requested} replicas in sync.",
+)
+REDUNDANT = REASONS.add(
+    "Redundant",
+    Severity.NORMAL,
+    "Each primary has its replicas, and no host or zone holds too many nodes.",
+    "Each primary has its replicas in sync, on other hosts.",
+)
+REPLICA_TOGETHER = REASONS.add(
+    "ReplicaTogether",
+    Severity.WARNING,
+    "A replica runs on the host or in the zone of its primary, so that both can be lost together.",
+    "{replica} runs on the same {kind} ({name}) as its primary {primary}.",
+)
 SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
 SETTLING = REASONS.add(
     "Settling",
@@ -276,6 +303,13 @@ UNKNOWN_MEMBER = REASONS.add(
         "pod address was reused by another cluster. Nothing was changed. If it is not needed, move its slots "
         "away and remove it from every node (CLUSTER FORGET)."
     ),
+)
+SPREADING = REASONS.add(
+    "Spreading",
+    Severity.NORMAL,
+    "A replica takes over so that fewer primaries share a host or a zone.",
+    "Recording in status that {replica} is to take over from {primary}.",
+    "{replica} is taking over from {primary}, so that fewer primaries share a host or zone.",
 )
 SYNCING = REASONS.add("Syncing", Severity.NORMAL, "The replica is syncing with its primary.")
 TAKING_OVER = REASONS.add(

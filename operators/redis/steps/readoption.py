@@ -86,7 +86,7 @@ def _forget(seen: Assessment, node: DetachedNode) -> Forget:
         member.id
         for member in seen.view.reachable_nodes
         if node.owner in seen.view.nodes
-        and member.id in seen.view.nodes[node.owner].entries
+        and seen.view.nodes[node.owner].is_known_to(member.id)
         and member.primary != node.owner
     ]
     return Forget(seen.secrets.access, node.owner, tuple(map(seen.at, knowing)))

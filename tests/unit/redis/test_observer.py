@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operators.redis import zones
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
 from operators.redis.client.server import Access, Endpoint, Server
@@ -15,6 +16,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from operators.redis.operator import clusters
+from operators.redis.slots.placement import Location
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
@@ -71,7 +73,7 @@ class Kubernetes:
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
         self.user_client = self.server.actor("kubectl")
-        self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT)
+        self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT) | {zones.LABEL: "zone-1"}
 
     def pod(self, number: int, *, address: str | None = None, now: str | None = None, phase: str = "Running") -> Obj:
         """Create a pod in the cache and on the server, where `now` is its current address if that differs."""
@@ -137,7 +139,7 @@ async def test_observation_of_a_healthy_cluster() -> None:
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
-    assert seen.instances[0].host == "host"
+    assert seen.instances[0].location == Location("host", "zone-1")
 
 
 async def test_report_has_the_settings_that_the_spec_and_the_template_determine() -> None:

@@ -130,11 +130,6 @@ def test_primary_and_replica_are_spread_over_hosts_if_possible() -> None:
     together = [replace(at, host=host) for at, host in zip(formed(), "abcabc", strict=True)]
     made = planned(*together)
     assert len(of(made.actions, "Replicate")) == 1, "one at a time"
-    cramped = planned(*(replace(at, host="a") for at in formed()))
-    assert cramped.verdict.done
-    assert cramped.verdict.message.endswith(
-        "replicas on the host of their primary because no other host is available: demo-3, demo-4, demo-5."
-    )
 
 
 def test_removed_primary_is_drained_before_its_pod_is_deleted() -> None:
