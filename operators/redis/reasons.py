@@ -57,7 +57,7 @@ FOREIGN_DATA = REASONS.add(
     Severity.ACTION,
     "A StatefulSet or volume of another RedisCluster of this name exists, and may hold its data.",
     (
-        "{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this "
+        "{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this "
         "resource, hand it over: kubectl label statefulset,pvc -l {labels} {cluster_uid}={uid} --overwrite. "
         "To create an empty cluster instead, delete these objects together with the data, or rename this "
         "resource."

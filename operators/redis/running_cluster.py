@@ -12,10 +12,14 @@ from operators.redis.objects.names import is_foreign
 from operators.redis.observe import ConfigTemplate, Observed
 
 
-def as_it_runs(resource: RedisCluster, observed: Observed, _facts: Assessment, /) -> tuple[RedisCluster, Assessment]:
+def as_it_runs(resource: RedisCluster, observed: Observed, facts: Assessment, /) -> tuple[RedisCluster, Assessment]:
     """Return the cluster with its present size and settings, instead of the spec's, and without foreign data."""
-    own = replace(_without_foreign(resource, observed), config=ConfigTemplate())
+    own = _without_foreign(resource, observed)
+    if own.config != ConfigTemplate():
+        own = replace(own, config=ConfigTemplate())
     running = _with_present_settings(_at_present_size(resource, own), own)
+    if own is observed and running is resource:
+        return resource, facts
     return running, Assessment.of(running, own)
 
 
@@ -24,9 +28,9 @@ def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
 
     The recorded node of such an instance stays known. It counts as unreachable, which is no evidence of lost data.
     """
-    stateful_set = observed.stateful_set
-    if stateful_set is not None and is_foreign(resource, stateful_set):
-        stateful_set = None
+    objects = (observed.stateful_set, *(instance.volume for instance in observed.instances))
+    if not any(obj is not None and is_foreign(resource, obj) for obj in objects):
+        return observed
 
     def own(instance: Instance) -> Instance:
         # A pod belongs to its StatefulSet, but a node belongs to the volume that has its data.
@@ -35,7 +39,9 @@ def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
             return instance
         return Instance(instance.number, instance.name, recorded=instance.recorded)
 
-    return replace(observed, stateful_set=stateful_set, instances=tuple(map(own, observed.instances)))
+    made = observed.stateful_set
+    own_set = None if made is None or is_foreign(resource, made) else made
+    return replace(observed, stateful_set=own_set, instances=tuple(map(own, observed.instances)))
 
 
 def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
@@ -47,7 +53,7 @@ def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
     made = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set is not None else 0
     replicas = max([made, *known])
     primaries = sum(1 for node in resource.recorded_nodes if node.slots)
-    if not replicas or not primaries:
+    if not replicas or not primaries or (replicas, primaries) == (resource.spec.replicas, resource.primaries):
         return resource
     update = {"replicas": replicas, "replicas_per_master": max(replicas // primaries - 1, 0)}
     return RedisCluster(resource.obj, resource.spec.model_copy(update=update))
@@ -58,4 +64,6 @@ def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisClust
     if seen.config_map is None:
         return resource
     settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(seen.config_map).items()}
+    if settings == resource.spec.config:
+        return resource
     return RedisCluster(resource.obj, resource.spec.model_copy(update={"config": settings}))

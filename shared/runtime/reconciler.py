@@ -21,7 +21,7 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
-from shared.runtime.plan import Plan
+from shared.runtime.plan import Plan, combine
 from shared.runtime.queue import Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
@@ -221,27 +221,29 @@ class Reconciler:
         return "terminal_error"
 
     async def _report_problem(self, key: Key, verdict: Verdict, change: Obj) -> None:
-        """Report an error together with the state of what runs."""
+        """Report an error together with the state of what runs, after a repair that is not complete."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
         try:
-            reported = await self._current_status(obj) | change
+            plan = await self._current_plan(obj)
+            reported = (plan.status if plan else obj.get("status") or {}) | change
+            if plan is not None and plan.heals_after is not None:
+                verdict = combine([plan.verdict], verdict, Verdict())
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
         except errors.KubeError as error:
             log.warning("%s: cannot write the status: %s", key, error)
 
-    async def _current_status(self, obj: Obj) -> Obj:
-        """Return the status that a plan would report; the previous one if the spec or the state cannot be read."""
+    async def _current_plan(self, obj: Obj) -> Plan | None:
+        """Return the plan for the present state; None if the spec or the state cannot be read."""
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)
         except (InvalidSpec, errors.KubeError, DatabaseError):
-            before: Obj = obj.get("status") or {}
-            return before
-        return self._controller.plan(resource, seen, self._clock()).status
+            return None
+        return self._controller.plan(resource, seen, self._clock())
 
 
 def _key(obj: Obj) -> Key:

@@ -129,7 +129,7 @@ INVALID_SPEC = COMMON.add(
     "InvalidSpec",
     Severity.ACTION,
     "The spec breaks a rule of the API; the operator changes nothing until the spec is corrected.",
-    "{errors} Nothing was changed.",
+    "{errors} The spec was not applied.",
 )
 ISSUING_CERTIFICATES = COMMON.add(
     "IssuingCertificates",

@@ -168,6 +168,6 @@ def pause_changes(field: str, resource: CustomResource[Any], _observed: object, 
 def reject_invalid_spec(
     validate: Callable[[Resource], list[str]], resource: Resource, _observed: object, _now: datetime
 ) -> Step:
-    """Change nothing while the spec violates a rule of admission, which it may have bypassed."""
+    """Do not apply a spec that violates a rule of admission, which it may have bypassed."""
     errors = validate(resource)
-    return Step.blocked(INVALID_SPEC, " ".join(errors) + " Nothing was changed.") if errors else PASS
+    return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.") if errors else PASS

@@ -57,7 +57,7 @@ def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) 
     )
     return Step.blocked(
         FOREIGN_DATA,
-        f"{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this resource, "
+        f"{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this resource, "
         f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
         "an empty cluster instead, delete these objects together with the data, or rename this resource.",
     )

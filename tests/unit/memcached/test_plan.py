@@ -137,7 +137,7 @@ def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:
     assert result.actions == ()
     assert result.verdict.progress is Progress.BLOCKED
     assert "spec.maxItemSizeMB: 8" in result.verdict.message
-    assert result.verdict.message.endswith("Nothing was changed.")
+    assert result.verdict.message.endswith("The spec was not applied.")
     assert len(result.status["servers"]) == 3, "the status still lists the running servers"
 
 

@@ -57,6 +57,13 @@ def test_paused_resource_is_reported_and_not_changed() -> None:
     assert planned(*formed(), pause=True).verdict.ready is True
 
 
+@pytest.mark.parametrize("spec", [{"pause": True}, {"replicasPerMaster": 2}])
+def test_cluster_that_is_not_created_yet_is_not_healed(spec: dict[str, Any]) -> None:
+    for at in ([NEW] * 6, formed(), [*formed()[:5], replace(NEW, keys=5)]):
+        resource = cluster(*at, is_formed=False, replicas=6, phase="", **spec)
+        assert plan(resource, seen(resource, *at)).actions == ()
+
+
 def test_invalid_spec_changes_nothing() -> None:
     made = planned(*formed(), replicasPerMaster=2, replicas=6)
     assert (made.verdict.reason, made.verdict.progress, made.actions) == ("InvalidSpec", Progress.BLOCKED, ())

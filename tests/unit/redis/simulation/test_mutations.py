@@ -113,7 +113,7 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     """Deletes the disk of a node that is in use."""
 
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-        if resource.spec.replicas == len(seen.view.members):
+        if not resource.formed or resource.spec.replicas == len(seen.view.members):
             return PASS
         return Step.wait(Reason("Emptying"), "Deleting a disk.", *volumes.replace_disk(seen.instances[0], in_use=False))
 

@@ -44,7 +44,7 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
         step = provisioning.refuse_foreign_data(wished(), seen, NOW)
         assert (step.progress, step.reason) == (Progress.BLOCKED, "ForeignData")
         assert f"{CLUSTER_UID}={UID} --overwrite" in step.message
-        assert "Nothing was changed." in step.message
+        assert "may hold its data, which was not changed." in step.message
 
 
 def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:

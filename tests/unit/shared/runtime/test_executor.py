@@ -28,9 +28,9 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan
-from shared.runtime.reconciler import MAX_REPAIR_DELAY_SECONDS
+from shared.runtime.reconciler import MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
-from shared.status.verdict import Verdict
+from shared.status.verdict import Progress, Verdict
 from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
 
@@ -59,6 +59,7 @@ class Boxes:
         call_error: error to raise when it executes a call; None for none.
         dropped: number of calls that failed.
         heals_after: seconds until repairs continue, in the next plans.
+        verdict: verdict of the next plans.
     """
 
     planned: tuple[Action, ...] = ()
@@ -67,6 +68,7 @@ class Boxes:
     call_error: Exception | None = None
     dropped: int = 0
     heals_after: float | None = None
+    verdict: Verdict = field(default_factory=lambda: Verdict(message="All is well."))
 
     @property
     def controller(self) -> Controller[Obj, Obj]:
@@ -80,7 +82,7 @@ class Boxes:
 
     def _plan(self, _: Obj, __: Obj, ___: datetime) -> Plan:
         planned, self.planned = self.planned, ()
-        return Plan((planned,), Verdict(message="All is well."), {"phase": "Running"}, heals_after=self.heals_after)
+        return Plan((planned,), self.verdict, {"phase": "Running"}, heals_after=self.heals_after)
 
     async def _call(self, call: Call) -> None:
         if self.call_error:
@@ -233,6 +235,16 @@ async def test_repairs_continue_soon_although_an_action_keeps_failing(lab: Lab) 
         await lab.plan(Drop())
         assert (lab.harness.queue.delay or 99) <= MAX_REPAIR_DELAY_SECONDS, "the back-off alone reaches a minute"
         lab.harness.queue.ring()
+
+
+async def test_unfinished_repair_is_reported_before_an_action_that_fails(lab: Lab) -> None:
+    await lab.harness.run()
+    lab.boxes.heals_after = 0.5
+    lab.boxes.verdict = Verdict(Progress.WAITING, "Repairing", "Repairing the lid.")
+    for _ in range(MIN_FAILURES_REPORTED):
+        await lab.plan(Drop())
+    ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
+    assert (ready["reason"], ready["message"]) == ("Repairing", "Repairing the lid. later")
 
 
 class TestPatch:
