@@ -153,12 +153,17 @@ def uses(resource: RedisCluster, instance: Instance, name: str, value: str, mark
     Of a directive that the table does not know, the server may report another form of the value: then it counts that
     the operator has sent the settings of `mark` to this process.
     """
-    assert instance.report is not None
-    actual = instance.report.settings.get(name)
-    found = same(name, value, actual, resource.engine) if actual is not None else None
+    found = reports(resource, instance, name, value)
     if found is None:
         return is_applied(instance, CONFIG_MARK, mark) and not refusal_of(instance, name, value)
     return found
+
+
+def reports(resource: RedisCluster, instance: Instance, name: str, value: str) -> bool | None:
+    """Return whether a server reports a setting; None if it is not known."""
+    assert instance.report is not None
+    actual = instance.report.settings.get(name)
+    return same(name, value, actual, resource.engine) if actual is not None else None
 
 
 def note_name(name: str) -> str:
