@@ -119,7 +119,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
 
     While no server is reachable, the file stays as it is, unless it may be the reason: then servers end repeatedly.
     """
-    if not resource.formed or seen.config_map is None:
+    if not resource.formed:
         return set()
     present, desired = redis_conf.present(seen.config_map), live_settings(resource, seen)
     changed = {
@@ -133,7 +133,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
     supporting = [instance for instance in staying if understands(resource, instance)]
     of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
     if not supporting and of_others:
-        return set()
+        return changed.keys() & refused_by_servers(resource, seen).keys()
     mark = configured(resource, seen)
     return {
         name
