@@ -28,6 +28,7 @@ from operators.redis.slots.slot_planner import (
     remaining,
 )
 from operators.redis.topology.cluster_view import ClusterView
+from shared.kubernetes.kinds import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Assessment(Observed):
         return cls(**{each.name: getattr(observed, each.name) for each in fields(Observed)}, resource=resource)
 
     # Instances and nodes.
+
+    @cached_property
+    def entries(self) -> Mapping[str, Obj]:
+        """Entries of the nodes in the status, by the name of the pod."""
+        return {entry["name"]: entry for entry in self.resource.reported.get("conditions") or () if entry.get("name")}
 
     @cached_property
     def staying(self) -> tuple[Instance, ...]:

@@ -19,7 +19,7 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import inspect_node
+from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
@@ -148,8 +148,10 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    settings = redis_conf.names(resource, seen.config.text, seen.config_map)
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance, settings) for instance in addressable))
+    settings, turn = redis_conf.names(resource, seen.config.text, seen.config_map), asyncio.Lock()
+    answers = await asyncio.gather(
+        *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
+    )
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -157,12 +159,20 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance, settings: Collection[str]
+    connect: Connect,
+    resource: RedisCluster,
+    seen: Observed,
+    instance: Instance,
+    settings: Collection[str],
+    turn: asyncio.Lock,
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        return await inspect_node(server, settings)
+        found = await request_report(server, settings)
+        async with turn:  # responses that arrive together are parsed one in each turn of the event loop
+            await asyncio.sleep(0)
+            return report_of(found)
     except RedisError as error:
         return error
     finally:

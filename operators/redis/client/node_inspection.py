@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from operators.redis.client import responses
 from operators.redis.client.errors import Refused, Unreachable
@@ -28,10 +29,28 @@ async def inspect_node(server: Server, settings: Collection[str] = ()) -> NodeRe
         Loading: the node still loads its data, and knows no node until then, not even itself.
         RedisError: the node is unreachable, answers with an error, or is not in cluster mode.
     """
+    return report_of(await request_report(server, settings))
+
+
+async def request_report(server: Server, settings: Collection[str] = ()) -> Sequence[Any]:
+    """Return the responses that `report_of` parses.
+
+    Raises:
+        RedisError: the node is unreachable, or answers with an error.
+    """
     found = await server.pipe((*COMMANDS, *(("CONFIG", "GET", name) for name in settings)))
     for answer in found:
         if isinstance(answer, Refused):
             raise answer
+    return found
+
+
+def report_of(found: Sequence[Any]) -> NodeReport:
+    """Return the report in the responses of a node. With 500 nodes, it takes half a millisecond.
+
+    Raises:
+        Unreachable: the server is not in cluster mode.
+    """
     try:
         return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
     except responses.MALFORMED as error:
