@@ -124,7 +124,8 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None, kept: K
     if before is None:
         return 0
     times = int(annotation(before, WITHDRAWN) or 0)
-    return times + bool(present(before).keys() - _given(resource, template, kept).keys())
+    had, has = (set(map(present_name, found)) for found in (present(before), _given(resource, template, kept)))
+    return times + bool(had - has)
 
 
 def present(config_map: Obj | None) -> Directives:

@@ -119,7 +119,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
 
     While no server is reachable, the file stays as it is, unless it may be the reason: then servers end repeatedly.
     """
-    if not resource.formed or seen.config_map is None:
+    if not resource.formed:
         return set()
     present, desired = redis_conf.present(seen.config_map), live_settings(resource, seen)
     changed = {
@@ -133,7 +133,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
     supporting = [instance for instance in staying if understands(resource, instance)]
     of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
     if not supporting and of_others:
-        return set()
+        return changed.keys() & refused_by_servers(resource, seen).keys()
     mark = configured(resource, seen)
     return {
         name
@@ -153,12 +153,17 @@ def uses(resource: RedisCluster, instance: Instance, name: str, value: str, mark
     Of a directive that the table does not know, the server may report another form of the value: then it counts that
     the operator has sent the settings of `mark` to this process.
     """
-    assert instance.report is not None
-    actual = instance.report.settings.get(name)
-    found = same(name, value, actual, resource.engine) if actual is not None else None
+    found = reports(resource, instance, name, value)
     if found is None:
         return is_applied(instance, CONFIG_MARK, mark) and not refusal_of(instance, name, value)
     return found
+
+
+def reports(resource: RedisCluster, instance: Instance, name: str, value: str) -> bool | None:
+    """Return whether a server reports a setting; None if it is not known."""
+    assert instance.report is not None
+    actual = instance.report.settings.get(name)
+    return same(name, value, actual, resource.engine) if actual is not None else None
 
 
 def note_name(name: str) -> str:

@@ -19,6 +19,7 @@ from operators.redis.steps.configuration import (
     note_of,
     refusal_of,
     refused_by_servers,
+    reports,
     understands,
     uses,
 )
@@ -66,8 +67,9 @@ def _due(
 ) -> list[Action]:
     """Return the changes of the settings of one server."""
     assert instance.pod_obj is not None
-    actions: list[Action] = []
+    actions, needs_mark = list[Action](), False
     for name, value in settings.items():
+        needs_mark |= reports(resource, instance, name, value) is None
         if uses(resource, instance, name, value, mark):
             continue
         attempt = f"{note_of(value)} at {now:%Y-%m-%dT%HZ}"
@@ -77,7 +79,7 @@ def _due(
             seen.secrets.access, endpoint(resource, instance), instance.id, name, value, resource.engine
         )
         actions.append(Attempt(call, ConfigRefused, POD, instance.pod_obj, (note_name(name), attempt)))
-    if actions and not is_applied(instance, CONFIG_MARK, mark):
+    if needs_mark and not is_applied(instance, CONFIG_MARK, mark):  # every such directive was sent, now or earlier
         actions.append(mark_pod(instance, CONFIG_MARK, marker(instance, mark)))
     return actions
 

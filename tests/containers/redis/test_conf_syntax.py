@@ -168,10 +168,10 @@ def test_rendered_files_mean_the_same_to_a_real_server(engine: tuple[str, str], 
             return
         names = given_by(text)
         own = [each for each in text.split("\n") if not arguments(each) or arguments(each)[0].lower() not in RESERVED]
-        ours = server.settings(redis_conf.render(made, text).partition("\n\n")[0] + "\n", names)
-        theirs = server.settings("\n".join(own) + "\n", names)
-        assert isinstance(ours, dict), (text, ours)
-        assert ours == theirs, text
+        rendered = server.settings(redis_conf.render(made, text).partition("\n\n")[0] + "\n", names)
+        original = server.settings("\n".join(own) + "\n", names)
+        assert isinstance(rendered, dict), (text, rendered)
+        assert rendered == original, text
         loaded += bool(names)
 
     check()

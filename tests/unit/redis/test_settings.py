@@ -8,13 +8,47 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration.big_keys import extended_timeouts
 from operators.redis.migration.participants import End
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import ScenarioStep
+from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.scenario import Scenario, ScenarioStep
 from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, all_pods_deleted, cluster, node, to_redis
 from tests.unit.redis.simulation.database import FakeRedis
 
 SIZE = 1 << 30
 REFUSED = ("activedefrag", "yes")
+
+
+REFUSING = Scenario(
+    "change settings, one of which is refused",
+    (cluster(6, config={"maxmemory-policy": "allkeys-lru", "activedefrag": "yes"}),),
+    given=(cluster(6), to_redis("a directive is refused", lambda redis: redis.refused.add(REFUSED))),
+    ends="ConfigRefused",
+)
+RAISED = Scenario(
+    "a node timeout is raised",
+    (to_redis("the timeout is raised", lambda redis: raise_timeouts(redis)),),
+    given=(cluster(6),),
+)
+SHORT_SUITE = {"crash after a write"}
+
+
+def raise_timeouts(redis: FakeRedis) -> None:
+    for process in redis.running:
+        process.settings["cluster-node-timeout"] = "276000"
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [pytest.param(each, marks=() if str(each) in SHORT_SUITE else pytest.mark.long) for each in DISTURBANCES],
+    ids=str,
+)
+@pytest.mark.parametrize("scenario", [REFUSING, RAISED], ids=str)
+async def test_disturbed_change_of_settings_ends_as_the_undisturbed_one(
+    scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(await sweep(REDIS, scenario, disturbance))
 
 
 async def settled(*steps: ScenarioStep) -> tuple[ScenarioRun, FakeRedis]:

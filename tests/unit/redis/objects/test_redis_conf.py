@@ -165,6 +165,11 @@ def test_removed_setting_needs_a_restart() -> None:
     assert digest(bare, "", config_map(given, withdrawn=1)) != once, "removing it again needs another restart"
 
 
+def test_other_name_of_the_same_directive_needs_no_restart() -> None:
+    given, renamed = wished(config={"min-slaves-to-write": "1"}), wished(config={"min-replicas-to-write": "1"})
+    assert digest(renamed, "", config_map(given)) == digest(given)
+
+
 def test_removed_setting_with_a_default_is_applied_at_runtime() -> None:
     given = wished(config={"cluster-node-timeout": "9000"})
     assert digest(wished(), "", config_map(given)) == digest(given)

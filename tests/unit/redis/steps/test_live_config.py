@@ -207,6 +207,15 @@ def test_file_keeps_its_settings_while_no_server_is_reachable() -> None:
     assert "activedefrag yes" in text, "the present file may be the reason, so that a correction must reach the servers"
 
 
+def test_refused_setting_is_not_written_when_servers_end_for_another_reason() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"activedefrag": "yes"})
+    starting = [replace(each, up=False, ready=False) for each in formed()]
+    found = observed(after, before, *starting, notes={0: {note_name("activedefrag"): note("yes")}})
+    crashing = replace(found, instances=tuple(_crashing(each) for each in found.instances))
+    for each in (crashing, replace(crashing, config_map=None), replace(found, config_map=None)):
+        assert "activedefrag" not in config_map_of(after, each)["data"][CONFIG_KEY]
+
+
 def _crashing(instance: Instance) -> Instance:
     assert instance.pod_obj is not None
     state = {"name": "redis", "ready": False, "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
