@@ -108,14 +108,16 @@ class KeyByKeyPath:
         # Slots of the target have arrived; if the source was not informed, it learns it from gossip.
         self.slots = (self.slots & source.me.slots) - target.me.slots
         self.states = {slot: slot_state(slot, source, target) for slot in self.slots}
-        begun = self.slots & Slots.of(*source.me.migrating, *target.me.importing)
+        # A mark at the target alone proves nothing: a server that starts with keys of others sets it by itself.
+        alone = [slot for slot in self.slots - self.limits.promoted if self.states[slot] is SlotState.IMPORTING]
+        begun = (self.slots & Slots.of(*source.me.migrating, *target.me.importing)) - Slots.of(*alone)
         self._begun = [slot for slot in begun if self._continues(slot)]
 
     async def mark(self) -> None:
-        """Set MIGRATING at the source of slots that the target imports; safe to call at any time.
+        """Set MIGRATING at a source that took over from the former one, for the slots that the target imports.
 
-        A source that took over from the former one has no such mark, and answers requests for moved keys as if they
-        did not exist. So this comes before anything else.
+        Without this mark it answers requests for moved keys as if they did not exist. So this comes before anything
+        else.
 
         Raises:
             RedisError: the source is unreachable.
@@ -166,7 +168,7 @@ class KeyByKeyPath:
         return slot not in self.stuck
 
     async def _free(self, slots: Slots) -> tuple[list[int], list[int]]:
-        """Return the slots, none of them open, of which the target has no keys: those without any key, and others."""
+        """Return the slots, none of them begun, of which the target has no keys: those without any key, and others."""
         commands: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots]
         at_target, at_source = await asyncio.gather(*(end.server.pipe(commands) for end in (self.target, self.source)))
         empty: list[int] = []
@@ -262,7 +264,8 @@ class KeyByKeyPath:
         """Move these keys, and return the slots of which all listed keys were tried, with their next keys."""
         wait = max(1, int(self.block_limit * 1000 / len(batch)))
         for slot, keys in batch.items():
-            rest[slot] = [key for key in rest[slot] if key not in set(keys)]
+            tried = set(keys)
+            rest[slot] = [key for key in rest[slot] if key not in tried]
         moving = {slot: keys for slot, keys in batch.items() if keys}
         done = [slot for slot in batch if not rest[slot]]
         confirmed = self._confirmations()

@@ -189,6 +189,16 @@ async def test_message_names_three_of_many_conflicting_keys() -> None:
     assert {bed.keys(bed.target)[key] for key in several} == {b"new"}
 
 
+async def test_importing_mark_without_a_migration_does_not_make_keys_at_the_target_ours() -> None:
+    bed = await Bed.begin(opened=False)
+    await bed.lab.cluster(bed.target, "SETSLOT", SLOT, "IMPORTING", bed.lab.id(bed.source))  # as a server by itself
+    bed.keys(bed.target)[KEY] = b"7"  # of an older dataset
+    with pytest.raises(SlotStuck, match=f"has 1 keys of unknown origin in slot {SLOT}"):
+        await bed.move()
+    assert bed.owns(bed.source)
+    assert not bed.process(bed.source).node.migrating
+
+
 # Hand-over.
 
 
