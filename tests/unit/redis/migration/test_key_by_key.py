@@ -189,7 +189,7 @@ async def test_message_names_three_of_many_conflicting_keys() -> None:
     assert {bed.keys(bed.target)[key] for key in several} == {b"new"}
 
 
-async def test_importing_mark_without_a_migration_does_not_make_keys_at_the_target_ours() -> None:
+async def test_importing_mark_alone_does_not_allow_keys_of_unknown_origin_at_the_target() -> None:
     bed = await Bed.begin(opened=False)
     await bed.lab.cluster(bed.target, "SETSLOT", SLOT, "IMPORTING", bed.lab.id(bed.source))  # as a server by itself
     bed.keys(bed.target)[KEY] = b"7"  # of an older dataset
