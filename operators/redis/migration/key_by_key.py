@@ -287,8 +287,8 @@ class KeyByKeyPath:
             if reply == "OK":
                 for key in keys:
                     self.doubts.get(slot, {}).pop(key, None)
-            stay = {*keys} & {*(left or ())}
-            self._failures[slot] = self._failures[slot] + 1 if stay else 0
+            if left is not None:
+                self._failures[slot] = self._failures[slot] + 1 if {*keys} & {*left} else 0
             if self._failures[slot] >= MAX_TRIES:
                 self._give_up(
                     slot, f"Keys of slot {slot} stay at {self.source.name}, although MIGRATE returned {reply}."
@@ -297,9 +297,9 @@ class KeyByKeyPath:
         self._failures[slot] += 1
         if self._failures[slot] < MAX_TRIES and "BUSYKEY" in str(reply):
             keep = self._is_promoted(slot)
-            found = await duplicates.resolve(self.source, self.target, keys, keep=keep)
-            self.conflicts.setdefault(slot, set()).update(found)
-            self._failures[slot] -= bool(found)
+            conflicts, count = await duplicates.resolve(self.source, self.target, keys, keep=keep)
+            self.conflicts.setdefault(slot, set()).update(conflicts)
+            self._failures[slot] = 0 if count else self._failures[slot]
         elif self._failures[slot] < MAX_TRIES and reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
             await self._remove_late(slot, keys)

@@ -393,3 +393,20 @@ async def test_rejected_migrate_of_a_large_key_halts_the_migration(monkeypatch: 
     bed.lab.redis.full.clear()
     await bed.move()
     assert bed.owns(bed.target)
+
+
+async def test_many_outdated_copies_in_several_batches_are_removed() -> None:
+    bed = await Bed.begin()
+    keys = [b"{hot}:%d" % number for number in range(100, 600)]
+    for key in keys:
+        bed.keys(bed.source)[key], bed.keys(bed.target)[key] = b"2", b"1"
+    await bed.move()
+    assert bed.owns(bed.target)
+    assert {bed.keys(bed.target)[key] for key in keys} == {b"2"}
+
+
+async def test_keys_that_stay_although_migrate_succeeds_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    bed = await Bed.begin()
+    monkeypatch.setattr(data, "migrate", lambda *_: "OK")
+    with pytest.raises(SlotStuck, match=f"Keys of slot {SLOT} stay at .*, although MIGRATE returned OK"):
+        await bed.move()
