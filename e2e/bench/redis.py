@@ -80,7 +80,7 @@ def _measure(console: Console, engine: tuple[str, str], options: argparse.Namesp
     with (
         tempfile.TemporaryDirectory(prefix="bench-redis-") as directory,
         Redis(Path(directory)).cluster(engine, cluster_node_timeout="5000", appendfsync="everysec") as cluster,
-        Bench.started(cluster, options.keys) as bench,
+        Bench.started(cluster, options.keys, options.size) as bench,
     ):
         for number in range(1, options.rounds + 1):
             console.print(f"… {' '.join(engine)}: Adding a fourth primary to three ({number} of {options.rounds})")
@@ -106,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--moves", action="store_true", help="slot migration only, which needs no local cluster")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions; the output shows medians (default: 3)")
     parser.add_argument("--keys", type=int, default=300_000, help="keys of the three primaries (default: 300000)")
+    parser.add_argument(
+        "--size",
+        type=int,
+        default=100,
+        help="bytes of a key's value (default: 100); primaries with more than 64 MiB look for large keys first",
+    )
     parser.add_argument("--output", type=Path, default=RESULT, help="JSON file for the results")
     return parser
 

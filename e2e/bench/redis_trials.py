@@ -17,8 +17,6 @@ from e2e.databases.redis_servers import Cluster
 from e2e.scenarios.redis.clients import Load
 from operators.redis.slots.hash_slots import SLOTS, key_slot
 
-VALUE = b"x" * 100
-
 PIPELINE = 100
 """Keys that redis-cli moves per command (--cluster-pipeline); the fastest of the tried values."""
 
@@ -34,21 +32,22 @@ MIGRATION_TIMEOUT = 300.0
 class Bench:
     """Three primaries with keys, and an empty fourth one."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, size: int) -> None:
         self.cluster = cluster
+        self._size = size
 
     @classmethod
     @contextmanager
-    def started(cls, cluster: Cluster, keys: int) -> Iterator[Bench]:
-        """Create the primaries and write `keys` keys; check the cluster at the end of the context."""
+    def started(cls, cluster: Cluster, keys: int, size: int) -> Iterator[Bench]:
+        """Create the primaries and write `keys` keys of `size` bytes; check the cluster at the end of the context."""
 
         async def prepare() -> None:
             await cluster.form(3)
-            await _fill(cluster, keys)
+            await _fill(cluster, keys, b"x" * size)
             await cluster.join()
 
         asyncio.run(prepare())
-        yield cls(cluster)
+        yield cls(cluster, size)
         cluster.check()
 
     def race(self, *, operator_first: bool) -> Race:
@@ -57,7 +56,7 @@ class Bench:
         Raises:
             AssertionError: a migration failed, or an acknowledged write is lost.
         """
-        with Load.running(self._addresses, size=len(VALUE)) as load:
+        with Load.running(self._addresses, size=self._size) as load:
             found: dict[str, Side] = {}
             for side in ("operator", "cli") if operator_first else ("cli", "operator"):
                 found[side] = self._measured(
@@ -117,13 +116,13 @@ class Bench:
         return [("127.0.0.1", node.port) for node in self.cluster.nodes]
 
 
-async def _fill(cluster: Cluster, keys: int) -> None:
+async def _fill(cluster: Cluster, keys: int, value: bytes) -> None:
     reports = await cluster.reports()
     owner = {slot: node_id for node_id, each in reports.items() for slot in each.me.slots}
     commands: dict[str, list[tuple[str, bytes, bytes]]] = {node_id: [] for node_id in reports}
     for number in range(keys):
         key = b"key:%d" % number
-        commands[owner[key_slot(key)]].append(("SET", key, VALUE))
+        commands[owner[key_slot(key)]].append(("SET", key, value))
     for node in cluster.nodes:
         async with node.connected() as server:
             for at in range(0, len(commands[node.id]), BATCH):

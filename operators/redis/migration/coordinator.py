@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ async def move(
     promoted: Slots = _NONE,
     acknowledge: bool = True,
 ) -> None:
-    """Move slots until all have arrived or time is up. Sources work in parallel, each on its targets in turn.
+    """Move slots until all have arrived or time is up. Disjoint pairs of a source and a target work in parallel.
 
     Slots that a source does not own, by its own report, are skipped: the plan is outdated.
 
@@ -87,24 +88,32 @@ class _Call:
 
     Attributes:
         endpoints: endpoints of the nodes by id.
+        turns: lock of each target, by id. A target receives keys from one source at a time: more are hardly faster,
+            and its clients wait longer.
     """
 
     connect: Connect
     access: Access = field(repr=False)
     endpoints: Mapping[str, Endpoint]
     limits: Limits
+    turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     async def by_keys(self, paths: Sequence[MigrationPath]) -> None:
         """Move the slots of one source key by key."""
         source = paths[0].source
         block_limit, throttle = await _node_timeout(source) / 2, Throttle()
         failures: list[RedisError] = []
+        found: list[KeyByKeyPath] = []
         for path in paths:
             others = partial(self._other_primaries, path)
+            found.append(KeyByKeyPath(source, path.target, path.slots, others, throttle, self.limits, block_limit))
+        for each in found:
+            await each.mark()
+        for each in found:
             try:
-                await functions.give(source, path.target)
-                keys_path = KeyByKeyPath(source, path.target, others, throttle, self.limits, block_limit)
-                await keys_path.move(path.slots)
+                await functions.give(source, each.target)
+                async with self.turns[each.target.id]:
+                    await each.move()
             except RedisError as error:
                 failures.append(error)
         if failures:

@@ -54,20 +54,21 @@ async def digests(end: End, keys: Iterable[bytes], *, imported: bool) -> dict[by
     return {key: each for key, each in zip(keys, found, strict=True) if isinstance(each, str)}
 
 
-async def resolve(source: End, target: End, keys: Iterable[bytes], *, keep: bool) -> list[bytes]:
+async def resolve(source: End, target: End, keys: Iterable[bytes], *, keep: bool) -> tuple[list[bytes], int]:
     """Remove outdated copies of keys from the target.
 
     Args:
         keep: whether a copy at the target may be newer than the source's; then only identical ones are removed.
 
     Returns:
-        Keys with different values at both ends, of which a user has to delete one.
+        Keys with different values at both ends, of which a user has to delete one; and the number of all keys that
+        both ends had.
     """
     at_target = await digests(target, keys, imported=True)
     at_source = await digests(source, at_target, imported=False)
     conflicts = [key for key, digest in at_source.items() if keep and digest != at_target[key]]
     await discard(target.server, {key: at_target[key] for key in at_source.keys() - set(conflicts)})
-    return conflicts
+    return conflicts, len(at_source)
 
 
 async def remove_large(source: End, target: End, key: bytes) -> None:

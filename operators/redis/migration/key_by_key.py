@@ -75,6 +75,7 @@ class KeyByKeyPath:
     """Slots that move between two nodes.
 
     Attributes:
+        slots: slots to move; reduced to those that the source owns and the target does not.
         others: connects to the other primaries.
         block_limit: time that the source may be blocked, in seconds: half of cluster-node-timeout.
         stuck: slots that cannot be moved, and why.
@@ -87,6 +88,7 @@ class KeyByKeyPath:
 
     source: End
     target: End
+    slots: Slots
     others: Callable[[], AbstractAsyncContextManager[Sequence[End]]]
     throttle: Throttle
     limits: Limits
@@ -97,10 +99,36 @@ class KeyByKeyPath:
     conflicts: dict[int, set[bytes]] = field(default_factory=dict)
     doubts: dict[int, dict[bytes, str]] = field(default_factory=dict)
     halted: Refused | None = None
+    _begun: list[int] = field(default_factory=list)
     _unconfirmed: list[int] = field(default_factory=list)
     _failures: Counter[int] = field(default_factory=Counter)
 
-    async def move(self, slots: Slots) -> None:
+    def __post_init__(self) -> None:
+        source, target = self.source.report, self.target.report
+        # Slots of the target have arrived; if the source was not informed, it learns it from gossip.
+        self.slots = (self.slots & source.me.slots) - target.me.slots
+        self.states = {slot: slot_state(slot, source, target) for slot in self.slots}
+        # A mark at the target alone proves nothing: a server that starts with keys of others sets it by itself.
+        alone = [slot for slot in self.slots - self.limits.promoted if self.states[slot] is SlotState.IMPORTING]
+        begun = (self.slots & Slots.of(*source.me.migrating, *target.me.importing)) - Slots.of(*alone)
+        self._begun = [slot for slot in begun if self._continues(slot)]
+
+    async def mark(self) -> None:
+        """Set MIGRATING at a source that took over from the former one, for the slots that the target imports.
+
+        Without this mark it answers requests for moved keys as if they did not exist. So this comes before anything
+        else.
+
+        Raises:
+            RedisError: the source is unreachable.
+        """
+        slots = [slot for slot in self._begun if self.states[slot] in (SlotState.IMPORTING, SlotState.INHERITED)]
+        self._advance(slots, SlotEvent.MIGRATE)
+        commands: list[Command] = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in slots]
+        for slot, answer in zip(slots, await self.source.server.pipe(commands), strict=True):
+            self._record_failure(slot, answer)
+
+    async def move(self) -> None:
         """Move slots that the source owns and the target does not, until time is up; open slots first.
 
         Raises:
@@ -108,18 +136,13 @@ class KeyByKeyPath:
             TargetNotReplicating: no replica of the target has the keys; no further slot was moved.
             RedisError: an end is unreachable.
         """
-        # Slots of the target have arrived; if the source was not informed, it learns it from gossip.
-        slots = (slots & self.source.report.me.slots) - self.target.report.me.slots
-        self.states = {slot: slot_state(slot, self.source.report, self.target.report) for slot in slots}
-        begun = slots & Slots.of(*self.source.report.me.migrating, *self.target.report.me.importing)
-        resumed = [slot for slot in begun if self._continues(slot)]
-        await self._mark([slot for slot in resumed if self.states[slot] in (SlotState.IMPORTING, SlotState.INHERITED)])
-        empty, occupied = await self._free(slots - begun)
-        each = max(1, self.source.report.keys // max(1, len(self.source.report.me.slots)))
-        most = max(1, min(MAX_OPEN_SLOTS, 2 * LISTED_KEYS // each))
-        await self._move_batches([slot for slot in resumed if slot not in self.stuck], most)
-        await self._move_batches(empty, MAX_EMPTY_SLOTS)
-        await self._move_batches(occupied, most)
+        report = self.source.report
+        most = max(1, min(MAX_OPEN_SLOTS, 2 * LISTED_KEYS * len(report.me.slots) // max(1, report.keys)))
+        await self._move_batches([slot for slot in self._begun if slot not in self.stuck], most)
+        if not self._is_expired and self.halted is None:
+            empty, occupied = await self._free(self.slots - Slots.of(*self._begun, *self.stuck))
+            await self._move_batches(empty, MAX_EMPTY_SLOTS)
+            await self._move_batches(occupied, most)
         if failures := [*self.stuck.values(), *filter(None, [self.halted])]:
             raise failures[0]
 
@@ -144,19 +167,8 @@ class KeyByKeyPath:
             )
         return slot not in self.stuck
 
-    async def _mark(self, slots: list[int]) -> None:
-        """Set MIGRATING at the source of slots that the target imports.
-
-        A source that took over from the former one has no such mark, and answers requests for moved keys as if they
-        did not exist.
-        """
-        self._advance(slots, SlotEvent.MIGRATE)
-        commands: list[Command] = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in slots]
-        for slot, answer in zip(slots, await self.source.server.pipe(commands), strict=True):
-            self._record_failure(slot, answer)
-
     async def _free(self, slots: Slots) -> tuple[list[int], list[int]]:
-        """Return the slots, none of them open, of which the target has no keys: those without any key, and others."""
+        """Return the slots, none of them begun, of which the target has no keys: those without any key, and others."""
         commands: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots]
         at_target, at_source = await asyncio.gather(*(end.server.pipe(commands) for end in (self.target, self.source)))
         empty: list[int] = []
@@ -252,7 +264,8 @@ class KeyByKeyPath:
         """Move these keys, and return the slots of which all listed keys were tried, with their next keys."""
         wait = max(1, int(self.block_limit * 1000 / len(batch)))
         for slot, keys in batch.items():
-            rest[slot] = [key for key in rest[slot] if key not in set(keys)]
+            tried = set(keys)
+            rest[slot] = [key for key in rest[slot] if key not in tried]
         moving = {slot: keys for slot, keys in batch.items() if keys}
         done = [slot for slot in batch if not rest[slot]]
         confirmed = self._confirmations()
@@ -274,8 +287,8 @@ class KeyByKeyPath:
             if reply == "OK":
                 for key in keys:
                     self.doubts.get(slot, {}).pop(key, None)
-            stay = {*keys} & {*(left or ())}
-            self._failures[slot] = self._failures[slot] + 1 if stay else 0
+            if left is not None:
+                self._failures[slot] = self._failures[slot] + 1 if {*keys} & {*left} else 0
             if self._failures[slot] >= MAX_TRIES:
                 self._give_up(
                     slot, f"Keys of slot {slot} stay at {self.source.name}, although MIGRATE returned {reply}."
@@ -284,9 +297,9 @@ class KeyByKeyPath:
         self._failures[slot] += 1
         if self._failures[slot] < MAX_TRIES and "BUSYKEY" in str(reply):
             keep = self._is_promoted(slot)
-            found = await duplicates.resolve(self.source, self.target, keys, keep=keep)
-            self.conflicts.setdefault(slot, set()).update(found)
-            self._failures[slot] -= bool(found)
+            conflicts, count = await duplicates.resolve(self.source, self.target, keys, keep=keep)
+            self.conflicts.setdefault(slot, set()).update(conflicts)
+            self._failures[slot] = 0 if count else self._failures[slot]
         elif self._failures[slot] < MAX_TRIES and reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
             await self._remove_late(slot, keys)

@@ -17,8 +17,12 @@ MAX_KEYS_PER_COMMAND = 100
 MAX_KEYS = 200
 """Maximum number of keys of a batch."""
 
-MAX_SLOTS = 8
+MAX_SLOTS = 16
 """Maximum number of slots of a batch: each costs a round trip from the source to the target."""
+
+
+SLOW_BATCHES = 3
+"""Number of slow batches in a row after which batches shrink: a single one may be caused by something else."""
 
 
 @dataclass
@@ -28,14 +32,16 @@ class Throttle:
     Attributes:
         keys, slots: maximum number of keys and of slots of the next batch.
         fastest: time of the fastest batch so far, in seconds.
+        slow: number of slow batches in a row.
     """
 
     keys: int = 1
     slots: int = 1
     fastest: float = float("inf")
+    slow: int = 0
 
     def judge(self, seconds: float, keys: int, slots: int) -> None:
-        """Adapt the size after a batch: halve it if it was slow, double it if it was fast and full.
+        """Adapt the size after a batch: halve it if several were slow, double it if this one was fast and full.
 
         Args:
             seconds: time that the batch took.
@@ -43,7 +49,9 @@ class Throttle:
         """
         self.fastest = min(self.fastest, seconds)
         extra = seconds - self.fastest
-        if extra > BATCH_SECONDS:
+        self.slow = self.slow + 1 if extra > BATCH_SECONDS else 0
+        if self.slow >= SLOW_BATCHES:
+            self.slow = 0
             self.keys, self.slots = max(1, self.keys // 2), max(1, self.slots // 2)
         elif extra < BATCH_SECONDS / 2:
             self.keys = min(MAX_KEYS, self.keys * 2) if keys >= self.keys else self.keys

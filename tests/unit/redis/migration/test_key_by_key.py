@@ -189,6 +189,16 @@ async def test_message_names_three_of_many_conflicting_keys() -> None:
     assert {bed.keys(bed.target)[key] for key in several} == {b"new"}
 
 
+async def test_importing_mark_alone_does_not_allow_keys_of_unknown_origin_at_the_target() -> None:
+    bed = await Bed.begin(opened=False)
+    await bed.lab.cluster(bed.target, "SETSLOT", SLOT, "IMPORTING", bed.lab.id(bed.source))  # as a server by itself
+    bed.keys(bed.target)[KEY] = b"7"  # of an older dataset
+    with pytest.raises(SlotStuck, match=f"has 1 keys of unknown origin in slot {SLOT}"):
+        await bed.move()
+    assert bed.owns(bed.source)
+    assert not bed.process(bed.source).node.migrating
+
+
 # Hand-over.
 
 
@@ -229,9 +239,9 @@ async def test_slots_without_keys_move_first() -> None:
 async def test_slots_of_which_no_key_has_moved_are_closed_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     bed = await Bed.begin(opened=False)
     occupied = {slot_of(key) for key in bed.keys(bed.source)}
-    clock = iter([0.0, 0.0, 0.0, 0.0])
+    course = bed.lab.redis.commanded
     path = "operators.redis.migration.key_by_key.KeyByKeyPath._is_expired"
-    monkeypatch.setattr(path, property(lambda _: next(clock, None) is None))
+    monkeypatch.setattr(path, property(lambda _: any(what.startswith("MIGRATE") for what in course)))
     await bed.move(Slots.of(*occupied))
     assert not bed.process(bed.source).node.migrating
     assert not bed.process(bed.target).node.importing
@@ -383,3 +393,20 @@ async def test_rejected_migrate_of_a_large_key_halts_the_migration(monkeypatch: 
     bed.lab.redis.full.clear()
     await bed.move()
     assert bed.owns(bed.target)
+
+
+async def test_many_outdated_copies_in_several_batches_are_removed() -> None:
+    bed = await Bed.begin()
+    keys = [b"{hot}:%d" % number for number in range(100, 600)]
+    for key in keys:
+        bed.keys(bed.source)[key], bed.keys(bed.target)[key] = b"2", b"1"
+    await bed.move()
+    assert bed.owns(bed.target)
+    assert {bed.keys(bed.target)[key] for key in keys} == {b"2"}
+
+
+async def test_keys_that_stay_although_migrate_succeeds_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    bed = await Bed.begin()
+    monkeypatch.setattr(data, "migrate", lambda *_: "OK")
+    with pytest.raises(SlotStuck, match=f"Keys of slot {SLOT} stay at .*, although MIGRATE returned OK"):
+        await bed.move()

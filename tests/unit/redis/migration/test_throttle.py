@@ -24,7 +24,16 @@ def test_batches_of_small_keys_grow_from_one_key_to_the_maximum() -> None:
 
 
 def test_keys_that_take_long_move_alone() -> None:
-    assert {keys for keys, _ in play(Throttle(), 10, per_key=4 * BATCH_SECONDS)[2:]} <= {1, 2}
+    assert {keys for keys, _ in play(Throttle(), 20, per_key=4 * BATCH_SECONDS)} == {1, 2}
+
+
+def test_single_slow_batch_does_not_shrink_the_next() -> None:
+    throttle = Throttle(keys=64, slots=8, fastest=ROUND_TRIP)
+    for seconds in (9.0, 9.0, ROUND_TRIP + 0.7 * BATCH_SECONDS, 9.0, 9.0):
+        throttle.judge(seconds, 64, 8)
+    assert (throttle.keys, throttle.slots) == (64, 8)
+    throttle.judge(9.0, 64, 8)
+    assert (throttle.keys, throttle.slots) == (32, 4)
 
 
 def test_slow_connection_does_not_shrink_batches() -> None:
