@@ -31,6 +31,7 @@ from operators.redis.slots.slot_planner import (
 from operators.redis.topology import provenance
 from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.provenance import Provenance
+from shared.kubernetes.kinds import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class Assessment(Observed):
         return cls(**{each.name: getattr(observed, each.name) for each in fields(Observed)}, resource=resource)
 
     # Instances and nodes.
+
+    @cached_property
+    def entries(self) -> Mapping[str, Obj]:
+        """Entries of the nodes in the status, by the name of the pod."""
+        return {entry["name"]: entry for entry in self.resource.reported.get("conditions") or () if entry.get("name")}
 
     @cached_property
     def staying(self) -> tuple[Instance, ...]:
@@ -266,9 +272,8 @@ class Assessment(Observed):
     @cached_property
     def recorded_moves(self) -> tuple[RecordedMove, ...]:
         """The moves that the status records, with the primaries that have taken over from their ends."""
-        return tuple(
-            map(self._present, self._adopted if self.resource.recorded_moves is None else self.resource.recorded_moves)
-        )
+        recorded = self.resource.recorded_moves
+        return tuple(map(self._present, self._adopted if recorded is None else recorded))
 
     def _present(self, move: RecordedMove) -> RecordedMove:
         source, target = self.successor(move.source) or move.source, self.successor(move.target) or move.target

@@ -19,7 +19,7 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import count_strays, inspect_node
+from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
@@ -149,7 +149,8 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in addressable))
+    turn = asyncio.Lock()
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance, turn) for instance in addressable))
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -157,29 +158,28 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance
+    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance, turn: asyncio.Lock
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        report = await inspect_node(server)
-        return await count_strays(server, report, _suspected(resource, report.id))
+        found = await request_report(server)
+        async with turn:  # responses that arrive together are parsed one in each turn of the event loop
+            await asyncio.sleep(0)
+            report = report_of(found)
+        return await count_strays(server, report, _suspected(resource, instance, report.id))
     except RedisError as error:
         return error
     finally:
         await server.aclose()
 
 
-def _suspected(resource: RedisCluster, node_id: str) -> Slots:
+def _suspected(resource: RedisCluster, instance: Instance, node_id: str) -> Slots:
     """Return the slots of which a node may hold foreign keys: recorded ones, its own or those of its former primary."""
     if not (foreign := resource.recorded_foreign):
         return Slots()
-    lineage = {node_id} | {
-        former
-        for known in resource.recorded_nodes
-        if known.node_id == node_id
-        for former in (known.primary, known.copy_of)
-    }
+    known = instance.recorded
+    lineage = {node_id, *((known.primary, known.copy_of) if known and known.node_id == node_id else ())}
     return Slots.union(slots for holder, slots in foreign.items() if holder in lineage)
 
 

@@ -66,7 +66,7 @@ def report(
 
 def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
     """Return the entry of one node, with its volume."""
-    before, known = _entry(resource, instance), seen.node_to_record(instance)
+    before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
     reason, message = _doing(seen, instance)
     entry: dict[str, Any] = {
         "name": instance.name,
@@ -111,12 +111,6 @@ def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
         if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
             former[instance.recorded.node_id] = instance.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
-
-
-def _entry(resource: RedisCluster, instance: Instance) -> Obj:
-    """Return the recorded entry of an instance; empty if there is none."""
-    entries = resource.reported.get("conditions") or ()
-    return next((entry for entry in entries if entry.get("name") == instance.name), {})
 
 
 def _is_reported(seen: Assessment, instance: Instance) -> bool:

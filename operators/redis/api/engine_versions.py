@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?([-_][0-9A-Za-z_.-]*)?$"
@@ -41,6 +42,7 @@ class Version:
     patch: int = 0
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Version:
         """Parse the version of an image tag, a spec, or a server.
 

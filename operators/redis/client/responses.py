@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from operators.redis.slots.hash_slots import Slots
@@ -163,19 +163,25 @@ class NodeReport(Facts):
         return next(node for node in self.nodes if node.is_me)
 
     @cached_property
-    def _by_id(self) -> Mapping[str, Node]:
+    def by_id(self) -> Mapping[str, Node]:
+        """Entries by node id."""
         return {node.id: node for node in reversed(self.nodes)}
+
+    @cached_property
+    def handshakes(self) -> tuple[Node, ...]:
+        """Entries of nodes that it is meeting."""
+        return tuple(node for node in self.nodes if node.handshake)
 
     def node(self, node_id: str) -> Node | None:
         """Return its entry about another node; None if it does not know it."""
-        return self._by_id.get(node_id)
+        return self.by_id.get(node_id)
 
 
 def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
     """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
-    return NodeReport(
+    report = NodeReport(
         me.id,
         nodes=parsed,
         state_ok=state["cluster_state"] == "ok",
@@ -184,6 +190,8 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
         takes=_passwords(user),
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
+    report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan
+    return report
 
 
 def digest(password: str) -> str:
@@ -197,8 +205,16 @@ def mapping(answer: Sequence[Any]) -> dict[str, Any]:
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
-    """Parse CLUSTER NODES, in its order."""
-    return tuple(_node(line.split(" ")) for line in text.splitlines() if line)
+    """Parse CLUSTER NODES, in its order. Equal lines give the same object: n nodes report n² lines, nearly all alike.
+
+    Fields of a line: id, address, flags, primary, times of the last ping and pong, epoch, link, slots.
+    """
+    found = []
+    for line in text.splitlines():
+        if line:
+            node_id, instance, flags, primary, _, _, rest = line.split(" ", 6)
+            found.append(_node(node_id, instance, flags, primary, rest))
+    return tuple(found)
 
 
 def parse_facts(text: str) -> Facts:
@@ -234,8 +250,10 @@ def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
     return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
-def _node(words: list[str]) -> Node:
-    node_id, instance, flags, primary, _, _, epoch, link, *rest = words
+@lru_cache(maxsize=4096)
+def _node(node_id: str, instance: str, flags: str, primary: str, more: str) -> Node:
+    """Parse a line of CLUSTER NODES without the times of ping and pong."""
+    epoch, link, *rest = more.split(" ")
     address, port, host = _parse_address(instance)
     opened = [_OPEN.fullmatch(word) for word in rest]
     arrows = [(int(found[1]), found[2], found[3]) for found in opened if found]

@@ -169,7 +169,7 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
 
 def _forget(seen: Assessment, node_id: str) -> Forget:
     NODE.after(seen.node_state(node_id), NodeEvent.GIVE_UP)
-    knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].entries]
+    knowing = [node for node in seen.view.reachable_nodes if seen.view.nodes[node_id].is_known_to(node.id)]
     addresses = tuple(seen.at(node.id) for node in knowing)
     return Forget(seen.secrets.access, node_id, addresses)
 

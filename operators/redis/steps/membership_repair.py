@@ -94,7 +94,7 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
         Forget(
             seen.secrets.access,
             node.id,
-            _all_at(seen, (reporter.id for reporter in view.reachable_nodes if reporter.id in node.entries)),
+            _all_at(seen, (reporter.id for reporter in view.reachable_nodes if node.is_known_to(reporter.id))),
         )
         for node in removed
     ]
