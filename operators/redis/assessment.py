@@ -326,9 +326,8 @@ class Assessment(Observed):
     @cached_property
     def recorded_moves(self) -> tuple[RecordedMove, ...]:
         """The moves that the status records, with the primaries that have taken over from their ends."""
-        return tuple(
-            map(self._present, self._adopted if self.resource.recorded_moves is None else self.resource.recorded_moves)
-        )
+        recorded = self.resource.recorded_moves
+        return tuple(map(self._present, self._adopted if recorded is None else recorded))
 
     def _present(self, move: RecordedMove) -> RecordedMove:
         source, target = self.successor(move.source) or move.source, self.successor(move.target) or move.target

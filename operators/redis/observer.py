@@ -193,23 +193,19 @@ async def _inspect(
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
             report = report_of(found)
-        return await count_strays(server, report, _suspected(resource, report.id))
+        return await count_strays(server, report, _suspected(resource, instance, report.id))
     except RedisError as error:
         return error
     finally:
         await server.aclose()
 
 
-def _suspected(resource: RedisCluster, node_id: str) -> Slots:
+def _suspected(resource: RedisCluster, instance: Instance, node_id: str) -> Slots:
     """Return the slots of which a node may hold foreign keys: recorded ones, its own or those of its former primary."""
     if not (foreign := resource.recorded_foreign):
         return Slots()
-    lineage = {node_id} | {
-        former
-        for known in resource.recorded_nodes
-        if known.node_id == node_id
-        for former in (known.primary, known.copy_of)
-    }
+    known = instance.recorded
+    lineage = {node_id, *((known.primary, known.copy_of) if known and known.node_id == node_id else ())}
     return Slots.union(slots for holder, slots in foreign.items() if holder in lineage)
 
 

@@ -82,10 +82,8 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
         message = f"Recording in status that the migration of {open_slots} is to be finished."
         return Step.wait(REPAIRING_SLOTS, message, requeue=0)
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
-    if moves:
-        if not calls and (behind := await_replicas(seen, moves)):
-            # A node may have to be configured as the replica that is missing.
-            return dataclasses.replace(behind, progress=Progress.PROGRESSING) if seen.changed_pairs else behind
+    behind = await_replicas(seen, moves)
+    if moves and not behind:
         call = move_call(resource, seen, moves)
         return Step.wait(
             REPAIRING_SLOTS,
@@ -97,6 +95,8 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
     if calls:
         message = f"Closing {open_slots}, which have arrived after an interrupted migration."
         return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
+    if behind:  # a node may have to be configured as the replica that is missing
+        return dataclasses.replace(behind, progress=Progress.PROGRESSING) if seen.changed_pairs else behind
     waiting = ", ".join(_described(seen, *each) for each in [*found.waiting.items()][:MAX_LISTED_ITEMS])
     message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
     requeue = GOSSIP_SECONDS if seen.view.awaiting_election else BLOCKED_SECONDS

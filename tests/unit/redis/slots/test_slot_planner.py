@@ -206,3 +206,15 @@ def test_rebalance_without_a_primary_is_refused() -> None:
         balanced({"a": Slots.all()}, [])
     with pytest.raises(CannotMove, match="over 0 primaries"):
         drained({"a": Slots.all()}, [])
+
+
+@given(OWNERSHIPS, PRIMARIES, st.sets(st.integers(0, SLOTS - 1), max_size=200), st.booleans())
+def test_refused_slots_stay_where_they_are(
+    owners: dict[str, Slots], primaries: list[str], some: set[int], drains: bool
+) -> None:
+    refused = {primaries[0]: Slots.of(*some)}
+    moves = (drained if drains else balanced)(owners, primaries, refused)
+    for move in moves:
+        assert not move.slots & refused.get(move.target, Slots())
+        assert not move.slots - owners[move.source]
+    assert every_slot_has_one_owner(moved(owners, moves))

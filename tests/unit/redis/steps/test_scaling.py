@@ -583,6 +583,14 @@ def test_open_slot_waits_for_a_replica_of_its_target() -> None:
     assert "demo-7 is unreachable" in made.verdict.message
 
 
+def test_missing_replica_of_a_target_is_configured_while_its_open_slot_waits() -> None:
+    """Otherwise each would wait for the other."""
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), JOINED]
+    made = planned(*at, status=recorded(0, 6, "7"))
+    assert moves(made) == {}
+    assert acts(made.actions) == [f"let demo-7 replicate {node_id(6)}"]
+
+
 def test_message_shows_whether_the_size_changes() -> None:
     made = planned(*GROWN)
     assert made.verdict.message.startswith("Scaling to 4 primaries: moving 4096 slots (0 moved)")
