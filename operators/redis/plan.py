@@ -38,6 +38,7 @@ from operators.redis.steps.provisioning import (
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
 from operators.redis.steps.replication import pair_replicas
+from operators.redis.steps.role_conflict import repair_role_conflict
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
     refuse_version,
@@ -88,6 +89,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
             forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
             join_nodes,  # empty nodes only
+            repair_role_conflict,  # a replica that takes itself for a primary
             recover_lost_slots,  # a primary and all its replicas lost: a user decides
             await_agreement,  # later steps need one cluster view
             repair_open_slots,  # finish interrupted migrations
