@@ -188,3 +188,17 @@ def test_nodes_do_not_form_the_cluster_again_while_one_is_unreachable() -> None:
 def test_absent_node_is_no_detached_one() -> None:
     resource, found = world(*formed(), ABSENT)
     assert not Assessment.of(resource, found).detached
+
+
+def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> None:
+    """Its table has an owner of each slot, and more nodes than this cluster."""
+    resource, found = world(*formed()[:5], replace(R2, up=False, failed=True))
+    me = Node(node_id(5, 1), address(5, At()), 6379, frozenset({"myself", "master"}), epoch=9, slots=Slots.all())
+    others = [Node(node_id(number), f"10.9.0.{number}", 6379, frozenset({"master"})) for number in range(10, 20)]
+    report = NodeReport(me.id, nodes=(me, *others), epoch=9, keys=10, version="8.0.2", run_id="new")
+    instances = (*found.instances[:5], replace(found.instances[5], report=report, error=""))
+    assessed = Assessment.of(resource, replace(found, instances=instances))
+    assert assessed.view.cluster == {node_id(number) for number in range(6)}
+    made = plan(resource, replace(found, instances=instances))
+    assert made.verdict.reason != "StrangerInCluster"
+    assert not [act for act in acts(made.actions) if "forget" not in act]
