@@ -191,7 +191,7 @@ def test_absent_node_is_no_detached_one() -> None:
 
 
 def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> None:
-    """Its table has an owner of each slot, and more nodes than this cluster."""
+    """The table of the node has an owner of each slot, and more nodes than this cluster."""
     resource, found = world(*formed()[:5], replace(R2, up=False, failed=True))
     me = Node(node_id(5, 1), address(5, At()), 6379, frozenset({"myself", "master"}), epoch=9, slots=Slots.all())
     others = [Node(node_id(number), f"10.9.0.{number}", 6379, frozenset({"master"})) for number in range(10, 20)]
