@@ -147,6 +147,16 @@ def test_replica_without_nodes_conf_is_recreated() -> None:
     assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-3", "delete Pod demo-3"]
 
 
+@pytest.mark.parametrize(
+    ("primary", "slots"),
+    [(replace(P0, keys=0), P0.slots), (P0, "0-9000"), (P0, "")],
+    ids=["primary without keys", "keys of other slots", "unknown slots"],
+)
+def test_copy_is_kept_if_nothing_else_may_have_its_keys(primary: At, slots: str) -> None:
+    made = plan(*detached(3, primary, P1, P2, replace(R0, up=False, failed=True), R1, R2, slots=slots))
+    assert not [act for act in acts(made.actions) if act.startswith("delete")]
+
+
 def test_data_of_a_node_whose_slots_another_node_owns_for_another_reason_is_kept() -> None:
     made = plan(*detached(0, *successor()))
     assert not [act for act in acts(made.actions) if act.startswith("delete")]
