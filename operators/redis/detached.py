@@ -90,8 +90,8 @@ def _with_data_of(seen: Observed, instance: Instance, known: RecordedNode) -> It
         if primary.id == instance.id or not sources & {primary.id, copied}:
             continue
         if primary.answers:
-            if claimed - slots:
-                return  # it has keys of other slots as well, which nothing else may have
+            if not claimed or claimed - slots or primary.report is None or not primary.report.keys:
+                return  # it may have keys that nothing else has
             yield DetachedNode(instance, slots, primary.id, successor=primary.id)
             return
         if primary.id in sources and seen.lost(primary.id):

@@ -76,6 +76,7 @@ class Observed:
         return ClusterView.of(
             {instance.report.id: instance.report for instance in self.instances if instance.report},
             names | {node_id: name for node_id, name in former.items() if node_id not in self.reachable},
+            self.recorded,
         )
 
     @cached_property

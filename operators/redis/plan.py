@@ -45,6 +45,7 @@ from operators.redis.steps.provisioning import (
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
 from operators.redis.steps.replication import pair_empty_nodes, pair_replicas
+from operators.redis.steps.role_conflict import repair_role_conflict
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
     refuse_version,
@@ -103,6 +104,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
                 prepare_restarts,  # a node without persistence never resumes as an empty primary
                 join_nodes,  # empty nodes only
+                repair_role_conflict,  # a replica that takes itself for a primary
                 recover_lost_slots,  # a primary and all its replicas lost: a user decides
                 release_slots,  # marks that no migration of ours set: an importing node ignores claims of others
                 await_agreement,  # later steps need one cluster view

@@ -227,6 +227,13 @@ REPLACING_CERTIFICATES = REASONS.add(
     "The certificates that nodes mount are being updated.",
     "Updating the certificates that nodes mount: {why}.",
 )
+ROLE_CONFLICT = REASONS.add(
+    "RoleConflict",
+    Severity.WARNING,
+    "A node replicates a primary, but its own cluster view calls it a primary without slots.",
+    "{conflict}: recreating it with an empty volume. {primary} has all of its keys.",
+    "{conflict}. Its volume is shared and was not changed: delete its directory there, then its pod.",
+)
 ROLL_BLOCKED = REASONS.add(
     "RollHeld",
     Severity.WARNING,

@@ -4,9 +4,9 @@ A handshake happens on the cluster bus after the command was accepted, and is re
 ends, the address may be given to a node of another cluster. That node would become a member, and introduce all members
 of its own cluster.
 
-The foreign node still knows the nodes that met it. It must not be told to forget them: since Redis 7.2, CLUSTER FORGET
-spreads by gossip, also back to these nodes. Since Valkey 8.1 such a node sends MEET itself after the node timeout, and
-only a NetworkPolicy or TLS keeps it out; then `preconditions.refuse_unknown_nodes` reports it.
+The foreign node still knows the nodes that met it. It gets no CLUSTER FORGET: since Redis 7.2 that spreads by gossip,
+also back to these nodes. Since Valkey 8.1 such a node sends MEET itself after the node timeout, and only a
+NetworkPolicy or TLS keeps it out; then `preconditions.refuse_unknown_nodes` reports it.
 
 Source: clusterStartHandshake and clusterProcessPacket in src/cluster_legacy.c of redis 7.4.
 """

@@ -113,6 +113,8 @@ class Facts:
         memory: used memory in bytes.
         max_memory: maxmemory in bytes; 0 for no limit.
         loading: whether the server loads its data, and serves no requests until then.
+        replicates: address and port of the primary that the server replicates; empty if it replicates none. After an
+            error of the server, it differs from the role in CLUSTER NODES.
         link_up: whether a replica is connected to its primary; true for a primary.
         syncing: whether a replica runs a full sync.
         offset: replication offset: sent by a primary, applied by a replica.
@@ -127,6 +129,7 @@ class Facts:
     memory: int = 0
     max_memory: int = 0
     loading: bool = False
+    replicates: str = ""
     link_up: bool = True
     syncing: bool = False
     offset: int = 0
@@ -253,6 +256,7 @@ def parse_facts(text: str) -> Facts:
         memory=int(found["used_memory"]),
         max_memory=int(found["maxmemory"]),
         loading="1" in (found["loading"], found.get("async_loading")),
+        replicates=f"{found.get('master_host', '')}:{found.get('master_port', 0)}" if is_replica else "",
         link_up=not is_replica or found["master_link_status"] == "up",
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),

@@ -43,13 +43,16 @@ class ClusterView(MergedView):
     """The cluster view, merged from all reachable nodes."""
 
     @classmethod
-    def of(cls, report: Mapping[str, NodeReport], names: Mapping[str, str] | None = None) -> ClusterView:
+    def of(
+        cls, report: Mapping[str, NodeReport], names: Mapping[str, str] | None = None, recorded: Iterable[str] = ()
+    ) -> ClusterView:
         """Merge the reports of nodes, by node id.
 
         Args:
             names: names of nodes for messages, by node id.
+            recorded: ids that the status records for the cluster.
         """
-        return cls(dict(report), dict(names or {}))
+        return cls(dict(report), dict(names or {}), recorded=frozenset(recorded))
 
     def without(self, ids: Iterable[str]) -> ClusterView:
         """Return the view as if these nodes did not exist, which are about to be removed."""
@@ -57,7 +60,7 @@ class ClusterView(MergedView):
         if not excluded:
             return self
         kept = {node_id: report for node_id, report in self.report.items() if node_id not in excluded}
-        return ClusterView(kept, self.names, self.excluded | excluded)
+        return ClusterView(kept, self.names, self.excluded | excluded, self.recorded)
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:

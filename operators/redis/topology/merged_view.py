@@ -142,11 +142,13 @@ class MergedView:
         reports: reports by node id.
         names: names of the nodes for messages, by id.
         excluded: ids of nodes to ignore, as if they did not exist.
+        recorded: ids that the status records for the cluster; empty if it records none.
     """
 
     report: Mapping[str, NodeReport]
     names: Mapping[str, str] = field(default_factory=dict)
     excluded: frozenset[str] = frozenset()
+    recorded: frozenset[str] = frozenset()
 
     @cached_property
     def nodes(self) -> Mapping[str, Seen]:
@@ -178,10 +180,10 @@ class MergedView:
 
     @cached_property
     def components(self) -> tuple[frozenset[str], ...]:
-        """Groups of nodes that know each other, directly or through others; first the one with the most slots: the
-        cluster.
+        """Groups of nodes that know each other, directly or through others; first the cluster.
 
-        A new node, which knows no other node, is a group of its own.
+        That is the one with the most slots of those with a recorded node: a node with an old nodes.conf, or with that
+        of another cluster, may know owners of all slots. A new node, which knows no other node, is a group of its own.
         """
         group: dict[str, set[str]] = {node_id: {node_id} for node_id in self.nodes}
         for seen in self.nodes.values():
@@ -192,9 +194,9 @@ class MergedView:
                     group.update(dict.fromkeys(other, one))
         found = {id(members): members for members in group.values()}.values()
 
-        def order(members: set[str]) -> tuple[int, int, str]:
+        def order(members: set[str]) -> tuple[bool, int, int, str]:
             slots = Slots.union(slots for _, node_id, slots in self._claims if node_id in members)
-            return (-len(slots), -len(members), min(members))
+            return (not members & self.recorded, -len(slots), -len(members), min(members))
 
         return tuple(frozenset(members) for members in sorted(found, key=order))
 

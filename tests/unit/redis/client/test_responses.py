@@ -48,6 +48,8 @@ used_memory:1\r
 maxmemory:2\r
 maxmemory_policy:allkeys-lru\r
 role:slave\r
+master_host:10.0.0.2\r
+master_port:6379\r
 master_link_status:down\r
 master_sync_in_progress:1\r
 slave_repl_offset:41\r
@@ -102,6 +104,7 @@ def test_replication_state_of_primary_and_replica() -> None:
     assert (redis.link_up, redis.syncing, redis.offset) == (True, False, 43)
     assert redis.replicas == (Follower("10.0.0.2", 6379, True, 42), Follower("10.0.0.3", 6379, False, 0))
     assert (valkey.link_up, valkey.syncing, valkey.offset) == (False, True, 41)
+    assert (redis.replicates, valkey.replicates) == ("", "10.0.0.2:6379")
     assert valkey.replicas == ()
 
 

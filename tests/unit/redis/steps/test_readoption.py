@@ -85,7 +85,7 @@ def test_node_with_its_claims_meets_the_others_under_its_new_id() -> None:
 
 @pytest.mark.parametrize("at", [ALONE, FORGOTTEN], ids=["known", "forgotten"])
 def test_former_id_stays_recorded_until_the_node_is_a_member(at: tuple[At, ...]) -> None:
-    """It proves whose data the node has."""
+    """The record proves whose data the node has."""
     made = plan(*detached(0, *at, replicasPerMaster=0))
     (entry,) = [entry for entry in made.status["conditions"] if entry.get("name") == "demo-0"]
     assert (entry["nodeId"], entry["slots"]) == (node_id(0), P0.slots)
@@ -147,6 +147,16 @@ def test_replica_without_nodes_conf_is_recreated() -> None:
     assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-3", "delete Pod demo-3"]
 
 
+@pytest.mark.parametrize(
+    ("primary", "slots"),
+    [(replace(P0, keys=0), P0.slots), (P0, "0-9000"), (P0, "")],
+    ids=["primary without keys", "keys of other slots", "unknown slots"],
+)
+def test_copy_is_kept_if_nothing_else_may_have_its_keys(primary: At, slots: str) -> None:
+    made = plan(*detached(3, primary, P1, P2, replace(R0, up=False, failed=True), R1, R2, slots=slots))
+    assert not [act for act in acts(made.actions) if act.startswith("delete")]
+
+
 def test_data_of_a_node_whose_slots_another_node_owns_for_another_reason_is_kept() -> None:
     made = plan(*detached(0, *successor()))
     assert not [act for act in acts(made.actions) if act.startswith("delete")]
@@ -188,3 +198,17 @@ def test_nodes_do_not_form_the_cluster_again_while_one_is_unreachable() -> None:
 def test_absent_node_is_no_detached_one() -> None:
     resource, found = world(*formed(), ABSENT)
     assert not Assessment.of(resource, found).detached
+
+
+def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> None:
+    """The table of the node has an owner of each slot, and more nodes than this cluster."""
+    resource, found = world(*formed()[:5], replace(R2, up=False, failed=True))
+    me = Node(node_id(5, 1), address(5, At()), 6379, frozenset({"myself", "master"}), epoch=9, slots=Slots.all())
+    others = [Node(node_id(number), f"10.9.0.{number}", 6379, frozenset({"master"})) for number in range(10, 20)]
+    report = NodeReport(me.id, nodes=(me, *others), epoch=9, keys=10, version="8.0.2", run_id="new")
+    instances = (*found.instances[:5], replace(found.instances[5], report=report, error=""))
+    assessed = Assessment.of(resource, replace(found, instances=instances))
+    assert assessed.view.cluster == {node_id(number) for number in range(6)}
+    made = plan(resource, replace(found, instances=instances))
+    assert made.verdict.reason != "StrangerInCluster"
+    assert not [act for act in acts(made.actions) if "forget" not in act]
