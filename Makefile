@@ -91,6 +91,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 bench: .venv ## Measure speed and resource use, compared with the bare API; slow results are no error (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)
 	@$(PYTHON) -m e2e.bench.etcd $(filter --quick,$(ARGS))
+	@$(PYTHON) -m e2e.bench.redis_planning $(filter --quick,$(ARGS))
 	@$(PYTHON) -m e2e.bench.redis $(filter --quick,$(ARGS))
 	@$(PYTHON) -m e2e.bench.redis_large
 

@@ -232,8 +232,8 @@ class Assessment(Observed):
         """Id of the desired primary of each replica: evenly distributed, with the fewest changes.
 
         A new replica gets a primary on another host, in another zone. A replica that has a primary changes it only for
-        an even distribution; `improvement` moves it because of its location. An unreachable node that may come back keeps
-        its primary: a restart is no reason for a full sync.
+        an even distribution; `improvement` considers its location. An unreachable node that may come back keeps its
+        primary: a restart is no reason for a full sync.
         """
         view, leading = self.view, self.primaries
         away = [

@@ -21,6 +21,8 @@ from shared.status.verdict import Progress, Verdict
 READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
+DEGRADED = "Degraded"
+"""Served, but with less redundancy than requested; reported by operators whose resources have this condition."""
 
 _KSTATUS_TYPES = frozenset({READY, RECONCILING, STALLED})
 

@@ -89,7 +89,7 @@ STATES = (
 )
 """Metrics of every operator; further ones are in operators/*/resource_metrics.py."""
 
-CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED)
+CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED, conditions.DEGRADED)
 
 
 def common(obj: Obj) -> Iterator[Sample]:

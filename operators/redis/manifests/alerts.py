@@ -58,6 +58,16 @@ _RESOURCES = Group(
             "reach each other on the cluster bus port.",
         ),
         _of_resources(
+            "RedisDegraded",
+            "warning",
+            state("platform_resource_condition", KIND, 'type="Degraded"', 'status="True"') + " == 1",
+            "30m",
+            f"{RESOURCE} has less redundancy than requested",
+            "Clients are served. Replicas are missing, or so many nodes share a host or a zone that its loss would "
+            "stop the cluster, or take both copies of some slots. The condition Degraded names the nodes and the "
+            "remedy.",
+        ),
+        _of_resources(
             "RedisMigrationStuck",
             "warning",
             f"{_left} > 0 and max by (cluster, kind, namespace, name) "

@@ -145,7 +145,7 @@ class _Pairing:
         return {replica: found[replica] for replica in self.replicas}
 
     def _is_best(self) -> bool:
-        """Return whether no replica has to move: all have a primary, evenly, and no more share its location than must."""
+        """Return whether no replica has to move: loads are even, and no more share a location than have to."""
         loads = Counter(self.current.values())
         if len(self.current) < len(self.replicas) or {loads[each] - self.each for each in self.following} - {0, 1}:
             return False

@@ -1,7 +1,7 @@
 """Spreads primaries and replicas over hosts and zones, and reports what a better placement still lacks. Pure.
 
-A pod keeps its location while it is away, and nothing is changed while a node is not in sync, or during a rolling update
-or a migration (`Assessment.is_at_rest`). A failover moves no data; clients wait for it for some milliseconds.
+A pod keeps its location while it is away. Nothing is changed while a node is not in sync, or during a rolling update or
+a migration (`Assessment.is_at_rest`). A failover moves no data; clients wait for it for some milliseconds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from operators.redis.steps.replication import change_primary
 from operators.redis.steps.waiting import FAILOVER_SECONDS
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
+from shared.status.conditions import DEGRADED
 from shared.status.reasons import Reason
 
 STABLE = timedelta(seconds=30)
@@ -33,9 +34,6 @@ RETRY = timedelta(minutes=10)
 
 MAX_LISTED_ITEMS = 3
 """Maximum number of shared hosts and zones in the message of a condition."""
-
-CONDITION = "Degraded"
-"""Type of the condition."""
 
 
 def improve_placement(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
@@ -87,14 +85,14 @@ def _is_even(seen: Assessment) -> bool:
 
 def condition(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
     """Return the condition Degraded; None before the cluster is created. While no node is reachable, it stays."""
-    known = next((entry for entry in resource.reported.get("conditions") or () if entry["type"] == CONDITION), None)
+    known = next((entry for entry in resource.reported.get("conditions") or () if entry["type"] == DEGRADED), None)
     if not resource.formed or not seen.reachable:
         return known
     reason, message = _judge(seen)
     status = str(reason != REDUNDANT)
     since = known["lastTransitionTime"] if known and known["status"] == status else f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {
-        "type": CONDITION,
+        "type": DEGRADED,
         "status": status,
         "reason": str(reason),
         "message": message,
@@ -136,8 +134,8 @@ def _lacking(seen: Assessment) -> list[str]:
 def _crowd(seen: Assessment, location: SharedLocation) -> str:
     names = ", ".join(seen.name_of(node) for node in location.nodes)
     return (
-        f"{len(location.nodes)} of {len(seen.shards)} primaries ({names}) run on {location.kind} {location.name}: its loss "
-        "would stop the whole cluster, because no majority of primaries would be left."
+        f"{len(location.nodes)} of {len(seen.shards)} primaries ({names}) run on {location.kind} {location.name}: its "
+        "loss would stop the whole cluster, because no majority of primaries would be left."
     )
 
 

@@ -228,6 +228,18 @@ def redis() -> Iterator[Case]:
         state("platform_resource_condition", kind, type="Ready", status="True", reason="Ready"): Gauge(None, 1),
     }
     yield Case(name="RedisSplitView", series=conditions, labels=labels)
+    degraded = {"type": "Degraded", "status": "True", "reason": "PrimariesTogether"}
+    yield Case(
+        name="RedisDegraded",
+        series={
+            state("platform_resource_condition", kind, **degraded): Gauge(1, None),
+            state("platform_resource_condition", kind, type="Degraded", status="False", reason="Redundant"): Gauge(
+                None, 1
+            ),
+        },
+        labels=labels,
+        lead="31m",
+    )
     left = state("platform_redis_migration_slots_left", kind)
     yield Case(name="RedisMigrationStuck", series={left: Gauge(100, 0)}, labels=labels, window="30m")
     yield Case(name="RedisDoesNotAnswer", series={server("redis_up"): Gauge(0, 1)}, labels=POD)
