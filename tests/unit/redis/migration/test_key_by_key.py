@@ -7,7 +7,7 @@ from operators.redis.migration import coordinator
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.support.redis.recorded_conformance import SEEN
-from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.client import KEYS
 from tests.unit.redis.simulation.lab import GuardedLab
 from tests.unit.redis.simulation.node import slot_of
 

@@ -210,8 +210,11 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
         return
     succeeded = former == mine.id and lost == sender.slots
     if not mine.slots and (succeeded or process.config("cluster-allow-replica-migration") == "yes"):
+        if mine is me:
+            redis.guard.outbid(redis, node)
         redis.follow(process, sender)
     elif mine is me:
+        redis.guard.outbid(redis, node)
         redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.name} by a newer epoch")
 
 

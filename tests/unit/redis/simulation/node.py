@@ -14,6 +14,7 @@ from functools import cache
 
 from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
+from tests.unit.redis.simulation.client import Entry
 
 ALL = (1 << SLOTS) - 1
 
@@ -105,7 +106,7 @@ class Node:
     migrating: dict[int, str] = field(default_factory=dict)
     importing: dict[int, str] = field(default_factory=dict)
     banned: dict[str, float] = field(default_factory=dict)
-    keys: dict[bytes, bytes] = field(default_factory=dict)
+    keys: dict[bytes, Entry] = field(default_factory=dict)
     history: str = ""
     offset: int = 0
     former: str = ""
@@ -158,6 +159,20 @@ class Node:
 
     def in_slot(self, slot: int) -> list[bytes]:
         return [key for key in self.keys if slot_of(key) == slot]
+
+    def fit_slots_to_keys(self) -> None:
+        """Claim slots of which a primary loads keys: as owner if they have none, else as importing.
+
+        Source: verifyClusterConfigWithData in cluster.c of Redis 7.0.
+        """
+        if self.me.primary:
+            return
+        for slot in {slot_of(key) for key in self.keys} - self.importing.keys():
+            owner = self.owner(slot)
+            if owner is None:
+                self.me.slots |= 1 << slot
+            elif owner.id != self.id:
+                self.importing[slot] = owner.id
 
     def drop(self, slots: int) -> None:
         """Delete the keys of slots."""

@@ -11,6 +11,7 @@ from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
+from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class FakeServer:
         self._endpoint = endpoint
         self._access = access
         self._redirected = False
+        self._offset = 0
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
@@ -78,6 +80,7 @@ class FakeServer:
         process = self._reached()
         self._enter(process)
         try:
+            self._redis.batch += 1
             return [self._answer(process, command) for command in commands]
         except Crash as crash:
             self._life.crash = crash
@@ -114,16 +117,22 @@ class FakeServer:
     def _answer(self, process: Process, command: Command) -> Any:
         words = _words(command)
         name = name_of(words)
+        what = f"{name} at {process.pod}"
         if name not in READS:
-            lost = self._redis.strike(f"{name} at {process.pod}")
+            lost = self._redis.strike(what)
             if lost is not None and not lost:
                 raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
+        if not process.runs:
+            raise Unreachable(f"{self._endpoint.name} closed the connection.")
         try:
             answer = self._carry_out(process, name, words)
         except Refused as refused:
             kind = Denied if refused.code in _DENIED else Loading if refused.code in _LATER else Refused
             answer = kind(f"{self._endpoint.name} refuses {name}: {refused}", refused.code)
-        if name not in READS and lost:
+        self._offset = process.node.offset
+        if name not in READS:
+            self._redis.after(what)
+        if (name not in READS and lost) or not process.runs:
             raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
         return answer
 
@@ -141,6 +150,8 @@ class FakeServer:
             answer = data.migrate(redis, process, words[1:])
             redis.touch(words[3:], f"{name} at {process.pod}")
             return answer
+        if name == "WAIT":
+            return data.wait(redis, process, self._offset)
         known = _COMMANDS.get(name)
         if known is None:
             raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
@@ -150,15 +161,17 @@ class FakeServer:
         redis, keys = self._redis, process.node.keys
         data.route(redis, process, words[:1] if name == "SET" else words, redirected=redirected)
         if name == "GET":
-            return keys.get(words[0])
+            return keys[words[0]].text if words[0] in keys else None
         if name == "SET":
-            data.put(redis, process, words[0], words[1], redirected=redirected)
+            keys[words[0]] = Entry(0, text=words[1])
+            data.wrote(process)
             return "OK"
         found = [word for word in words if word in keys]
         if name == "DEL":
             for word in found:
                 del keys[word]
-            data.wrote(redis, process)
+            data.wrote(process)
+            redis.guard.inspect(redis, f"the operator deletes keys at {process.pod}", found)
         return len(found)
 
 
@@ -275,7 +288,6 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "FUNCTION LIST": lambda *_: [],
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
-    "WAIT": lambda redis, process, _: sum(other.linked for other in redis.replicas_of(process)),
     "READONLY": lambda *_: "OK",
     "FLUSHALL": _flush,
     "FLUSHDB": _flush,
