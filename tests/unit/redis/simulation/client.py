@@ -36,7 +36,7 @@ TIME_TO_LIVE = 30.0
 KEYS_PER_ROUND = 8
 """Keys of `KEYS` that the client writes at a time."""
 
-ROUNDS_PER_DELETION = 40
+ROUNDS_PER_DELETION = 10
 """Rounds after which the client deletes another old key."""
 
 HOPS = 6
@@ -86,6 +86,7 @@ class Client:
         home: cluster that it writes to.
         idle: whether it writes nothing.
         keys: keys that it writes all the time.
+        old: keys that it wrote long ago, see `OLD_KEYS`.
         count: number of the last write.
         rounds: number of rounds so far.
         missing: keys that have never been written.
@@ -96,6 +97,7 @@ class Client:
     home: str = ""
     idle: bool = False
     keys: tuple[bytes, ...] = KEYS
+    old: tuple[bytes, ...] = OLD_KEYS
     count: int = 0
     rounds: int = 0
     missing: list[bytes] = field(default_factory=lambda: [*KEYS, *OLD_KEYS])
@@ -105,7 +107,7 @@ class Client:
     def write(self, redis: FakeRedis) -> None:
         """Write some keys; first, all that have never been written."""
         for key in tuple(self.missing):
-            if not self.send(redis, key, "LOAD" if key in OLD_KEYS else "SET"):
+            if not self.send(redis, key, "LOAD" if key in self.old else "SET"):
                 break
             self.missing.remove(key)
         self.rounds += 1
@@ -113,10 +115,15 @@ class Client:
         for place in range(first, first + KEYS_PER_ROUND):
             key = self.keys[place % len(self.keys)]
             self.send(redis, key, self._operation(key))
-        self.send(redis, OLD_KEYS[self.rounds * 3 % len(OLD_KEYS)], OPERATIONS[self.rounds // 12 % 4])
+        self.send(redis, self.old[self.rounds * 3 % len(self.old)], OPERATIONS[self.rounds // 12 % 4])
         deleted, rest = divmod(self.rounds, ROUNDS_PER_DELETION)
-        if not rest and deleted * 3 < len(OLD_KEYS):
-            self.send(redis, OLD_KEYS[deleted * 3 - 1], "DEL")
+        if not rest and deleted * 3 <= len(self.old):
+            self.send(redis, self.old[deleted * 3 - 1], "DEL")
+
+    def add(self, keys: tuple[bytes, ...], old: tuple[bytes, ...]) -> None:
+        """Write more keys, beginning with the next round."""
+        self.keys, self.old = self.keys + keys, self.old + old
+        self.missing += [*keys, *old]
 
     def touch(self, redis: FakeRedis, keys: Sequence[bytes]) -> None:
         """Write these keys, as far as the client writes them all the time."""

@@ -20,6 +20,7 @@ from tests.unit.redis.simulation.process import Process
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
+
 def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirected: bool, read: bool = False) -> None:
     """Require that a node may serve keys of one slot.
 

@@ -55,6 +55,8 @@ class FakeRedis:
         commanded: commands that change something, in order.
         fault: fault that hits such a command, see `strike`.
         after: called after such a command was carried out.
+        stall: seconds that pass before the current batch of commands is answered. The operator's connection has given up
+            by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
         late: pods that carry out the next MIGRATE to them only after its source has given up.
         restores: what these pods still have to carry out: pod, keys, and whether they replace others.
         batch: number of the last batch of commands.
@@ -77,6 +79,7 @@ class FakeRedis:
     commanded: list[str] = field(default_factory=list)
     fault: Callable[[str], bool | None] | None = None
     after: Callable[[str], object] = str
+    stall: float = 0.0
     late: set[str] = field(default_factory=set)
     restores: list[tuple[Process, dict[bytes, Entry], bool]] = field(default_factory=list)
     batch: int = 0
@@ -286,6 +289,14 @@ class FakeRedis:
         """Let time pass, if the clock belongs to the simulation."""
         if isinstance(self.clock, Clock):
             self.clock.wait(seconds)
+
+    def pass_stall(self) -> bool:
+        """Let the time of `stall` pass; return whether there was any."""
+        seconds, self.stall = self.stall, 0.0
+        if seconds:
+            self.pass_by(seconds)
+            self.advance()
+        return bool(seconds)
 
     def _skip(self, seconds: float) -> None:
         """Skip time in which nothing new happens."""

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
@@ -192,9 +193,9 @@ class Guard:
         if after is not None:
             record.branches.append(Branch(State(number, after, None), number))
 
-    def inspect(self, redis: FakeRedis, action: str, keys: Iterable[bytes] | None = None) -> None:
+    def inspect(self, redis: FakeRedis, action: str, keys: Collection[bytes] | None = None) -> None:
         """Check that clients find what they were promised, or that it exists while no server answers them."""
-        if self.disabled or not self.records:
+        if self.disabled or not self.records or (keys is not None and not keys):
             return
         serving = _serving(redis)
         for key in self.records if keys is None else keys:
@@ -279,12 +280,13 @@ class Guard:
         """Require at the end of a run that clients find all keys, except conflicts that the operator reports.
 
         Args:
-            reported: what the operator reports; it must name the slot of each key in conflict.
+            reported: what the operator reports. It names a slot of a key in conflict; the others follow once a user
+                has resolved that one.
         """
-        numbers = {int(word) for word in re.findall(r"\d+", reported)}
-        if silent := [key for key in self.unresolved(redis) if slot_of(key) not in numbers]:
-            slots = ", ".join(str(slot) for slot in sorted({slot_of(key) for key in silent}))
-            self.fail(f"the run ends with keys that clients do not find, in slots {slots}: {_keys(silent)}")
+        unresolved = self.unresolved(redis)
+        if unresolved and not named_slots(reported) & {slot_of(key) for key in unresolved}:
+            slots = ", ".join(map(str, sorted({slot_of(key) for key in unresolved})))
+            self.fail(f"the run ends with keys that clients do not find, in slots {slots}: {_keys(unresolved)}")
 
     def _only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
         """Return the keys of which no other disk has what clients were promised."""
@@ -455,13 +457,15 @@ def _serving(redis: FakeRedis) -> dict[int, Node]:
     """Return the nodes that serve clients, by the slots of keys: those with the newest claim, if they run and serve."""
     owners = redis.owners(redis.client.home)
     used = {slot_of(key) for key in redis.guard.records}
-    nodes = [(slots, redis.node(node_id)) for node_id, slots in owners.items()]
-    served = {id(process.node) for process in redis.running if process.serves and not process.node.me.primary}
+    serving = {process.node.id: process.node for process in redis.running if process.serves}
     found: dict[int, Node] = {}
-    for slots, node in nodes:
-        if node is not None and id(node) in served:
-            found |= {slot: node for slot in used if slots >> slot & 1}
+    for node_id, slots in owners.items():
+        if (node := serving.get(node_id)) is not None and not node.me.primary:
+            found |= {slot: node for slot in used if slots & _bit(slot)}
     return found
+
+
+_bit = cache(lambda slot: 1 << slot)
 
 
 def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
@@ -473,6 +477,14 @@ def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
     if other is None or redis.process_of(other) is None:
         return _UNREADABLE
     return alive(other.keys.get(key), redis.now)
+
+
+def named_slots(text: str) -> set[int]:
+    """Return the slots that a message names, one by one or as ranges."""
+    found: set[int] = set()
+    for first, last in re.findall(r"\b(\d+)(?:-(\d+))?\b", text):
+        found |= {*range(int(first), min(int(last or first), ALL.bit_length()) + 1)}
+    return found
 
 
 def _candidates(redis: FakeRedis, primary: Process) -> list[Node]:

@@ -81,13 +81,17 @@ class FakeServer:
         self._enter(process)
         try:
             self._redis.batch += 1
-            return [self._answer(process, command) for command in commands]
+            answers = [self._answer(process, command) for command in commands]
         except Crash as crash:
             self._life.crash = crash
             raise
         finally:
             if any(name_of(_words(command)) not in READS for command in commands):
                 self._redis.pass_by(LATENCY)
+            late = self._redis.pass_stall()
+        if late:
+            raise Unreachable(f"{self._endpoint.name} gave no answer in time.")
+        return answers
 
     async def aclose(self) -> None:
         pass
