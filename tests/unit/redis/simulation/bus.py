@@ -194,8 +194,11 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     node = process.node
     me = node.me
     mine = me if not me.primary else node.known.get(me.primary)
+    if process.replicates_slots:
+        _follow_failover(node, sender, claimed, former)
     for slot in node.importing:
-        claimed &= ~(1 << slot)
+        if not process.replicates_slots or node.importing[slot] != sender.id:
+            claimed &= ~(1 << slot)
     lost = 0
     for known in node.known.values():
         taken = known.slots & claimed
@@ -216,6 +219,20 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     elif mine is me:
         redis.guard.outbid(redis, node)
         redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.name} by a newer epoch")
+
+
+def _follow_failover(node: Node, sender: Known, claimed: int, former: str) -> None:
+    """Keep the marks of open slots when an end fails over: the successor takes the place of its primary.
+
+    Source: clusterUpdateSlotsConfigWith in cluster_legacy.c of Valkey 8.
+    """
+    if former:
+        successor = {former: sender.id}
+        node.migrating = {slot: successor.get(to, to) for slot, to in node.migrating.items()}
+        node.importing = {
+            slot: successor.get(source, source) if claimed >> slot & 1 else source
+            for slot, source in node.importing.items()
+        }
 
 
 def process_gossip(redis: FakeRedis, process: Process, message: Message, sender: Known | None) -> None:

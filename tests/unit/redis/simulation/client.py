@@ -80,7 +80,7 @@ def apply(operation: str, number: int, before: Entry | None, now: float) -> Entr
 
 @dataclass
 class Client:
-    """Client that writes.
+    """Client that writes. It writes to no node of another cluster, even if that is at the address of one of its own.
 
     Attributes:
         home: cluster that it writes to.
@@ -150,7 +150,7 @@ class Client:
             address, redirected = first, False
             for _ in range(HOPS):
                 process = redis.at(address)
-                if process is None or process.cluster != self.home:
+                if process is None or process.node.cluster != self.home:
                     break
                 try:
                     before, after = redis.put(process, key, operation, self.count, redirected=redirected)
@@ -168,4 +168,4 @@ class Client:
     def _addresses(self, redis: FakeRedis, best: str) -> Iterator[str]:
         """Yield the addresses to try, best first."""
         yield best
-        yield from (each.address for each in redis.running if each.cluster == self.home and each.address != best)
+        yield from (each.address for each in redis.running if each.node.cluster == self.home and each.address != best)

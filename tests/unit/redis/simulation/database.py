@@ -55,8 +55,8 @@ class FakeRedis:
         commanded: commands that change something, in order.
         fault: fault that hits such a command, see `strike`.
         after: called after such a command was carried out.
-        stall: seconds that pass before the current batch of commands is answered. The operator's connection has given up
-            by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
+        stall: seconds that pass before the current batch of commands is answered. The operator's connection has given
+            up by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
         late: pods that carry out the next MIGRATE to them only after its source has given up.
         restores: what these pods still have to carry out: pod, keys, and whether they replace others.
         batch: number of the last batch of commands.
@@ -213,6 +213,16 @@ class FakeRedis:
         node = self.disk(pod)
         had, node.keys = node.keys, dict(keys)
         self.guard.rolled_back(self, node, had)
+
+    def copy_of_disk(self, pod: str) -> Node:
+        """Return the disk of a pod as a snapshot of its volume has it."""
+        return copy.deepcopy(self.disk(pod))
+
+    def restore_disk(self, pod: str, disk: Node) -> None:
+        """Restore the volume of a node that does not run, nodes.conf included."""
+        node = self.disk(pod)
+        self.disks[next(uid for uid, each in self.disks.items() if each is node)] = disk
+        self.guard.rolled_back(self, disk, node.keys)
 
     def lose_identity(self, pod: str) -> None:
         """Delete the nodes.conf of a node that does not run: its server gets another id, and keeps the data."""

@@ -122,8 +122,9 @@ class Guard:
 
     def _lower(self, redis: FakeRedis, key: bytes, copies: Iterable[Node]) -> None:
         held = [copy.keys.get(key) for copy in copies]
-        if any([branch.lower(held, redis.now) for branch in self.records[key].branches]):
-            self.lowered.add(key)
+        for branch in self.records[key].branches:
+            if branch.lower(held, redis.now):
+                self.lowered.add(key)
 
     def _is_at_owner(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
         owner = redis.node(redis.owner(slot_of(key), node.cluster))
@@ -204,10 +205,9 @@ class Guard:
                 continue
             node = serving.get(slot_of(key))
             head = record.branches[0].head.entry
-            if node is not None and head is not None and not head.expires and len(record.branches) == 1:
-                if node.keys.get(key) is head and key not in self.lowered:
-                    continue
-            self._judge(redis, key, node, action)
+            plain = head is not None and not head.expires and len(record.branches) == 1 and key not in self.lowered
+            if node is None or not plain or node.keys.get(key) is not head:
+                self._judge(redis, key, node, action)
 
     def _judge(self, redis: FakeRedis, key: bytes, node: Node | None, action: str) -> None:
         record = self.records[key]

@@ -157,7 +157,7 @@ async def test_deleted_key_that_comes_back_is_a_violation(lab: GuardedLab) -> No
 async def test_counter_that_begins_again_is_a_violation(lab: GuardedLab) -> None:
     key = next(key for key in OLD_KEYS if key in lab.keys("c"))
     del lab.process("c").node.keys[key]
-    with pytest.raises(Unsafe, match="was 1,000,000 .*, and clients find None"):
+    with pytest.raises(Unsafe, match=r"was 1,000,000 .*, and clients find None"):
         lab.redis.client.send(lab.redis, key, "INCR")
 
 

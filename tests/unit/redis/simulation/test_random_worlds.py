@@ -258,7 +258,7 @@ async def require_converged(play: ScenarioRun) -> None:
 def check_planned_changes(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
-        redis: FakeRedis = play.stage.database
+        play.stage.database.guard.require_resolved(play.stage.database)
         ready = ready_condition(play)
         if ready["reason"] == "VersionRefused" or (kind.volatile and ready["reason"] == "RollHeld"):
             return  # correct: the last change is a downgrade, or would lose the data
@@ -272,6 +272,8 @@ def check_faults(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
         ready = ready_condition(play)
+        reported = ready["message"] if ready["reason"] == "SlotStuck" else ""
+        play.stage.database.guard.require_resolved(play.stage.database, reported)
         allowed = NEEDS_USER | ({"RollHeld"} if kind.volatile else set())
         assert ready["reason"] in allowed | {"Ready"}, f"{ready['reason']}: {ready['message']}"
         if ready["reason"] == "Ready":
