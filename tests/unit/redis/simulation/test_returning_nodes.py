@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
@@ -23,7 +23,7 @@ from tests.unit.redis.simulation.process import Process
 
 ELECTION_SECONDS = 12.0
 
-NO_PERSISTENCE = {"config": {"appendonly": "no", "save": ""}}
+NO_PERSISTENCE: Obj = {"config": {"appendonly": "no", "save": ""}}
 
 REPLICAS = pytest.mark.parametrize("replicas", [0, 1], ids=["without replicas", "with replicas"])
 
@@ -192,6 +192,7 @@ async def test_late_restore_does_not_revive_a_deleted_key() -> None:
     redis = redis_of(play.world)
     redis.late.add(start.target)
     in_doubt: dict[int, list[bytes]] = {}
+    deleted: list[bytes] = []
 
     def observe(what: str) -> None:
         if not of_migration(what):
@@ -199,14 +200,14 @@ async def test_late_restore_does_not_revive_a_deleted_key() -> None:
         if redis.restores and not in_doubt:
             in_doubt[redis.batch] = [key for _, moving, _ in redis.restores for key in moving]
         elif in_doubt and redis.batch not in in_doubt:  # the operator has seen the failure, and sent a command
-            for key in next(iter(in_doubt.values())):
-                redis.client.send(redis, key, "DEL")
-            in_doubt.clear()
+            deleted.extend(next(iter(in_doubt.values())))
             redis.after = str
+            for key in deleted:
+                redis.client.send(redis, key, "DEL")
 
     redis.after = observe
     await play.step(start.step)
-    assert redis.after is str, "a MIGRATE timed out, and a client deleted its keys"
+    assert deleted, "a MIGRATE timed out, and a client deleted its keys"
     await healed(play)
 
 
