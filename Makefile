@@ -92,6 +92,7 @@ bench: .venv ## Measure speed and resource use, compared with the bare API; slow
 	@$(PYTHON) -m e2e.bench $(ARGS)
 	@$(PYTHON) -m e2e.bench.etcd $(filter --quick,$(ARGS))
 	@$(PYTHON) -m e2e.bench.redis $(filter --quick,$(ARGS))
+	@$(PYTHON) -m e2e.bench.redis_large
 
 dashboards: .venv ## Draw the dashboards from a run on the cluster into docs/pictures (ARGS="--minutes 3")
 	@$(PYTHON) -m e2e.pictures $(ARGS)

@@ -35,8 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
         options.rounds, options.keys = 1, 30_000
 
     def measure(console: Console) -> Figures:
-        with ClusterBench.on_cluster() as bench:
-            created, losses = _on_cluster(console, bench, options)
+        created: list[Creation] = []
+        losses: list[Loss] = []
+        if not options.moves:
+            with ClusterBench.on_cluster() as bench:
+                created, losses = _on_cluster(console, bench, options)
         return Figures([_measure(console, engine, options) for engine in (OLDEST, NEWEST)], created, losses)
 
     return run(measure, goals=goals, show=_show, figures=figures, output=options.output)
@@ -56,7 +59,8 @@ def _on_cluster(
 def _show(console: Console, found: Figures, results: list[Goal]) -> None:
     console.print()
     console.print(_table(found.moves))
-    console.print(f"\n{_summary(found)}")
+    if found.created:
+        console.print(f"\n{_summary(found)}")
     console.print()
     console.print(goals_table(results))
 
@@ -99,6 +103,7 @@ def _shown(side: Side) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m e2e.bench.redis", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round, 30,000 keys")
+    parser.add_argument("--moves", action="store_true", help="slot migration only, which needs no local cluster")
     parser.add_argument("--rounds", type=int, default=3, help="repetitions; the output shows medians (default: 3)")
     parser.add_argument("--keys", type=int, default=300_000, help="keys of the three primaries (default: 300000)")
     parser.add_argument("--output", type=Path, default=RESULT, help="JSON file for the results")

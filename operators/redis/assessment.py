@@ -6,12 +6,13 @@ present nodes, so a crash at any moment, and any change of the spec, only leaves
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Endpoint
+from operators.redis.detached import DetachedNode, detached_nodes
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
 from operators.redis.observe import Observed
@@ -21,13 +22,17 @@ from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
     Move,
+    RecordedMove,
     assigned,
     balanced,
     drained,
     moved,
     remaining,
 )
+from operators.redis.topology import provenance
 from operators.redis.topology.cluster_view import ClusterView
+from operators.redis.topology.provenance import Provenance
+from shared.kubernetes.kinds import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,11 @@ class Assessment(Observed):
     # Instances and nodes.
 
     @cached_property
+    def entries(self) -> Mapping[str, Obj]:
+        """Entries of the nodes in the status, by the name of the pod."""
+        return {entry["name"]: entry for entry in self.resource.reported.get("conditions") or () if entry.get("name")}
+
+    @cached_property
     def staying(self) -> tuple[Instance, ...]:
         """Instances that the spec includes."""
         return tuple(instance for instance in self.instances if instance.number < self.resource.spec.replicas)
@@ -79,6 +89,11 @@ class Assessment(Observed):
     def awaited(self) -> tuple[Instance, ...]:
         """Staying instances without a reachable member of the cluster."""
         return tuple(instance for instance in self.staying if instance.id not in self.members)
+
+    @cached_property
+    def detached(self) -> Mapping[str, DetachedNode]:
+        """Reachable nodes that lost their nodes.conf, but not their data, by their new id."""
+        return {node.instance.id: node for node in detached_nodes(self)} if self.resource.formed else {}
 
     @cached_property
     def has_formed(self) -> bool:
@@ -114,7 +129,8 @@ class Assessment(Observed):
     def node_to_record(self, instance: Instance) -> tuple[str, str] | None:
         """Return the node id and the volume to record for an instance; None if there is none.
 
-        A former node stays recorded until no member knows it any more, because only that record proves its loss.
+        A former node stays recorded until no member knows it any more, because only that record proves its loss, and
+        until a detached node has its slots, because only that record proves whose data that node has.
         """
         known = instance.as_recorded
         if instance.report is None:
@@ -122,6 +138,8 @@ class Assessment(Observed):
                 instance.pod_obj is None and instance.volume is None and instance.number >= self.resource.spec.replicas
             )
             return None if vacant and known and self.is_forgotten(known[0]) else known
+        if instance.id in self.detached:
+            return known
         if known is None or known[0] == instance.id or self.is_forgotten(known[0]):
             return instance.id, instance.disk
         return known
@@ -163,6 +181,8 @@ class Assessment(Observed):
         view, node = self.view, self.view.nodes.get(node_id)
         if node is None:
             return NodeState.FORGOTTEN
+        if node_id in self.detached:
+            return NodeState.DETACHED
         if view.slots_of(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
         never_returns = self.lost(node_id) or (self.is_scaled_away(node_id) and not self.is_needed(node_id))
@@ -261,6 +281,86 @@ class Assessment(Observed):
     # Slots.
 
     @cached_property
+    def recorded_moves(self) -> tuple[RecordedMove, ...]:
+        """The moves that the status records, with the primaries that have taken over from their ends."""
+        return tuple(
+            map(self._present, self._adopted if self.resource.recorded_moves is None else self.resource.recorded_moves)
+        )
+
+    def _present(self, move: RecordedMove) -> RecordedMove:
+        source, target = self.successor(move.source) or move.source, self.successor(move.target) or move.target
+        return RecordedMove(source, target, move.slots, move.promoted or source != move.source)
+
+    @property
+    def _adopted(self) -> tuple[RecordedMove, ...]:
+        """Open slots between pods that an earlier operator, which recorded no moves, reported as migrating."""
+        before = self.resource.reported.get("migration") or {}
+        givers, takers = (frozenset(before.get(end, "").split(",")) - {""} for end in ("from", "to"))
+        return tuple(
+            RecordedMove(slot.source, slot.target, Slots.of(slot.slot))
+            for slot in self.view.open
+            if self.name_of(slot.source) in givers and self.name_of(slot.target) in takers
+        )
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """The open slots, by who opened them."""
+        return provenance.judge(
+            self.view, self.recorded_moves, self.took_over, lambda node_id: not self.successor(node_id)
+        )
+
+    def took_over(self, node_id: str, former: str) -> bool:
+        """Return whether a primary took over from another node, which replicates it or last was its primary."""
+        known = self.view.nodes.get(former)
+        return (known is not None and known.primary == node_id) or self.has_data_of(node_id, former)
+
+    @property
+    def acknowledges_moves(self) -> bool:
+        """Whether slots move only to primaries with a replica, and each batch waits until a replica has it."""
+        spec = self.resource.spec
+        return spec.update_strategy.wait_for_replicas and spec.replicas_per_master > 0
+
+    @cached_property
+    def foreign(self) -> Mapping[str, Slots]:
+        """Slots of which a primary holds keys without owning them, by node id; an unreachable one as last recorded."""
+        away = {
+            node_id: slots
+            for node_id, slots in self.resource.recorded_foreign.items()
+            if node_id in self.view.nodes and node_id not in self.reachable and not self.lost(node_id)
+        }
+        return away | self.provenance.foreign
+
+    @cached_property
+    def held_moves(self) -> tuple[RecordedMove, ...]:
+        """Recorded moves, as far as they have begun or may have begun: other moves may replace the rest.
+
+        An unreachable owner may be migrating; and a promoted one does not know which slots its predecessor opened, so
+        that an unreachable target may have keys of any of them.
+        """
+        view, held = self.view, []
+        for move in self.recorded_moves:
+            begun = self.provenance.own
+            begun |= Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
+            if move.promoted and move.target not in self.reachable and self.successor(move.target):
+                begun |= view.slots_of(move.source)
+            if slots := move.slots & begun:
+                held.append(RecordedMove(move.source, move.target, slots, move.promoted))
+        return tuple(held)
+
+    @cached_property
+    def refused_slots(self) -> Mapping[str, Slots]:
+        """Slots that must not move to a node now, by its id.
+
+        It holds keys of them without owning them; another client migrates them; or they have begun to move elsewhere.
+        """
+        return {
+            node_id: self.provenance.others
+            | self.foreign.get(node_id, Slots())
+            | Slots.union(move.slots for move in self.held_moves if move.target != node_id)
+            for node_id in self.primaries
+        }
+
+    @cached_property
     def pending_assignments(self) -> tuple[Move, ...]:
         """Remaining moves of the recorded assignments; the successor of a failed primary receives its slots."""
         if self.resource.spec.update_strategy.type == "AutoReceive":
@@ -276,14 +376,22 @@ class Assessment(Observed):
         owned = self.view.owned
         try:
             if self.resource.spec.update_strategy.type == "AutoReceive":
-                return SlotPlan(balanced(owned, self.primaries))
+                return SlotPlan(balanced(owned, self.primaries, self.refused_slots))
             assignments = self._assignments()
         except (CannotAssign, CannotMove) as refusal:
             return SlotPlan(assignments=self.pending_assignments, refusal=refusal)
         try:
-            return SlotPlan((*assignments, *drained(moved(owned, assignments), self.primaries)), assignments)
+            left = drained(moved(owned, assignments), self.primaries, self.refused_slots)
+            return SlotPlan((*self._permitted(assignments), *left), assignments)
         except CannotMove as refusal:
             return SlotPlan(assignments=assignments, refusal=refusal)
+
+    def _permitted(self, moves: Iterable[Move]) -> tuple[Move, ...]:
+        """Return moves without refused slots."""
+        left = (
+            Move(move.source, move.target, move.slots - self.refused_slots.get(move.target, Slots())) for move in moves
+        )
+        return tuple(move for move in left if move.slots)
 
     def _assignments(self) -> tuple[Move, ...]:
         """Return the manual assignments that new primaries still have to receive: recorded and new ones.
@@ -298,4 +406,7 @@ class Assessment(Observed):
             return before
         owned = moved(self.view.owned, before)
         new = [node_id for node_id in self.primaries if not owned.get(node_id, Slots())]
-        return (*before, *(assigned(owned, self.resource.spec.update_strategy.strategies, new) if new else ()))
+        return (
+            *before,
+            *(assigned(owned, self.resource.spec.update_strategy.strategies, new, self.refused_slots) if new else ()),
+        )

@@ -19,6 +19,7 @@ class NodeState(Enum):
     REPLICA = "replica"
     PRIMARY = "primary, owns slots"
     STRANDED = "holds keys, and owns no slot"
+    DETACHED = "lost its nodes.conf, and has the data of a recorded node"
     LOST_PRIMARY = "primary whose data is lost by evidence"
     REMOVED = "removed permanently, holds no needed data"
     FORGOTTEN = "forgotten by all members"
@@ -35,6 +36,8 @@ class NodeEvent(Enum):
     STEP_DOWN = "a replica of it took over"
     RECREATE = "recreate with an empty volume"
     LOSE_DATA = "lose its volume"
+    LOSE_IDENTITY = "lose its nodes.conf"
+    TAKE_BACK = "take its recorded slots again, with their keys"
     REMOVE = "scale down, or lose its volume"
     REPLACE = "a replica is elected to replace it"
     GIVE_UP = "a user confirms the loss (spec.recovery)"
@@ -55,6 +58,7 @@ NODE = Lifecycle(
             NodeEvent.REPLICATE: NodeState.REPLICA,
             NodeEvent.FAIL_OVER: NodeState.PRIMARY,
             NodeEvent.RECREATE: NodeState.NEW,
+            NodeEvent.LOSE_IDENTITY: NodeState.DETACHED,
             NodeEvent.REMOVE: NodeState.REMOVED,
         },
         NodeState.PRIMARY: {
@@ -62,6 +66,11 @@ NODE = Lifecycle(
             NodeEvent.GIVE_LAST_SLOT: NodeState.EMPTY,
             NodeEvent.STEP_DOWN: NodeState.REPLICA,
             NodeEvent.LOSE_DATA: NodeState.LOST_PRIMARY,
+            NodeEvent.LOSE_IDENTITY: NodeState.DETACHED,
+        },
+        NodeState.DETACHED: {
+            NodeEvent.TAKE_BACK: NodeState.PRIMARY,
+            NodeEvent.RECREATE: NodeState.NEW,
         },
         NodeState.STRANDED: {NodeEvent.RECREATE: NodeState.NEW},
         NodeState.LOST_PRIMARY: {
@@ -79,6 +88,7 @@ class SlotState(Enum):
 
     OWNED = "owned by one node, and closed"
     IMPORTING = "importing at the target"
+    INHERITED = "importing at the target, from a node that its owner replaced"
     MIGRATING = "migrating at the source alone"
     OPEN = "open at both ends"
     EMPTY = "open, and the source has no key of it"
@@ -101,6 +111,7 @@ SLOT = Lifecycle(
     {
         SlotState.OWNED: {SlotEvent.IMPORT: SlotState.IMPORTING},
         SlotState.IMPORTING: {SlotEvent.MIGRATE: SlotState.OPEN},
+        SlotState.INHERITED: {SlotEvent.MIGRATE: SlotState.MIGRATING},
         SlotState.MIGRATING: {SlotEvent.IMPORT: SlotState.OPEN},
         SlotState.OPEN: {SlotEvent.MOVE_LAST_KEY: SlotState.EMPTY},
         SlotState.EMPTY: {SlotEvent.ASSIGN_AT_TARGET: SlotState.HANDED_OVER},

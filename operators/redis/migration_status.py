@@ -1,33 +1,80 @@
-"""The parts of the status about slots that are to move: status.migration and status.assigned. Pure."""
+"""The parts of the status about slots that move: status.migration, assigned, moves and foreign. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from operators.redis.assessment import Assessment
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.kubernetes.kinds import Obj
 
 
 def assigned(seen: Assessment) -> list[Obj]:
     """Return status.assigned: slots that new primaries still have to receive by manual assignment."""
-    moves = seen.slot_plan.assignments if seen.resource.formed else ()
-    return [{"from": move.source, "to": move.target, "slots": str(move.slots)} for move in moves]
+    left = seen.slot_plan.assignments if seen.resource.formed else ()
+    return [{"from": move.source, "to": move.target, "slots": str(move.slots)} for move in left]
+
+
+def moves(seen: Assessment) -> list[Obj]:
+    """Return status.moves: moves that have begun, until their slots are closed at both ends, and the planned ones.
+
+    A slot is in one of them at most. So slots are recorded before they are opened, and a move that is no longer planned
+    leaves the record if it has not begun.
+    """
+    if not seen.resource.formed:
+        return []
+    found = list(seen.held_moves)
+    held = Slots.union(move.slots for move in found)
+    for move in seen.slot_plan.moves:
+        left = move.slots - held
+        for known in seen.recorded_moves:  # keeps `promoted`
+            if (known.source, known.target) == (move.source, move.target) and (slots := known.slots & left):
+                found.append(RecordedMove(known.source, known.target, slots, known.promoted))
+                left -= slots
+        if left:
+            found.append(RecordedMove(move.source, move.target, left))
+    merged: dict[tuple[str, str, bool], Slots] = {}
+    for each in found:
+        ends = each.source, each.target, each.promoted
+        merged[ends] = merged.get(ends, Slots()) | each.slots
+    return [
+        {"from": source, "to": target, "slots": str(slots)} | ({"promoted": True} if promoted else {})
+        for (source, target, promoted), slots in sorted(merged.items())
+    ]
+
+
+def is_recorded(seen: Assessment, planned: Iterable[Move]) -> bool:
+    """Return whether the status records moves, so that they may be carried out."""
+    if seen.resource.recorded_moves is None:
+        return False
+    recorded: dict[tuple[str, str], Slots] = {}
+    for move in seen.recorded_moves:
+        ends = move.source, move.target
+        recorded[ends] = recorded.get(ends, Slots()) | move.slots
+    return not any(move.slots - recorded.get((move.source, move.target), Slots()) for move in planned)
+
+
+def foreign(seen: Assessment) -> list[Obj]:
+    """Return status.foreign: primaries that hold keys of slots that they do not own."""
+    return [{"nodeId": node_id, "slots": str(slots)} for node_id, slots in sorted(seen.foreign.items()) if slots]
 
 
 def progress(seen: Assessment, now: datetime) -> Obj | None:
     """Return status.migration: moved slots of the total; None if no slot has to move."""
-    moves = seen.slot_plan.moves if seen.resource.formed else ()
-    if not moves:
+    planned = seen.slot_plan.moves if seen.resource.formed else ()
+    if not planned:
         return None
-    left, before = sum(len(move.slots) for move in moves), seen.resource.reported.get("migration") or {}
+    left, before = sum(len(move.slots) for move in planned), seen.resource.reported.get("migration") or {}
     total = before.get("slots", 0)
     if left > total - before.get("moved", 0):  # more slots than before: this is another plan
         before, total = {}, left
-    sources = {seen.name_of(move.source) for move in moves} | _names(before, "from")
-    targets = {seen.name_of(move.target) for move in moves} | _names(before, "to")
+    sources = {seen.name_of(move.source) for move in planned} | _names(before, "from")
+    targets = {seen.name_of(move.target) for move in planned} | _names(before, "to")
     keys = sum(instance.report.keys for instance in seen.instances if instance.report and instance.name in targets)
     status = {"from": ",".join(sorted(sources)), "to": ",".join(sorted(targets)), "slots": total, "moved": total - left}
-    begun = {"since": f"{now:%Y-%m-%dT%H:%M:%SZ}", "keys": keys}
+    begun = {"since": f"{now:%Y-%m-%dT%H:%M:%SZ}", "keys": keys, "primaries": len(seen.view.primaries)}
     status |= {key: before.get(key, value) for key, value in begun.items()}
     pace = before.get("keysPerSecond")
     if total - left != before.get("moved", 0):

@@ -42,6 +42,7 @@ class Observed:
         config: the user's redis.conf.
         config_map: ConfigMap of the operator, which nodes read when they start.
         disruption_budget: PodDisruptionBudget.
+        network_policy: NetworkPolicy of the cluster bus.
         former: pod names of nodes that were removed permanently, by node id.
     """
 
@@ -51,6 +52,7 @@ class Observed:
     config: ConfigTemplate = field(default_factory=ConfigTemplate)
     config_map: Obj | None = None
     disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -77,9 +79,14 @@ class Observed:
         )
 
     @cached_property
+    def own_ids(self) -> frozenset[str]:
+        """Ids of the nodes of all present and former pods of this cluster."""
+        return frozenset({*self.reachable, *self.recorded, *self.former})
+
+    @cached_property
     def unknown_nodes(self) -> tuple[Seen, ...]:
         """Members that belong to no present or former pod of this cluster."""
-        return self.view.unknown_nodes({*self.reachable, *self.recorded, *self.former})
+        return self.view.unknown_nodes(self.own_ids)
 
     def instance_of(self, node_id: str) -> Instance | None:
         """Return the instance of a node: where it is reachable, else where it is recorded; None if it has none."""

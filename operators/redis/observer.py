@@ -13,28 +13,31 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import inspect_node
+from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
-from operators.redis.objects import names
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.reasons import CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
+from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     STATEFUL_SET,
@@ -45,6 +48,8 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+
+log = logging.getLogger(__name__)
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
@@ -67,6 +72,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, names.network_policy_name(resource)),
         config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,
@@ -85,7 +91,10 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
         for number in sorted(number for number in numbers if number is not None)
     )
     seen = dataclasses.replace(seen, instances=instances)
-    return await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
+    seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
+    if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
+        log.debug("%s: %s", key, conflicts)
+    return seen
 
 
 async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
@@ -148,7 +157,11 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in addressable))
+    turn = asyncio.Lock()
+    settings = redis_conf.names(resource, seen.config.text, seen.config_map)
+    answers = await asyncio.gather(
+        *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
+    )
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     return dataclasses.replace(
         seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -156,16 +169,38 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance
+    connect: Connect,
+    resource: RedisCluster,
+    seen: Observed,
+    instance: Instance,
+    settings: Collection[str],
+    turn: asyncio.Lock,
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        return await inspect_node(server)
+        found = await request_report(server, settings)
+        async with turn:  # responses that arrive together are parsed one in each turn of the event loop
+            await asyncio.sleep(0)
+            report = report_of(found)
+        return await count_strays(server, report, _suspected(resource, report.id))
     except RedisError as error:
         return error
     finally:
         await server.aclose()
+
+
+def _suspected(resource: RedisCluster, node_id: str) -> Slots:
+    """Return the slots of which a node may hold foreign keys: recorded ones, its own or those of its former primary."""
+    if not (foreign := resource.recorded_foreign):
+        return Slots()
+    lineage = {node_id} | {
+        former
+        for known in resource.recorded_nodes
+        if known.node_id == node_id
+        for former in (known.primary, known.copy_of)
+    }
+    return Slots.union(slots for holder, slots in foreign.items() if holder in lineage)
 
 
 def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> Instance:

@@ -14,7 +14,15 @@ from operators.redis.plan import Planner
 from operators.redis.reasons import REASONS
 from operators.redis.resource_metrics import states
 from operators.redis.settings import FLAGS, Settings
-from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+)
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
@@ -29,7 +37,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
-        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
         parse=resource.RedisCluster.parse,
         observe=observer(connect),
         plan=Planner(Settings.read(options)).plan,

@@ -1,4 +1,7 @@
-"""The plan of a RedisCluster: the steps in order; each step is in the module of its subject."""
+"""The plan of a RedisCluster: the steps in order; each step is in the module of its subject.
+
+Nothing that is wrong with the spec stops the steps that heal (`_heal`): addresses, membership, failover, credentials.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
+from operators.redis.running_cluster import as_it_runs
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
@@ -19,22 +23,26 @@ from operators.redis.steps.configuration import ensure_config_map, require_confi
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
+from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
-from operators.redis.steps.live_config import apply_config, label_serving_pods
+from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
-from operators.redis.steps.open_slots import repair_open_slots
+from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
+    create_secrets,
     ensure_disruption_budget,
-    ensure_secrets,
+    ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
     grow_volumes,
     refuse_foreign_data,
+    renew_secrets,
     require_secrets,
 )
+from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
-from operators.redis.steps.replication import pair_replicas
+from operators.redis.steps.replication import pair_empty_nodes, pair_replicas
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
     refuse_version,
@@ -48,7 +56,7 @@ from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause, reject_invalid_spec
+from shared.steps.planner import pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,34 +66,53 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         settings = self.settings
         return (
-            partial(pause, "pause"),  # maintenance: report only
+            partial(pause_changes, "pause"),  # nodes are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_new_version,  # create nothing with an unsupported engine version
             refuse_foreign_data,  # neither use nor delete the data of another cluster
-            partial(ensure_secrets, settings),  # users and certificates before pods
+            partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
             partial(ensure_services, settings),  # names before pods
             partial(ensure_config_map, settings),  # read by nodes when they start
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
+            partial(ensure_network_policy, settings),  # the bus port, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             restart_broken,  # replace pods that a faulty change broke
-            require_authentication,  # nodes accept a password of the operator
-            await_redis,  # change nothing while no node is reachable
-            partial(rotate_password, settings),  # without a restart: both passwords are valid in between
-            renew_certificates,  # without a restart
-            apply_config,  # settings that the engine can change live
+        )
+
+    def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
+        return (
+            (apply_config,),  # settings that the engine can change live, whatever changed them
+            (
+                partial(renew_secrets, self.settings),  # users and certificates of a created cluster
+                require_authentication,  # nodes accept a password of the operator
+                partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
+                renew_certificates,  # without a restart
+            ),
+            (
+                await_redis,  # change nothing while no node is reachable
+                refuse_unknown_nodes,  # do not act on members that belong to no pod
+                record_nodes,  # which node is on which volume, before anything depends on it
+                update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
+                reopen_slots,  # marks that a failover lost: clients need them to find moved keys
+                replace_failed,  # promote the best replica of a primary that lost its data
+                take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
+                forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
+                prepare_restarts,  # a node without persistence never resumes as an empty primary
+                join_nodes,  # empty nodes only
+                recover_lost_slots,  # a primary and all its replicas lost: a user decides
+                release_slots,  # marks that no migration of ours set: an importing node ignores claims of others
+                await_agreement,  # later steps need one cluster view
+                repair_open_slots,  # finish interrupted migrations
+                label_serving_pods,  # add synced members to the client Service
+                pair_empty_nodes,  # a replica for each primary
+            ),
+        )
+
+    def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
+        return (
             create_cluster,  # once, from empty nodes only
-            refuse_unknown_nodes,  # do not act on members that belong to no pod
-            record_nodes,  # which node is on which volume, before anything depends on it
-            update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
-            replace_failed,  # promote the best replica of a primary that lost its data
-            forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
-            join_nodes,  # empty nodes only
-            recover_lost_slots,  # a primary and all its replicas lost: a user decides
-            await_agreement,  # later steps need one cluster view
-            repair_open_slots,  # finish interrupted migrations
-            label_serving_pods,  # add synced members to the client Service
             pair_replicas,  # on other hosts than their primary
             refuse_version,  # the engine could not read the data
             roll_outdated,  # replicas first; a primary after its failover
@@ -94,6 +121,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             move_slots,  # the minimum number of moves
             delete_released_volumes,  # volumes of removed instances
             grow_volumes,  # if the storage class allows it
+            report_refused_config,  # stops nothing
             await_nodes,  # every node is a member, synced and ready
         )
 
@@ -101,6 +129,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)
+    _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)

@@ -20,7 +20,7 @@ CONFIG_MAP_INVALID = REASONS.add(
         "{at}: line {number} sets {lower}, but credentials do not belong in a ConfigMap. Put the password "
         "into a Secret, set spec.auth.secretName, and remove the line."
     ),
-    "{at}: line {number} has unbalanced quotes. Correct it.",
+    "{at}: line {number} {why}. Correct it, or remove the line.",
     "{field}: {problem} Nodes keep its last valid version.",
 )
 CONFIG_MAP_MISSING = REASONS.add(
@@ -30,6 +30,12 @@ CONFIG_MAP_MISSING = REASONS.add(
     "{at}: ConfigMap {name} does not exist. Create it with the key {config_key}, or change the name.",
     "{at}: ConfigMap {name} has no key {config_key}. Add it, or change the name.",
     "{field}: {problem} Nodes keep its last valid version.",
+)
+CONFIG_REFUSED = REASONS.add(
+    "ConfigRefused",
+    Severity.ACTION,
+    "A setting is not accepted by the engine; nodes keep its former value, and all other work continues.",
+    "Nodes keep the former values of refused settings: {problems}. Correct or remove them in spec.config{at}.",
 )
 CONFIGURING = REASONS.add(
     "Configuring",
@@ -57,12 +63,43 @@ FOREIGN_DATA = REASONS.add(
         "resource."
     ),
 )
+FOREIGN_KEYS = REASONS.add(
+    "ForeignKeys",
+    Severity.WARNING,
+    "A primary holds keys of slots that it does not own, usually an outdated copy; they are not served.",
+)
+FOREIGN_MIGRATION = REASONS.add(
+    "ForeignMigration",
+    Severity.WARNING,
+    "Slots are migrating, and the operator did not begin that; it does not change them.",
+)
 FORGETTING = REASONS.add(
     "Forgetting",
     Severity.NORMAL,
     "Removed nodes are being removed from the remaining nodes (CLUSTER FORGET).",
     "Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}",
     "Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data.",
+)
+IDENTITY_LOST = REASONS.add(
+    "IdentityLost",
+    Severity.WARNING,
+    "A node lost its nodes.conf, but not its data.",
+    "{names} lost nodes.conf, but not their data: removing their former ids (CLUSTER FORGET).",
+    "{names} lost nodes.conf, but not their data: claiming {slots} again, with their keys.",
+    "{names} claim the slots whose keys they have; joining them again (CLUSTER MEET).",
+    (
+        "{names} lost nodes.conf, but not their data. Waiting for a majority of primaries to be reachable before they "
+        "join again with their slots. {away}"
+    ),
+    (
+        "{instance} lost nodes.conf, but not its data, and has keys of {slots}, which it did not own; it was not "
+        "changed. If its keys are not needed, delete its volume claim and its pod."
+    ),
+    "{instance} lost nodes.conf, and {successor} owns its slots: recreating it with an empty volume.",
+    (
+        "{instance} lost nodes.conf and has outdated keys of {slots}, which {successor} owns. Its volume is shared and "
+        "was not changed: delete its directory {directory}, then its pod."
+    ),
 )
 JOINING = REASONS.add(
     "Joining",
@@ -82,6 +119,9 @@ REPAIRING_SLOTS = REASONS.add(
     "Slots whose migration was interrupted are being completed or closed.",
     "Finishing the interrupted migration of {open_slots}.",
     "Closing {open_slots}, which have arrived after an interrupted migration.",
+    "Opening {open_slots} again after a failover, so that clients find the keys that have moved.",
+    "Recording in status that nodes hold keys of {new} without owning them.",
+    "Recording in status that the migration of {open_slots} is to be finished.",
 )
 MOVING_BLOCKED = REASONS.add(
     "MovingHeld",
@@ -142,11 +182,18 @@ PODS_OUTDATED = REASONS.add(
     "Pods are outdated, and the update strategy OnDelete leaves their deletion to the user.",
     "{progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
 )
+PREPARING_RESTART = REASONS.add(
+    "PreparingRestart",
+    Severity.NORMAL,
+    "The process of a node without persistence is being recorded, so that the next one gets another node id.",
+    "Recording the process of {names}: without persistence, the next process must not resume as this node.",
+)
 PREPARING_USERS = REASONS.add(
     "PreparingUsers",
     Severity.NORMAL,
-    "The Secret with the users of the nodes is being created.",
+    "The Secret with the users of the nodes, or another one that nodes mount, is being created.",
     "Creating the Secret with the users of the nodes.",
+    "Creating the Secrets that the nodes mount.",
 )
 RECORDING = REASONS.add("Recording", Severity.NORMAL, "The nodes and their volumes are being recorded in the status.")
 RECOVERING = REASONS.add(
@@ -197,6 +244,33 @@ ROTATING_PASSWORD = REASONS.add(
     "Accepting previousPassword of the Secret in addition.",
     "The password change was reverted in the Secret.",
 )
+PRIMARIES_TOGETHER = REASONS.add(
+    "PrimariesTogether",
+    Severity.WARNING,
+    "So many primaries share a host or a zone that its loss would stop the whole cluster.",
+    (
+        "{count} of {total} primaries ({names}) run on {kind} {name}: its loss would stop the whole cluster, because "
+        "no majority of primaries would be left."
+    ),
+)
+REDUNDANCY_REDUCED = REASONS.add(
+    "RedundancyReduced",
+    Severity.WARNING,
+    "A primary has fewer replicas in sync than the spec requests.",
+    "{primary} has {count} of {requested} replicas in sync.",
+)
+REDUNDANT = REASONS.add(
+    "Redundant",
+    Severity.NORMAL,
+    "Each primary has its replicas, and no host or zone holds too many nodes.",
+    "Each primary has its replicas in sync, on other hosts.",
+)
+REPLICA_TOGETHER = REASONS.add(
+    "ReplicaTogether",
+    Severity.WARNING,
+    "A replica runs on the host or in the zone of its primary, so that both can be lost together.",
+    "{replica} runs on the same {kind} ({name}) as its primary {primary}.",
+)
 SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
 SETTLING = REASONS.add(
     "Settling",
@@ -230,12 +304,20 @@ UNKNOWN_MEMBER = REASONS.add(
         "away and remove it from every node (CLUSTER FORGET)."
     ),
 )
+SPREADING = REASONS.add(
+    "Spreading",
+    Severity.NORMAL,
+    "A replica takes over so that fewer primaries share a host or a zone.",
+    "Recording in status that {replica} is to take over from {primary}.",
+    "{replica} is taking over from {primary}, so that fewer primaries share a host or zone.",
+)
 SYNCING = REASONS.add("Syncing", Severity.NORMAL, "The replica is syncing with its primary.")
 TAKING_OVER = REASONS.add(
     "TakingOver",
     Severity.WARNING,
     "A primary lost its data, and a replica is taking over.",
     "{loss}. Waiting for the replication offset of {names} before a replica takes over.",
+    "{loss}. Waiting for {candidate} to notice the failure before it takes over.",
     "{loss}; {candidate} is taking over.",
 )
 TARGET_FULL = REASONS.add(
@@ -247,11 +329,26 @@ TARGET_FULL = REASONS.add(
         "bytes (maxmemory). Raise maxmemory, or add primaries."
     ),
 )
+TARGET_NOT_REPLICATING = REASONS.add(
+    "TargetNotReplicating",
+    Severity.WARNING,
+    "Slots cannot move, because no replica of the target is online and up to date.",
+    (
+        "Migration paused: {target} is to receive slots, and no replica of it is online and up to date: {why}. If it "
+        "failed, keys that just moved would be lost. Bring the replica back; for a cache, set "
+        "spec.updateStrategy.waitForReplicas to false."
+    ),
+)
 VERSION_REFUSED = REASONS.add(
     "VersionRefused",
     Severity.ACTION,
     "The version of the spec is not supported, or could not read the data of the nodes.",
     "spec.version: {why} Nothing was changed.",
+)
+FOREIGN_NODE_MET = REASONS.add(
+    "ForeignNodeMet",
+    Severity.WARNING,
+    "A node of another cluster answered at the address of a pod during CLUSTER MEET; all nodes have forgotten it.",
 )
 UNREACHABLE = REASONS.add("Unreachable", Severity.WARNING, "A command failed, because a node did not respond.")
 REFUSED = REASONS.add("Refused", Severity.WARNING, "A node rejected a command of the operator.")
@@ -274,7 +371,8 @@ REASONS.extend(
     "{nodes} become primaries; assigning each a config epoch.",
     "{count} primaries are taking their slots.",
     "Waiting for all nodes to report the same slot owners. {conflicts}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
 )
 REASONS.extend(
@@ -287,7 +385,9 @@ REASONS.extend(
     "Recording the slot assignment of new primaries in status.",
     "Waiting for replica {name_of} to sync before moving slots to its primary.",
     "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
-    "Scaling to {primaries} primaries: moving {get} slots ({get} moved); remaining: {described}.",
+    "Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}.",
+    "Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}.",
+    "Recording the planned slot moves in status.",
     "{instance} was removed and holds no needed data; deleting its volume.",
     "Removing {names}.",
     "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",
@@ -302,13 +402,15 @@ REASONS.extend(
     ),
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Waiting for all nodes to be reachable before moving slots to {nodes}. {problems}",
 )
 REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+    "{field}: Secret {secret} has no {keys}. Add it. {consequence}",
 )
 REASONS.extend(
     UPGRADING,
@@ -316,7 +418,8 @@ REASONS.extend(
     "{progress}; {candidate} is taking over from {instance}.",
     "{reachable} of {total} nodes are reachable. {problems}",
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
-    "{operation}: waiting for all nodes to report the same cluster view.",
+    "{work} The nodes are updating their cluster view.",
+    "{work} Updating the address of {names} on the other nodes (CLUSTER MEET).",
     "Recording the node and volume of {nodes} in status.",
     "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
     "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from operators.redis import migration_status
+from operators.redis import foreign_slots, migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
@@ -39,7 +39,8 @@ def report(
         "readyReplicas": sum(1 for instance in seen.instances if serves(seen, instance)),
         "masters": sum(1 for primary in seen.view.primaries if primary.answers),
         "conditions": [
-            node_condition(resource, seen, instance, now) for instance in seen.instances if _is_reported(seen, instance)
+            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
+            *foreign_slots.conditions(seen, now),
         ],
         "formed": begun,
         "forming": [
@@ -49,6 +50,8 @@ def report(
         "shards": _shards(resource, seen),
         "migration": migration_status.progress(seen, now),
         "assigned": migration_status.assigned(seen),
+        "moves": migration_status.moves(seen),
+        "foreign": migration_status.foreign(seen) or None,
         "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
@@ -63,7 +66,7 @@ def report(
 
 def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
     """Return the entry of one node, with its volume."""
-    before, known = _entry(resource, instance), seen.node_to_record(instance)
+    before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
     reason, message = _doing(seen, instance)
     entry: dict[str, Any] = {
         "name": instance.name,
@@ -108,12 +111,6 @@ def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
         if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
             former[instance.recorded.node_id] = instance.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
-
-
-def _entry(resource: RedisCluster, instance: Instance) -> Obj:
-    """Return the recorded entry of an instance; empty if there is none."""
-    entries = resource.reported.get("conditions") or ()
-    return next((entry for entry in entries if entry.get("name") == instance.name), {})
 
 
 def _is_reported(seen: Assessment, instance: Instance) -> bool:

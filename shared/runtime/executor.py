@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets as random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
@@ -19,7 +19,7 @@ from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Patch, WriteSecret
+from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, WriteSecret
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -63,8 +63,8 @@ class Executor:
         self._permit = permit
         self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
 
-    async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
-        """Execute the actions of a plan.
+    async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> bool:
+        """Execute the chains of a plan, one after the other; a failure ends its own chain only.
 
         Args:
             resource: the resource as it was planned on.
@@ -73,13 +73,28 @@ class Executor:
             Whether anything changed, so that the state must be observed again.
 
         Raises:
-            Conflict: the observed state is outdated.
-            KubeError, DatabaseError: an action is not possible now.
-            NotOurs: an object with a desired name belongs to another owner.
+            Conflict: the observed state is outdated; the following chains are not executed.
+            KubeError, DatabaseError: an action is not possible now. Of several failures, the first.
+            ForeignObject: an object with a desired name belongs to another owner.
         """
+        changed, failures = False, list[Exception]()
+        for actions in chains:
+            try:
+                changed |= await self._execute_chain(resource, actions)
+            except errors.Conflict:
+                raise
+            except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
+                failures.append(failure)
+        if failures:
+            for other in failures[1:]:
+                log.warning("%s: %s", _key(resource), other)
+            raise failures[0]
+        return changed
+
+    async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False
         for action in actions:
-            if isinstance(action, Call | Delete) and not is_current:
+            if isinstance(action, Call | Delete | Attempt) and not is_current:
                 await self._require_current(resource)
                 is_current = True
             match action:
@@ -96,6 +111,9 @@ class Executor:
                 case Call():
                     await self._call(resource, action)
                     changed |= not action.lasting
+                case Attempt():
+                    await self._attempt(resource, action)
+                    changed = True
         return changed
 
     async def _require_current(self, resource: Obj) -> None:
@@ -250,6 +268,17 @@ class Executor:
         log.info("%s: %s", _key(resource), call)
         with tracing.span("call", step=str(call)):
             await self._controller.call(call)
+
+    async def _attempt(self, resource: Obj, attempt: Attempt) -> None:
+        """Carry out a call, and record whether the database refused it."""
+        key, beginning = attempt.noted
+        value: str | None = None
+        try:
+            await self._call(resource, attempt.call)
+        except attempt.refusal as refusal:
+            log.warning("%s: refused: %s: %s", _key(resource), attempt.call, refusal)
+            value = f"{beginning}: {refusal}"
+        await self._patch(resource, Patch(attempt.kind, attempt.obj, {"metadata": {"annotations": {key: value}}}))
 
     async def _read(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """Return an object from the cache, or live if its kind is not watched."""

@@ -1,21 +1,22 @@
-"""The result of planning a reconcile, as data, and the chain of steps that computes it.
+"""The result of planning a reconcile, as data, and the chains of steps that compute it.
 
 A plan is computed by small pure steps, in order. Each step returns `PASS` (nothing to do), actions, or a reason why the
-resource is not ready, and whether the following steps must wait. The reason and its message become the condition, the
-event, the log line and the span, so that a user reads the same sentence everywhere.
+resource is not ready, and whether the following steps of its chain must wait. The reason and its message become the
+condition, the event, the log line and the span, so that a user reads the same sentence everywhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import Kind, Obj
 from shared.pki.rotation import CertificateOrder
+from shared.runtime.errors import DatabaseError
 from shared.status.conditions import READY
 from shared.status.reasons import NO_REASON, Reason
 from shared.status.verdict import Progress, Verdict
@@ -107,7 +108,28 @@ class Call:
     lasting: ClassVar[bool] = False
 
 
-Action = Apply | Patch | WriteSecret | Delete | Call
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call that the database may refuse: the refusal is recorded in an annotation, and the plan continues.
+
+    Attributes:
+        call: the call.
+        refusal: error that is recorded; other errors end the reconcile.
+        kind, obj: object with the annotation, as observed. It must have the labels of the operator.
+        noted: name of the annotation, and the prefix of its value. It is removed when the call succeeds.
+    """
+
+    call: Call
+    refusal: type[DatabaseError]
+    kind: Kind
+    obj: Obj
+    noted: tuple[str, str]
+
+    def __str__(self) -> str:
+        return str(self.call)
+
+
+Action = Apply | Patch | WriteSecret | Delete | Call | Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,26 +191,43 @@ class Plan:
     """The actions to execute now, and the status to report when there are none left.
 
     Attributes:
-        actions: actions in order; writes that change nothing are skipped.
+        chains: actions of each chain of steps, in order; writes that change nothing are skipped. An action that fails
+            ends its own chain only.
         verdict: progress of the resource, with the reason.
         status: whole status of the resource, without conditions (`shared.status.conditions` adds them).
         requeue: seconds after which to reconcile again.
+        heals_after: seconds after which to reconcile again even if an action fails, because the running database needs
+            repairs; None if it needs none.
     """
 
-    actions: tuple[Action, ...]
+    chains: tuple[tuple[Action, ...], ...]
     verdict: Verdict
     status: Obj
     requeue: float | None = None
+    heals_after: float | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions of all chains, in order."""
+        return tuple(action for chain in self.chains for action in chain)
 
 
-def follow(
-    steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime
-) -> tuple[tuple[Action, ...], Verdict, float | None]:
-    """Run the steps in order until one stops the chain.
+class Outcome(NamedTuple):
+    """The result of one chain of steps.
 
-    Returns:
-        All actions, the verdict of the first step that is not done, and the shortest requeue.
+    Attributes:
+        actions: all actions of the steps, in order.
+        verdict: verdict of the step that stops the chain, else of the first one that is not done.
+        requeue: shortest time that a step requests, in seconds; None if none does.
     """
+
+    actions: tuple[Action, ...] = ()
+    verdict: Verdict = Verdict()
+    requeue: float | None = None
+
+
+def follow(steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime) -> Outcome:
+    """Run the steps in order until one stops the chain."""
     actions: list[Action] = []
     verdict = Verdict()
     requeues: list[float] = []
@@ -197,15 +236,31 @@ def follow(
         actions += answer.actions
         if answer.requeue is not None:
             requeues.append(answer.requeue)
-        settled = answer.progress is Progress.DONE
-        blocks = not settled and answer.progress is not Progress.PROGRESSING
-        if blocks or (
-            verdict.done and not settled
-        ):  # a step that stops the chain is more relevant than one in progress
-            verdict = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
-        if blocks:
+        reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
+        if reached.stops or (verdict.done and not reached.done):
+            verdict = reached  # a step that stops the chain is more relevant than one in progress
+        if reached.stops:
             break
-    return tuple(actions), verdict, min(requeues, default=None)
+    return Outcome(tuple(actions), verdict, min(requeues, default=None))
+
+
+def combine(healing: Sequence[Verdict], provided: Verdict, changed: Verdict) -> Verdict:
+    """Return the verdict of all chains.
+
+    Repairs that are not complete come first; what is wrong with the desired state is then appended to their message.
+
+    Args:
+        healing: verdicts of the chains that keep the running database alive.
+        provided: verdict of the chain that checks the desired state and makes its objects.
+        changed: verdict of the chain that changes the database; done if it did not run.
+    """
+    repair = next((verdict for verdict in healing if verdict.stops), None)
+    if repair is not None:
+        wrong = provided.message if provided.warning or provided.progress is Progress.PAUSED else ""
+        return dataclasses.replace(repair, message=f"{repair.message} {wrong}".strip())
+    ordered = (provided, *healing, changed)
+    unfinished = [verdict for verdict in ordered if verdict.stops] or [each for each in ordered if not each.done]
+    return unfinished[0] if unfinished else Verdict()
 
 
 def announced(resource: Obj, step: Step) -> Step:

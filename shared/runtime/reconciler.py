@@ -37,6 +37,9 @@ MAX_CYCLES = 5
 MIN_FAILURES_REPORTED = 3
 """Number of consecutive failures before the status reports them: the first retry usually succeeds."""
 
+MAX_REPAIR_DELAY_SECONDS = 5.0
+"""Longest delay after a failure while the running database needs repairs, in seconds."""
+
 RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
 
@@ -140,12 +143,21 @@ class Reconciler:
             self._note_certificates(key, self._controller.certificate_ends(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
-            if not await self._executor.execute(obj, plan.actions):
+            if not await self._execute(key, obj, plan):
                 await self._report(obj, plan.status, plan.verdict)
                 return plan
         await self._report(obj, plan.status, plan.verdict)
         self._queue.add(key)
         return plan
+
+    async def _execute(self, key: Key, obj: Obj, plan: Plan) -> bool:
+        """Execute a plan; return whether anything changed. The back-off after a failure hardly delays repairs."""
+        try:
+            return await self._executor.execute(obj, plan.chains)
+        except Exception:
+            if plan.heals_after is not None:
+                self._queue.add_after(key, max(plan.heals_after, MAX_REPAIR_DELAY_SECONDS))
+            raise
 
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
         """Report the progress of a resource in its status."""

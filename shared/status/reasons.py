@@ -153,8 +153,9 @@ FOREIGN_OBJECT = COMMON.add(
 PAUSED = COMMON.add(
     "Paused",
     Severity.NORMAL,
-    "The resource is paused in its spec; the operator only reports its status.",
+    "The resource is paused in its spec; the operator applies no changes. A Redis cluster is still repaired.",
     "spec.{field} is true: the operator changes nothing until it is false.",
+    "spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
 REJECTED = COMMON.add(

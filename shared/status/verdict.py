@@ -35,3 +35,8 @@ class Verdict:
     @property
     def done(self) -> bool:
         return self.progress is Progress.DONE
+
+    @property
+    def stops(self) -> bool:
+        """Whether the following steps must not run."""
+        return self.progress not in (Progress.DONE, Progress.PROGRESSING)

@@ -1,17 +1,22 @@
-"""Base of the plans of all databases: the first steps, deadlines, and the report of a verdict. Pure."""
+"""Base of the plans of all databases: chains of steps, the first steps, deadlines, the report of a verdict. Pure.
+
+A plan has up to three parts. The first makes the objects that the spec defines; anything wrong with the spec stops it.
+The second keeps the running database alive, regardless of the first one. The third changes the database; it runs only
+while nothing stops the other two.
+"""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from shared.api.spec import CustomResource
 from shared.kubernetes.kinds import Obj
 from shared.runtime import settings
-from shared.runtime.plan import PASS, Plan, Step, StepOf, follow
+from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, UPGRADE_TIMEOUT
@@ -44,7 +49,27 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
 
     @abc.abstractmethod
     def _steps(self) -> tuple[StepOf[Resource, Facts], ...]:
-        """Return the steps, in order."""
+        """Return the steps that check the desired state and make its objects, in order.
+
+        Without `_change`, they change the database too.
+        """
+
+    def _heal(self) -> tuple[tuple[StepOf[Resource, Facts], ...], ...]:
+        """Return chains of steps that keep the running database alive; no chain stops another one."""
+        return ()
+
+    def _change(self) -> tuple[StepOf[Resource, Facts], ...]:
+        """Return the steps that change the database, in order; they run only while no other chain stops."""
+        return ()
+
+    @staticmethod
+    def _as_it_runs(resource: Resource, _observed: Observed, facts: Facts, /) -> tuple[Resource, Facts]:
+        """Return the resource and the facts that `_heal` works on while `_steps` cannot apply the spec.
+
+        Args:
+            facts: the facts for the spec.
+        """
+        return resource, facts
 
     @staticmethod
     @abc.abstractmethod
@@ -73,21 +98,44 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
         facts = self._assess(resource, observed)
-        actions, verdict, requested = follow(self._steps(), resource, facts, now)
+        provided = follow(self._steps(), resource, facts, now)
+        running = self._as_it_runs(resource, observed, facts) if provided.verdict.stops else (resource, facts)
+        healing = [follow(chain, *running, now) for chain in self._heal()]
+        changed = Outcome()
+        if not any(outcome.verdict.stops for outcome in (provided, *healing)):
+            changed = follow(self._change(), resource, facts, now)
+        outcomes = (*healing, provided, changed)  # repairs first: a write for a new spec may be slow
+        verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
         phase = str(self._phase(resource, facts, verdict))
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
             verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
-        at_rest = verdict.progress in (Progress.DONE, Progress.PAUSED, Progress.BLOCKED)
-        if requested is None:
-            requested = self.poll_seconds if at_rest else self.busy_seconds
         remaining = None
         if deadline := self._deadline(phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
-        requeues = [seconds for seconds in (requested, self.poll_seconds, remaining) if seconds is not None]
-        status = self._status(resource, facts, now, phase, verdict)
-        return Plan(actions, verdict, status, min(requeues, default=None))
+        requeues = [self._requested(outcomes, verdict), self.poll_seconds, remaining]
+        return Plan(
+            tuple(outcome.actions for outcome in outcomes if outcome.actions),
+            verdict,
+            self._status(*running, now, phase, verdict),
+            min((seconds for seconds in requeues if seconds is not None), default=None),
+            self._heals_after(healing),
+        )
+
+    def _requested(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:
+        """Return the shortest time that a step requests, or else the default while the verdict lasts."""
+        requested = min((outcome.requeue for outcome in outcomes if outcome.requeue is not None), default=None)
+        if requested is not None:
+            return requested
+        at_rest = verdict.progress in (Progress.DONE, Progress.PAUSED, Progress.BLOCKED)
+        return self.poll_seconds if at_rest else self.busy_seconds
+
+    def _heals_after(self, healing: Sequence[Outcome]) -> float | None:
+        """Return the seconds until repairs continue; None if nothing needs a repair."""
+        unfinished = [outcome for outcome in healing if outcome.verdict.stops]
+        due = (self.busy_seconds if each.requeue is None else each.requeue for each in unfinished)
+        return min((seconds for seconds in due if seconds is not None), default=None)
 
     def _deadline(self, phase: str) -> Deadline | None:
         if phase == CREATING:
@@ -107,6 +155,14 @@ def pause(field: str, resource: CustomResource[Any], _observed: object, _now: da
     if not getattr(resource.spec, field):
         return PASS
     return Step.paused(PAUSED, f"spec.{field} is true: the operator changes nothing until it is false.")
+
+
+def pause_changes(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:
+    """Apply no change of the spec while `field` of it is true, for a plan that has steps to heal."""
+    if not getattr(resource.spec, field):
+        return PASS
+    message = f"spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue."
+    return Step.paused(PAUSED, message)
 
 
 def reject_invalid_spec(

@@ -75,7 +75,7 @@ class ServiceOwner:
 
     def _plan(self, parent: CustomResource[ChildrenSpec], services: list[str], now: datetime) -> Plan:
         actions, verdict, requeue = follow((self._keep_service, self._keep_children), parent, services, now)
-        return Plan(actions, replace(verdict, message=", ".join(services)), {"phase": "Running"}, requeue)
+        return Plan((actions,), replace(verdict, message=", ".join(services)), {"phase": "Running"}, requeue)
 
     def _owner(self, parent: CustomResource[ChildrenSpec]) -> Owner:
         return Owner(self.resource.kind, parent.namespace, parent.name, parent.uid, self.application, NAME)

@@ -25,8 +25,8 @@ COMPOSED = {
         *("Replacing", "ReplacingCorruptMember", "Restoring", "Running", "Scaling", "SecretMissing", "Updating"),
     },
     "redis": {
-        *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "NodeFailing", "RotatingPassword", "Scaling"),
-        *("SecretMissing", "Settling", "Upgrading"),
+        *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "Meeting", "NodeFailing", "RotatingPassword"),
+        *("Scaling", "SecretMissing", "Settling", "Upgrading"),
     },
     "shared": set(),
 }

@@ -55,7 +55,7 @@ async def traced(query: Callable[[], Awaitable[Any]], change: Callable[[], Await
         owns=(),
         parse=lambda obj: obj,
         observe=observe,
-        plan=lambda *_: Plan(() if changed else (Change(),), Verdict(), {}),
+        plan=lambda *_: Plan(() if changed else ((Change(),),), Verdict(), {}),
         call=call,
     )
     with collecting() as collector:

@@ -167,7 +167,7 @@ def test_paused_cluster_is_not_changed_until_it_is_resumed(kubectl: Kubectl) -> 
     cluster.await_reason("Paused")
     kubectl("delete", "poddisruptionbudget", "demo")
     time.sleep(10)
-    assert cluster.uids() == before
+    assert cluster.uids() == before, "changes are paused"
     assert not kubectl.items("poddisruptionbudgets")
     cluster.change(pause=False)
     cluster.await_ready(8, primaries=4)

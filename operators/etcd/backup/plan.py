@@ -56,7 +56,7 @@ class Planner:
         if finished := report.finished(facts):
             return finished
         actions, verdict, requeue = follow(self._steps(), backup, facts, now)
-        return Plan(actions, verdict, report.status(facts), requeue)
+        return Plan((actions,), verdict, report.status(facts), requeue)
 
 
 def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:

@@ -78,7 +78,7 @@ def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
     progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
     stays = seen.pod is None or seen.pod["metadata"].get("deletionTimestamp") or not (is_complete or seen.alive)
-    return Plan((Delete(POD, seen.pod),) if seen.pod and not stays else (), verdict, reported)
+    return Plan(((Delete(POD, seen.pod),),) if seen.pod and not stays else (), verdict, reported)
 
 
 def _times(outcome: Outcome, now: datetime) -> Obj:

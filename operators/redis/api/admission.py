@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from operators.redis.api.engine_versions import Version, upgrade_refusal
+from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import wrong_affinity
-from operators.redis.api.resource import API, RedisCluster, default
+from operators.redis.api.resource import API, RedisCluster, default, refused_directives
 from operators.redis.api.rules import TOO_OLD_RULES
 from operators.redis.api.spec import MAX_MEMORY
-from operators.redis.api.warnings import data_loss_of, warnings_for
+from operators.redis.api.warnings import SENSIBLE_MEMORY, data_loss_of, warnings_for
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, assigned
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import Admission, InvalidSpec, Review, contradictions
 from shared.kubernetes.kinds import Obj
+
+MIN_MEMORY = 16 << 20
+"""Least memory limit in bytes: an empty node of redis 8.0 or valkey 9.1 uses about 15 MiB."""
 
 
 def validate(resource: RedisCluster, before: RedisCluster | None = None) -> list[str]:
@@ -46,7 +50,10 @@ def review(new: Obj, old: Obj | None) -> Review:
     except InvalidSpec:  # it bypassed admission, and is now being corrected
         before = None
     too_old = [rule.sentence(resource) for rule in TOO_OLD_RULES if not rule.holds(resource)]
-    if errors := [*too_old, *validate(resource, before)]:
+    errors = [*too_old, *validate(resource, before)]
+    if not errors:  # directives are judged for a valid version
+        errors = [*_refused_config(resource, before), *_too_small(resource, before)]
+    if errors:
         return Review(errors=tuple(errors))
     return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
 
@@ -67,10 +74,35 @@ def _wrong_memory(resource: RedisCluster) -> list[str]:
     if named is not None and "maxmemory" in spec.config:
         return [f"spec.config: maxmemory is also set in {at} ({MAX_MEMORY}); remove one of the two."]
     try:
-        spec.max_memory  # noqa: B018 - raises if it is invalid
-    except InvalidSpec as wrong:
-        return [str(wrong)]
+        parse_memory((named.value if named is not None else None) or "0")
+    except ValueError as error:
+        return [f"spec.{MAX_MEMORY}: {error}."]
     return []
+
+
+def _refused_config(resource: RedisCluster, before: RedisCluster | None) -> list[str]:
+    """Return the errors of directives that are new, changed, or newly refused by a change of the version.
+
+    A value that the resource already has does not prevent other changes: `report_refused_config` reports it.
+    """
+    kept = {} if before is None else {name: before.spec.config.get(name) for name in refused_directives(before)}
+    return [
+        f"spec.config: {name} {why}; it is set to '{value}'. Correct or remove it."
+        for name, why in refused_directives(resource).items()
+        if kept.get(name) != (value := resource.spec.config[name])
+    ]
+
+
+def _too_small(resource: RedisCluster, before: RedisCluster | None) -> list[str]:
+    """Return the error of a memory limit in which the engine cannot start, unless the resource already has it."""
+    limit = resource.spec.memory_limit
+    if limit is None or limit >= MIN_MEMORY or (before is not None and before.spec.memory_limit == limit):
+        return []
+    given = resource.spec.pods.resources.limits["memory"]
+    return [
+        f"spec.resources: limits.memory is {given}, but an empty node uses about 15 MiB: its container would be killed "
+        f"when it starts. Use at least {SENSIBLE_MEMORY >> 20}Mi."
+    ]
 
 
 def _mismatch(resource: RedisCluster) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?([-_][0-9A-Za-z_.-]*)?$"
@@ -41,6 +42,7 @@ class Version:
     patch: int = 0
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Version:
         """Parse the version of an image tag, a spec, or a server.
 
@@ -126,6 +128,8 @@ class Features:
             migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT,
             sent to the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source. forbids_replica_migration:
             whether cluster-allow-replica-migration exists: without it, a primary that was emptied becomes a replica.
+        marks_stray_keys: whether a primary that starts with keys of slots of another node marks these slots as
+            importing; Valkey 8.0 and later delete such keys instead.
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
         sets_many: whether one CONFIG SET accepts several directives.
@@ -134,6 +138,7 @@ class Features:
 
     migration: Literal["keys", "import", "export"]
     forbids_replica_migration: bool
+    marks_stray_keys: bool
     slot_ranges: bool
     hostnames: bool
     sets_many: bool
@@ -147,6 +152,7 @@ def features(engine: Engine) -> Features:
     return Features(
         migration=_migration(engine),
         forbids_replica_migration=valkey or version >= Version(6, 2, 2),  # src/config.c
+        marks_stray_keys=not valkey or version < Version(8, 0),  # src/cluster_legacy.c, verifyClusterConfigWithData
         slot_ranges=since_7_0,  # src/commands/cluster-addslotsrange.json, cluster-shards.json
         hostnames=since_7_0,  # src/config.c
         sets_many=since_7_0,  # src/config.c, configSetCommand

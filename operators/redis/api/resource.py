@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
+from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, engine_named
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import TOO_OLD_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (
@@ -13,11 +16,14 @@ from operators.redis.api.status import (
     RedisClusterStatus,
     assigned_moves,
     engine_of,
+    foreign_slots,
     former_nodes,
     forming_nodes,
+    recorded_moves,
     recorded_nodes,
 )
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
@@ -28,7 +34,9 @@ API = Resource(
     kind=Kind("redis.middleware.hc.cn", "v1alpha1", "RedisCluster", "redisclusters"),
     spec=RedisClusterSpec,
     status=RedisClusterStatus,
-    description="A Redis or Valkey cluster that scales, recovers and upgrades without losing acknowledged writes.",
+    description="A Redis or Valkey cluster that scales, recovers and upgrades while it serves clients. Replication is "
+    "asynchronous: a write that a primary acknowledged is lost if the primary fails before a replica received it, and "
+    "a replica takes over. docs/concepts/durability.md describes what is lost when.",
     short_names=("rec",),
     categories=("platform",),
     columns=(
@@ -78,7 +86,7 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         obj = default(obj)
         return cls(obj, parse(RedisClusterSpec, obj.get("spec") or {}, at="spec"))
 
-    @property
+    @cached_property
     def engine(self) -> Engine:
         """Return the engine to run."""
         return self.spec.target
@@ -132,9 +140,34 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         return assigned_moves(self.reported)
 
     @property
+    def recorded_moves(self) -> tuple[RecordedMove, ...] | None:
+        """Return the slot moves that the status records; None if an earlier operator wrote it, or it was lost."""
+        return recorded_moves(self.reported)
+
+    @property
+    def recorded_foreign(self) -> Mapping[str, Slots]:
+        """Return the slots of which a primary holds keys without owning them, by node id."""
+        return foreign_slots(self.reported)
+
+    @property
     def recovery_token(self) -> str:
         """Return the token that spec.recovery.confirm must contain to give up lost keys; empty if there is no loss."""
         return str((self.reported.get("recovery") or {}).get("token") or "")
+
+
+def refused_directives(resource: RedisCluster) -> dict[str, str]:
+    """Return the directives of spec.config that the version of the spec refuses, with the reasons.
+
+    Directives of modules are unknown here; the user's redis.conf may load some.
+    """
+    config = resource.spec.config
+    modules = "loadmodule" in config or bool(resource.config_template)
+    found = {
+        name: refusal(name, value, resource.engine, modules=modules)
+        for name, value in config.items()
+        if name not in RESERVED
+    }
+    return {name: why for name, why in found.items() if why}
 
 
 def default(obj: Obj) -> Obj:

@@ -44,6 +44,12 @@ class UpdateStrategy(SpecModel):
         "100",
         description='Maximum number of keys in one MIGRATE, "1" to "9999", for engines that move slots key by key.',
     )
+    wait_for_replicas: bool = Field(
+        True,
+        description="Whether slots move only to a primary with a replica that is online and nearly up to date, and "
+        "each batch waits until a replica has it. Ignored if replicasPerMaster is 0. false: if a primary that receives "
+        "slots fails, keys that just moved to it are lost; set it only for caches.",
+    )
     assign_strategies: Annotated[list[AssignStrategy], Field(max_length=64)] = Field(
         default_factory=list,
         description="With type AssignReceive: the slots of each new primary, in order. Ignored with AutoReceive.",

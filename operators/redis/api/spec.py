@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -90,6 +91,17 @@ class Metrics(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
 
 
+class NetworkPolicy(SpecModel):
+    """NetworkPolicy of the cluster bus."""
+
+    enabled: bool = Field(
+        True,
+        description="Whether the NetworkPolicy NAME-bus exists. It admits the bus port 16379 from pods of this cluster "
+        "only, and leaves the ports of clients and metrics open. Policies add up: set false if a policy of yours "
+        "restricts these ports, and admit 16379 between the pods there. No restart.",
+    )
+
+
 class Recovery(SpecModel):
     """Confirmation of a data loss, after a primary was lost together with all of its replicas."""
 
@@ -117,7 +129,12 @@ class RedisClusterSpec(PodSettings):
         "replicasPerMaster), rounded down. With 0, the loss of a primary's volume is a data loss.",
         json_schema_extra=INT32,
     )
-    pause: bool = Field(False, description="If true, the operator reports the status and changes nothing.")
+    pause: bool = Field(
+        False,
+        description="If true, changes are paused: of the spec, of the objects and of the slots. The operator still "
+        "reports the status and repairs the running cluster: addresses, membership, failover, passwords and "
+        "certificates.",
+    )
     finalizers: Literal["foreground", ""] = Field(
         "foreground",
         description="foreground: deleting the resource deletes its pods, and its volumes unless storage.retain is "
@@ -140,6 +157,13 @@ class RedisClusterSpec(PodSettings):
         description="Engine in the image. Default: valkey if the last part of the image's name contains valkey, else "
         "redis.",
     )
+    command: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="Program that starts the server and receives the server's arguments; replaces the ENTRYPOINT of "
+        "the image. Default: the ENTRYPOINT, which receives redis-server (valkey-server) and its arguments; that of "
+        "official Redis 8 images also loads their bundled modules. Set [redis-server] for an image whose ENTRYPOINT "
+        "is the server itself. A change restarts the pods one by one.",
+    )
     update_strategy: UpdateStrategy = Field(
         default_factory=UpdateStrategy, description="Distribution of slots when primaries join."
     )
@@ -152,7 +176,7 @@ class RedisClusterSpec(PodSettings):
         default_factory=dict,
         description="Directives of redis.conf, such as maxmemory-policy: allkeys-lru. Quote values such as "
         '"yes" and "100". Changes apply live where the engine allows it, else by restarting the pods one by one. '
-        "Directives that other fields or the operator set are rejected.",
+        "Values that the version does not accept, and directives that other fields or the operator set, are rejected.",
     )
     storage: Storage | None = Field(
         None,
@@ -167,6 +191,11 @@ class RedisClusterSpec(PodSettings):
     recovery: Recovery | None = Field(
         None,
         description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
+    )
+    network_policy: NetworkPolicy = Field(
+        default_factory=NetworkPolicy,
+        description="NetworkPolicy of the cluster bus, over which nodes find each other. It has an effect if the "
+        "network plugin of Kubernetes supports NetworkPolicies.",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
@@ -253,18 +282,21 @@ class RedisClusterSpec(PodSettings):
     def max_memory(self) -> int | None:
         """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 
-        Raises:
-            InvalidSpec: the specified value is not an amount.
+        A specified value that is not an amount counts as not set; validation reports it.
         """
         named = next((variable.value for variable in self.pods.env if variable.name == MAX_MEMORY), None)
-        given, at = (named, MAX_MEMORY) if named is not None else (self.config.get("maxmemory"), "config.maxmemory")
+        given = named if named is not None else self.config.get("maxmemory")
         if given is not None:
-            try:
+            with suppress(ValueError):
                 return parse_memory(given)
-            except ValueError as error:
-                raise InvalidSpec(f"spec.{at}: {error}.") from None
+        limit = self.memory_limit
+        return int(limit * 3 / 4) if limit is not None else None
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Return the memory limit of the nodes in bytes; None if there is none."""
         limit = self.pods.resources.limits.get("memory")
-        return int(parse_quantity(limit) * 3 / 4) if limit is not None else None
+        return int(parse_quantity(limit)) if limit is not None else None
 
     @property
     def rolls(self) -> bool:

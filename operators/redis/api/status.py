@@ -11,7 +11,7 @@ from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
 from shared.kubernetes.kinds import Obj
 
@@ -23,10 +23,12 @@ SlotRanges = Annotated[str, Field(max_length=65536)]
 
 
 class ClusterCondition(SpecModel):
-    """A condition that kstatus reads (type Ready, Reconciling, Stalled), or a node (type `master`, `slave`)."""
+    """A condition that kstatus reads (type Ready, Reconciling, Stalled), another one, or a node (`master`, `slave`)."""
 
-    type: Literal["master", "slave", "Ready", "Reconciling", "Stalled"] = Field(
-        description="Ready, Reconciling or Stalled; or the role of a node: `master` (primary) or `slave` (replica)."
+    type: Literal["master", "slave", "Ready", "Reconciling", "Stalled", "ForeignKeys", "ForeignMigration"] = Field(
+        description="Ready, Reconciling or Stalled; ForeignKeys (a primary holds keys of slots that it does not own); "
+        "ForeignMigration (another client migrates slots); or the role of a node: `master` (primary) or `slave` "
+        "(replica)."
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Whether the condition holds; of a node, whether it serves clients."
@@ -85,6 +87,9 @@ class MigrationStatus(SpecModel):
     slots: int = Field(description="Total number of slots to move.", json_schema_extra=INT32)
     moved: int = Field(description="Number of slots moved so far.", json_schema_extra=INT32)
     since: Time | None = Field(None, description="Start of the migration.")
+    primaries: int | None = Field(
+        None, description="Number of primaries that owned slots at the start.", json_schema_extra=INT32
+    )
     keys: int | None = Field(None, description="Number of keys on the targets at the start.", json_schema_extra=INT64)
     keys_per_second: int | None = Field(
         None, description="Average number of keys moved per second.", json_schema_extra=INT64
@@ -97,6 +102,26 @@ class AssignedStatus(SpecModel):
     from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
     to: NodeId = Field(description="Id of the primary that receives the slots.")
     slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
+
+
+class MoveStatus(SpecModel):
+    """Slots that the operator may open and move; written before the first command of the move."""
+
+    from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
+    to: NodeId = Field(description="Id of the primary that receives the slots.")
+    slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
+    promoted: bool = Field(
+        False,
+        description="Whether a replica took over from the primary that gave the slots at first. If a key is then at "
+        "both ends, neither copy is replaced.",
+    )
+
+
+class ForeignStatus(SpecModel):
+    """Keys on a primary, of slots that it does not own. They are not served, and are usually an outdated copy."""
+
+    node_id: NodeId = Field(description="Id of the primary that holds the keys.")
+    slots: SlotRanges = Field(description="Slots of the keys, such as 0-99.")
 
 
 class RecoveryStatus(SpecModel):
@@ -142,6 +167,16 @@ class RedisClusterStatus(Reported):
     migration: MigrationStatus | None = Field(None, description="Progress of moving slots.")
     assigned: list[AssignedStatus] = Field(
         default_factory=list, description="Slots that new primaries receive because of assignStrategies."
+    )
+    moves: Annotated[list[MoveStatus], Field(max_length=1024)] = Field(
+        default_factory=list,
+        description="Slot moves that the operator has planned or begun. Only these are carried out, and only these are "
+        "finished after an interruption; slots that another client opened are left alone.",
+    )
+    foreign: Annotated[list[ForeignStatus], Field(max_length=1024)] = Field(
+        default_factory=list,
+        description="Keys on primaries, of slots that they do not own, such as an outdated copy after a restart. "
+        "These slots do not move to that primary.",
     )
     former: list[FormerStatus] = Field(
         default_factory=list,
@@ -243,3 +278,18 @@ def former_nodes(status: Obj) -> Mapping[str, str]:
 def assigned_moves(status: Obj) -> tuple[Move, ...]:
     """Return the recorded slots that new primaries are to receive."""
     return tuple(Move(move["from"], move["to"], Slots.parse(move["slots"])) for move in status.get("assigned") or ())
+
+
+def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
+    """Return the slot moves that a status records; None if it was written before moves were recorded, or was lost."""
+    if "moves" not in status:
+        return None
+    return tuple(
+        RecordedMove(move["from"], move["to"], Slots.parse(move["slots"]), bool(move.get("promoted")))
+        for move in status["moves"] or ()
+    )
+
+
+def foreign_slots(status: Obj) -> Mapping[str, Slots]:
+    """Return the slots of which a primary holds keys without owning them, by node id."""
+    return {entry["nodeId"]: Slots.parse(entry["slots"]) for entry in status.get("foreign") or ()}

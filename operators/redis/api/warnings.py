@@ -8,6 +8,9 @@ from operators.redis.api.pod_template import strayed
 from operators.redis.api.resource import RedisCluster
 from shared.kubernetes.quantity import parse_quantity
 
+SENSIBLE_MEMORY = 64 << 20
+"""Memory limit in bytes below which the engine itself, its buffers and a fork leave little for data."""
+
 _CLAIM_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 
 
@@ -91,6 +94,17 @@ def _of_data(resource: RedisCluster) -> list[str]:
         warnings.append(
             f"spec.resources: maxmemory ({spec.max_memory} bytes) exceeds the memory limit, {limit}: the container "
             "would be killed before it rejects a write. Lower maxmemory, or raise the limit."
+        )
+    if limit is not None and (spec.memory_limit or 0) < SENSIBLE_MEMORY:
+        warnings.append(
+            f"spec.resources: limits.memory is {limit}: an empty node uses about 15 MiB, and buffers and snapshots "
+            f"come in addition. Use at least {SENSIBLE_MEMORY >> 20}Mi."
+        )
+    if spec.config.get("appendonly", "").lower() == "no" and spec.config.get("save") == "":
+        warnings.append(
+            'spec.config: with appendonly "no" and save "", nodes keep no data on disk. A node that restarts is empty: '
+            "writes that its replicas do not have are lost, and without a replica all data of its slots. Set "
+            'appendonly to "yes", unless this is a cache.'
         )
     return warnings
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from operators.redis.api.directives import same
+from operators.redis.api.engine_versions import Engine
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
-from operators.redis.client.errors import Refused
-from operators.redis.client.responses import NodeReport
+from operators.redis.client.errors import ConfigRefused, Denied, Loading, Refused
+from operators.redis.client.handshake import Handshakes
+from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Call
@@ -35,12 +38,13 @@ class SetEpoch(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class Meet(RedisCall):
-    """Let nodes meet another node (CLUSTER MEET).
+    """Let nodes meet another node (CLUSTER MEET), and verify that this node became a member, and no other one.
 
     Attributes:
         at: endpoint of the other node.
         via: nodes that receive the command.
         id: node id that must answer at the endpoint.
+        own: ids of all nodes of the cluster; any other node at the endpoint is foreign.
     """
 
     lasting: ClassVar[bool] = True  # a handshake takes a while
@@ -48,17 +52,25 @@ class Meet(RedisCall):
     at: Endpoint
     via: tuple[Endpoint, ...]
     id: str
+    own: frozenset[str] = frozenset()
 
     async def carry_out(self, connect: Connect, /) -> None:
         async with known(connect, self.access, self.at, self.id):
             pass
 
+        before: dict[Endpoint, frozenset[str]] = {}
+        by_id = {endpoint.id: endpoint for endpoint in self.via}
+
         async def apply(server: Server, report: NodeReport) -> None:
             found, address = report.node(self.id), (self.at.address, self.at.port)
             if found is None or (found.address, found.port) != address or not found.linked:
+                before[by_id[report.id]] = frozenset(node.id for node in report.nodes)
                 await server.execute("CLUSTER", "MEET", *address)
 
-        await each(connect, self.access, self.via, apply)
+        try:
+            await each(connect, self.access, self.via, apply)
+        finally:  # some have met the node, although another one failed
+            await Handshakes(self.access, self.at, self.id, self.own, before).verify(connect, self.via)
 
     def __str__(self) -> str:
         return f"let {', '.join(endpoint.name for endpoint in self.via)} meet {self.at.name} at {self.at.address}"
@@ -94,6 +106,43 @@ class AddSlots(NodeCall):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack(NodeCall):
+    """Let a node that lost its nodes.conf claim the slots whose keys it has, before it meets the others.
+
+    Its claims get a higher config epoch than those of the former node, which the others still know: with a lower one,
+    it would delete its keys as soon as it meets them.
+
+    Attributes:
+        slots: slots of the former node.
+        epoch: config epoch above every known one.
+    """
+
+    slots: Slots
+    epoch: int
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if len(report.nodes) > 1:
+            return  # it meets the others already
+        if report.me.primary or report.me.slots - self.slots:
+            raise Refused(f"{self.at.name} claims slots {report.me.slots - self.slots}; not carried out: {self}.")
+        counts = await server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in self.slots])
+        if refused := next((count for count in counts if isinstance(count, Refused)), None):
+            raise refused
+        if sum(counts) != report.keys:
+            raise Refused(
+                f"{self.at.name} holds {report.keys} keys, but {sum(counts)} in slots {self.slots}; not carried out: "
+                f"{self}."
+            )
+        if report.me.epoch == 0:
+            await server.execute("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
+        if missing := self.slots - report.me.slots:
+            await server.execute("CLUSTER", "ADDSLOTS", *missing)
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} claim slots {self.slots} again, with their keys"
+
+
+@dataclass(frozen=True, slots=True)
 class Replicate(NodeCall):
     """Let a node replicate a primary (CLUSTER REPLICATE). Its own data is dropped, so it must hold none.
 
@@ -120,18 +169,29 @@ class Replicate(NodeCall):
 class FailOver(NodeCall):
     """Let a replica take over from its primary (CLUSTER FAILOVER).
 
+    A late call must not depose a healthy primary: the replica must still replicate the expected one, and a forced
+    failover requires that it reports this primary as failed itself.
+
     Attributes:
+            primary: id of the primary that is to be replaced.
             mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
             other primaries vote; TAKEOVER if these have no majority.
     """
 
     lasting: ClassVar[bool] = True  # a second request would restart the failover
 
+    primary: str
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
 
     async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.is_primary:
             return
+        if report.me.primary != self.primary:
+            raise Refused(
+                f"{self.at.name} replicates {report.me.primary}, not {self.primary}; not carried out: {self}."
+            )
+        if self.mode and not report.finds_failed(self.primary):
+            raise Refused(f"{self.at.name} does not report that its primary failed; not carried out: {self}.")
         if not self.mode and not report.link_up:
             raise Refused(
                 f"{self.at.name} is not connected to its primary, and would lose writes; not carried out: {self}."
@@ -140,6 +200,20 @@ class FailOver(NodeCall):
 
     def __str__(self) -> str:
         return f"let {self.at.name} take over from its primary{f' ({self.mode})' if self.mode else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelImport(NodeCall):
+    """Remove importing marks that no migration needs (CLUSTER SETSLOT STABLE). Keys of these slots stay, unserved."""
+
+    slots: Slots
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.is_primary and (marked := self.slots & Slots.of(*report.me.importing)):
+            await server.pipe([("CLUSTER", "SETSLOT", slot, "STABLE") for slot in marked])
+
+    def __str__(self) -> str:
+        return f"close slots {self.slots} at {self.at.name}, which it imports from no migration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +256,35 @@ class Configure(NodeCall):
 
     def __str__(self) -> str:
         return f"set {', '.join(self.settings)} of {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDirective(NodeCall):
+    """Set a directive of a running server, and check that the server uses the value.
+
+    Attributes:
+        name: the directive.
+        value: value to set, which logs do not show.
+        engine: engine of the server.
+    """
+
+    name: str
+    value: str = field(repr=False)
+    engine: Engine
+
+    async def apply(self, server: Server, _: NodeReport, /) -> None:
+        try:
+            await server.execute("CONFIG", "SET", self.name, self.value)
+        except (Denied, Loading):
+            raise
+        except Refused as error:
+            raise ConfigRefused(str(error)) from None
+        found = mapping(await server.execute("CONFIG", "GET", self.name)).get(self.name)
+        if found is not None and same(self.name, self.value, found, self.engine) is False:
+            raise ConfigRefused(f"{self.at.name} accepted it, but uses {found!r}.")
+
+    def __str__(self) -> str:
+        return f"set {self.name} of {self.at.name}"
 
 
 @dataclass(frozen=True, slots=True)

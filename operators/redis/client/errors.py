@@ -13,8 +13,11 @@ class RedisError(DatabaseError):
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
-        └── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
-            └── TargetFull  the target has no memory left
+        ├── ConfigRefused  a directive has a value that the server does not accept
+        ├── ForeignNodeMet  a node of another cluster was met, and forgotten again
+        ├── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
+        │   └── TargetFull  the target has no memory left
+        └── TargetNotReplicating  no replica of the target has the keys that it received
 
     After Unreachable the server may have executed the command all the same, so a retry inspects it first. After the
     others it has not.
@@ -45,9 +48,21 @@ class Loading(Refused):
     """The server is temporarily unavailable: it loads its data, or a script runs."""
 
 
+class ForeignNodeMet(Refused):
+    """A node of another cluster answered a handshake, because it has the address of a pod now."""
+
+
+class ConfigRefused(Refused):
+    """The server does not accept the value of a directive, or uses another one."""
+
+
 class SlotStuck(Refused):
     """A slot cannot be moved further; the message contains the remedy."""
 
 
 class TargetFull(SlotStuck):
     """The target of a slot has no memory left for it."""
+
+
+class TargetNotReplicating(Refused):
+    """No replica of the target follows it closely enough to receive keys; the message contains the remedy."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from operators.redis.slots.hash_slots import Slots
@@ -145,6 +145,9 @@ class NodeReport(Facts):
         epoch: highest epoch that it knows (cluster_current_epoch).
         gives: SHA-256 of the password for its primary, in hexadecimal; empty if there is none.
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
+        strays: number of keys of slots that it does not own, by slot: of importing slots, and of those that the status
+            records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
+        settings: values of directives, by the name that was queried; without those that the server does not have.
     """
 
     id: str
@@ -153,6 +156,8 @@ class NodeReport(Facts):
     epoch: int = 0
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
+    strays: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def me(self) -> Node:
@@ -160,27 +165,56 @@ class NodeReport(Facts):
         return next(node for node in self.nodes if node.is_me)
 
     @cached_property
-    def _by_id(self) -> Mapping[str, Node]:
+    def by_id(self) -> Mapping[str, Node]:
+        """Entries by node id."""
         return {node.id: node for node in reversed(self.nodes)}
+
+    @cached_property
+    def handshakes(self) -> tuple[Node, ...]:
+        """Entries of nodes that it is meeting."""
+        return tuple(node for node in self.nodes if node.handshake)
 
     def node(self, node_id: str) -> Node | None:
         """Return its entry about another node; None if it does not know it."""
-        return self._by_id.get(node_id)
+        return self.by_id.get(node_id)
+
+    def finds_failed(self, node_id: str) -> bool:
+        """Return whether this node finds that another one failed, by itself or together with a majority.
+
+        A node whose address was reused by another one (`noaddr`) is no longer contacted, and so never found failing.
+        """
+        node = self.node(node_id)
+        return node is not None and (node.failing or node.suspected or node.noaddr)
 
 
-def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
-    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
+def report_of(
+    information: str,
+    cluster: str,
+    nodes: str,
+    given: Sequence[str],
+    user: Sequence[Any],
+    *,
+    settings: Sequence[Sequence[str]] = (),
+) -> NodeReport:
+    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
+
+    Args:
+        settings: responses to further CONFIG GET.
+    """
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
-    return NodeReport(
+    report = NodeReport(
         me.id,
         nodes=parsed,
         state_ok=state["cluster_state"] == "ok",
         epoch=int(state["cluster_current_epoch"]),
         gives=digest(given[1]),
         takes=_passwords(user),
+        settings={name: value for answer in settings for name, value in mapping(answer).items()},
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
+    report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan
+    return report
 
 
 def digest(password: str) -> str:
@@ -194,8 +228,16 @@ def mapping(answer: Sequence[Any]) -> dict[str, Any]:
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
-    """Parse CLUSTER NODES, in its order."""
-    return tuple(_node(line.split(" ")) for line in text.splitlines() if line)
+    """Parse CLUSTER NODES, in its order. Equal lines give the same object: n nodes report n² lines, nearly all alike.
+
+    Fields of a line: id, address, flags, primary, times of the last ping and pong, epoch, link, slots.
+    """
+    found = []
+    for line in text.splitlines():
+        if line:
+            node_id, instance, flags, primary, _, _, rest = line.split(" ", 6)
+            found.append(_node(node_id, instance, flags, primary, rest))
+    return tuple(found)
 
 
 def parse_facts(text: str) -> Facts:
@@ -231,8 +273,10 @@ def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
     return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
-def _node(words: list[str]) -> Node:
-    node_id, instance, flags, primary, _, _, epoch, link, *rest = words
+@lru_cache(maxsize=4096)
+def _node(node_id: str, instance: str, flags: str, primary: str, more: str) -> Node:
+    """Parse a line of CLUSTER NODES without the times of ping and pong."""
+    epoch, link, *rest = more.split(" ")
     address, port, host = _parse_address(instance)
     opened = [_OPEN.fullmatch(word) for word in rest]
     arrows = [(int(found[1]), found[2], found[3]) for found in opened if found]

@@ -10,8 +10,10 @@ open slots, which the next one finds and completes.
 | `coordinator` | all moves of one call: the path of each, and which run in parallel |
 | `key_by_key` | SETSLOT and MIGRATE, which every version supports |
 | `server_side` | migration jobs of the servers, if both ends support them: `valkey`, `redis` |
-| `throttle`, `latency_probe` | the batch size, adapted to the latency of clients |
+| `duplicates` | keys that both ends of an open slot have |
+| `target_check`, `acknowledgement` | memory and replication of the target |
+| `throttle` | the batch size, adapted to the time that a batch takes |
 | `slot_closing` | closes open slots that need not move |
-| `big_keys`, `memory_check`, `functions` | large keys; memory of the target; function libraries |
+| `big_keys`, `functions` | large keys; function libraries |
 | `participants` | the nodes |
 """

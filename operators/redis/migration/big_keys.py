@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Command
+from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
 
 BIG_KEY_BYTES = 64 * 2**20
@@ -47,10 +47,10 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
             )
             former = await _settings(end, desired)
             before.append((end, former))
-            await _set(end, {name: value for name, value in desired.items() if former.get(name, value) < value})
+            await _set(end.server, {name: value for name, value in desired.items() if former.get(name, value) < value})
         yield seconds
     finally:
-        await asyncio.gather(*(_set(end, former) for end, former in before))
+        await asyncio.gather(*(_restore(end, former) for end, former in before))
 
 
 async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
@@ -61,8 +61,13 @@ async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-async def _set(end: End, desired: Mapping[str, int]) -> None:
+async def _restore(end: End, former: Mapping[str, int]) -> None:
+    async with end.reconnected() as server:  # the other connection may have failed
+        await _set(server, former)
+
+
+async def _set(server: Server, desired: Mapping[str, int]) -> None:
     commands: list[Command] = [("CONFIG", "SET", name, value) for name, value in desired.items()]
-    for answer in await end.server.pipe(commands):
+    for answer in await server.pipe(commands):
         if isinstance(answer, Refused):
             raise answer

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from operators.redis.client.command_base import RedisCall
+from operators.redis.client.errors import SlotStuck
 from operators.redis.client.server import Connect, Endpoint
 from operators.redis.migration.coordinator import BUDGET_SECONDS, move
 from operators.redis.migration.slot_closing import close_slots
+from operators.redis.migration.slot_reopening import reopen_slots
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
@@ -22,15 +26,26 @@ class MoveSlots(RedisCall):
         nodes: endpoints of the primaries, by node id.
         keys: maximum number of keys of a slot in one command; ignored by server-side migrations.
         budget: time after which no further batch is started, in seconds.
+        promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
+            key that exists at both ends is never replaced at the target.
+        acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
     """
 
     moves: tuple[Move, ...]
     nodes: Mapping[str, Endpoint]
     keys: int = MAX_KEYS_PER_COMMAND
     budget: float = BUDGET_SECONDS
+    promoted: Slots = field(default_factory=Slots)
+    acknowledge: bool = True
 
     async def carry_out(self, connect: Connect, /) -> None:
-        await move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
+        await move(
+            *(connect, self.access, self.nodes, self.moves),
+            keys=self.keys,
+            budget=self.budget,
+            promoted=self.promoted,
+            acknowledge=self.acknowledge,
+        )
 
     def __str__(self) -> str:
         moves = (
@@ -62,3 +77,50 @@ class CloseSlots(RedisCall):
 
     def __str__(self) -> str:
         return f"close slots {self.slots}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSlots(RedisCall):
+    """Close slots that another client left open at one end; those of which the other end has keys stay as they are.
+
+    Attributes:
+        source, target: node ids of the ends.
+        nodes: endpoints of the primaries, by node id; an end that is missing here is not changed.
+    """
+
+    lasting: ClassVar[bool] = True  # slots that stay open are not tried again at once
+
+    source: str
+    target: str
+    slots: Slots
+    nodes: Mapping[str, Endpoint]
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        with suppress(SlotStuck):  # reported by a condition (foreign_slots.py)
+            await close_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)
+
+    def __str__(self) -> str:
+        return f"close slots {self.slots} that another client left open"
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenSlots(RedisCall):
+    """Open slots again at the end that lost its marks in a failover (SETSLOT MIGRATING, IMPORTING).
+
+    Attributes:
+        source, target: node ids of the present ends.
+        nodes: endpoints of the primaries, by node id.
+    """
+
+    lasting: ClassVar[bool] = True  # gossip may have to spread before a node accepts it
+
+    source: str
+    target: str
+    slots: Slots
+    nodes: Mapping[str, Endpoint]
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        await reopen_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)
+
+    def __str__(self) -> str:
+        return f"open slots {self.slots} again"

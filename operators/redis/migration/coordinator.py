@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 
-from operators.redis.client.errors import RedisError, Refused, SlotStuck
+from operators.redis.client.errors import RedisError, Refused, SlotStuck, TargetNotReplicating
 from operators.redis.client.server import Access, Connect, Endpoint
-from operators.redis.migration import big_keys, functions, key_by_key, server_side
-from operators.redis.migration.latency_probe import LatencyProbe
-from operators.redis.migration.participants import End, Ends
+from operators.redis.migration import functions, server_side
+from operators.redis.migration.big_keys import NODE_TIMEOUT
+from operators.redis.migration.key_by_key import KeyByKeyPath
+from operators.redis.migration.participants import End, Ends, Limits
 from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, rounds
+
+log = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 5.0
 """Time until no further batch is started, so that the operator can reconcile again."""
 
 _NODE_TIMEOUT_SECONDS = 5.0
 """Node timeout if a server does not report its own."""
+
+_NONE = Slots()
 
 
 async def move(
@@ -32,6 +41,8 @@ async def move(
     *,
     keys: int = MAX_KEYS_PER_COMMAND,
     budget: float = BUDGET_SECONDS,
+    promoted: Slots = _NONE,
+    acknowledge: bool = True,
 ) -> None:
     """Move slots until all have arrived or time is up. Sources work in parallel, each on its targets in turn.
 
@@ -41,84 +52,107 @@ async def move(
         endpoints: endpoints of the nodes by id: the ends of moves, and the other primaries.
         keys: maximum number of keys of a slot in one command.
         budget: time in seconds.
+        promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
+            key that exists at both ends is never replaced at the target.
+        acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
 
     Raises:
-        SlotStuck: some slots cannot be moved; the others were, as far as time allowed.
+        SlotStuck: some slots cannot be moved, and all others were; not raised while time is what stopped the others.
+        TargetNotReplicating: no replica of a target has the moved keys.
         RedisError: an end is unreachable, or no longer a primary.
     """
-    until = asyncio.get_running_loop().time() + budget
-    async with AsyncExitStack() as stack:
-        ids = [node_id for each in moves for node_id in (each.source, each.target)]
-        ends = await stack.enter_async_context(Ends.opened(connect, access, endpoints, ids))
+    limits = Limits(asyncio.get_running_loop().time() + budget, keys, promoted, acknowledge)
+    ids = [node_id for each in moves for node_id in (each.source, each.target)]
+    async with Ends.opened(connect, access, endpoints, ids) as ends:
         paths = [
             MigrationPath(ends.of[each.source], ends.of[each.target], each.slots)
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
+        call = _Call(connect, access, endpoints, limits)
         by_keys = [path for path in paths if _kind(path) == "keys"]
         by_jobs = [path for path in paths if _kind(path) != "keys"]
-        primaries = dict(ends.of)
-        if any(path.source.report.memory > big_keys.BIG_KEY_BYTES for path in by_keys):
-            others = [
-                node_id
-                for node_id in _all_primaries(ends.of.values())
-                if node_id in endpoints.keys() - primaries.keys()
-            ]
-            primaries |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, others))).of
-        work = [
-            *(_by_keys(some, primaries, until, keys) for some in _by_source(by_keys)),
-            _by_jobs(by_jobs, until),
-        ]
+        work = [*map(call.by_keys, _by_source(by_keys)), call.by_jobs(by_jobs)]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
     failures = [*filter(None, outcomes), *ends.missing.values()]
+    if asyncio.get_running_loop().time() >= limits.until and all(type(each) is SlotStuck for each in failures):
+        return  # the next call moves the rest, and reports these once nothing else is left to move
     if failures:
         raise min(failures, key=_weight)
 
 
-async def _by_keys(paths: Sequence[MigrationPath], primaries: Mapping[str, End], until: float, keys: int) -> None:
-    """Move the slots of one source key by key."""
-    source = paths[0].source
-    block_limit = await _node_timeout(source) / 2
-    throttle = Throttle(keys)
-    failures: list[RedisError] = []
-    async with LatencyProbe.of(source.pulse) as pulse:
+@dataclass(frozen=True)
+class _Call:
+    """Parameters that all moves of one call share.
+
+    Attributes:
+        endpoints: endpoints of the nodes by id.
+    """
+
+    connect: Connect
+    access: Access = field(repr=False)
+    endpoints: Mapping[str, Endpoint]
+    limits: Limits
+
+    async def by_keys(self, paths: Sequence[MigrationPath]) -> None:
+        """Move the slots of one source key by key."""
+        source = paths[0].source
+        block_limit, throttle = await _node_timeout(source) / 2, Throttle()
+        failures: list[RedisError] = []
         for path in paths:
-            others = [end for node_id, end in primaries.items() if node_id not in (source.id, path.target.id)]
+            others = partial(self._other_primaries, path)
             try:
                 await functions.give(source, path.target)
-                keys_path = key_by_key.KeyByKeyPath(source, path.target, others, throttle, pulse, until, block_limit)
+                keys_path = KeyByKeyPath(source, path.target, others, throttle, self.limits, block_limit)
                 await keys_path.move(path.slots)
             except RedisError as error:
                 failures.append(error)
-    if failures:
-        raise min(failures, key=_weight)
-
-
-async def _by_jobs(paths: Sequence[MigrationPath], until: float) -> None:
-    """Move slots with server-side jobs: disjoint pairs in parallel.
-
-    A Redis node takes part in one task and rejects the next; and a node that receives from several others at once
-    responds
-    more slowly to its clients.
-    """
-    for pairs in rounds(paths, lambda path: {path.source.id, path.target.id}):
-        found = await asyncio.gather(*(_by_job(path, paths, until) for path in pairs), return_exceptions=True)
-        if failures := [*filter(None, found)]:
+        if failures:
             raise min(failures, key=_weight)
-        if asyncio.get_running_loop().time() >= until:
-            return  # running jobs continue
 
+    async def by_jobs(self, paths: Sequence[MigrationPath]) -> None:
+        """Move slots with server-side jobs: disjoint pairs in parallel.
 
-async def _by_job(path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
-    await functions.give(path.source, path.target)
-    mover = ValkeyMigrateSlots(path.source) if _kind(path) == "export" else RedisImport(path.target)
-    await server_side.move(mover, path, paths, until)
+        A Redis node takes part in one task and rejects the next; and a node that receives from several others at once
+        responds more slowly to its clients.
+        """
+        for pairs in rounds(paths, lambda path: {path.source.id, path.target.id}):
+            found = await asyncio.gather(*(self._by_job(path, paths) for path in pairs), return_exceptions=True)
+            if failures := [*filter(None, found)]:
+                raise min(failures, key=_weight)
+            if asyncio.get_running_loop().time() >= self.limits.until:
+                return  # running jobs continue
+
+    async def _by_job(self, path: MigrationPath, paths: Sequence[MigrationPath]) -> None:
+        await functions.give(path.source, path.target)
+        mover = ValkeyMigrateSlots(path.source) if _kind(path) == "export" else RedisImport(path.target)
+        failed = await server_side.move(mover, path, paths, self.limits)
+        if failed is not None:
+            log.warning(
+                "The servers failed %d times in a row to move slots from %s to %s (%s). The operator moves these "
+                "slots key by key, which takes longer.",
+                *(server_side.MAX_TRIES, path.source.name, path.target.name, failed.message or failed.state),
+            )
+            await self.by_keys([path])
+
+    @asynccontextmanager
+    async def _other_primaries(self, path: MigrationPath) -> AsyncIterator[Sequence[End]]:
+        """Connect to all primaries that an end of a path knows, and that have not failed."""
+        known = {
+            node.id
+            for end in (path.source, path.target)
+            for node in end.report.nodes
+            if node.is_primary and not node.failing
+        }
+        ids = (known & self.endpoints.keys()) - {path.source.id, path.target.id}
+        async with Ends.opened(self.connect, self.access, self.endpoints, sorted(ids)) as ends:
+            yield [*ends.of.values()]
 
 
 async def _node_timeout(end: End) -> float:
     """Return the node timeout in seconds."""
     try:
-        found = await end.server.execute("CONFIG", "GET", big_keys.NODE_TIMEOUT)
+        found = await end.server.execute("CONFIG", "GET", NODE_TIMEOUT)
     except Refused:
         return _NODE_TIMEOUT_SECONDS
     return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
@@ -140,13 +174,8 @@ def _by_source(paths: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
     return found.values()
 
 
-def _all_primaries(ends: Iterable[End]) -> list[str]:
-    """Return the ids of all primaries that an end knows, and that have not failed."""
-    return sorted({node.id for end in ends for node in end.report.nodes if node.is_primary and not node.failing})
-
-
 def _weight(failure: BaseException) -> int:
     """Return the rank of a failure among several: a defect first, then one that needs manual action."""
     if not isinstance(failure, RedisError):
         return 0
-    return 1 if isinstance(failure, SlotStuck) else 2
+    return 1 if isinstance(failure, SlotStuck) else 2 if isinstance(failure, TargetNotReplicating) else 3

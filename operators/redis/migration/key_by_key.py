@@ -1,4 +1,4 @@
-"""Moves slots key by key with SETSLOT and MIGRATE, which every version supports; several slots in one batch.
+"""Moves slots key by key with SETSLOT and MIGRATE, which every version supports.
 
 A slot that moves is open: its owner serves the keys that it still has, and redirects requests for others to the
 target (`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence
@@ -7,19 +7,23 @@ is:
 | target | SETSLOT IMPORTING | accepts keys of a slot that it does not own |
 | source | SETSLOT MIGRATING | creates no more keys of the slot |
 | source | GETKEYSINSLOT, MIGRATE | moves keys until none is left |
+| target | WAIT | a replica has the keys |
 | target | SETSLOT NODE | owns the slot, with an epoch above all others |
 | source | SETSLOT NODE | acknowledges the new owner; the target informs the others at once |
+
+Several slots are opened together, because that costs round trips only: all their keys are at the source. Then each
+slot is emptied and handed over at once. While keys of a slot are at both ends, a failure of the source hides them:
+MIGRATING is not replicated before Valkey 8, so a replica that takes over does not redirect clients, and they may
+create the keys again. Therefore MIGRATING is set at such a replica before anything else, and a key that exists at
+both ends then is never replaced (`duplicates`).
 
 NODE must never be sent while the source has a key of the slot, because no client would find it any more. So NODE
 follows an empty list of keys, made after the last MIGRATE. The reply of MIGRATE only explains failures.
 
-A key at both ends, which MIGRATE rejects (BUSYKEY), is the result of a late response. Until the slot is handed over,
-the source serves clients, so its copy is current and replaces the other one. That is safe for one reason: when the
-slot was opened, the target had none of its keys. If it had some of unknown origin, none is changed.
-
 A MIGRATE that waits for an unresponsive target blocks the source, and others mark it as failed after
 cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
-time.
+time. After such a failure (IOERR) the target may still execute the command. The keys of the batch are in doubt:
+copies at the target are removed, and each key is moved alone.
 
 Sources: https://redis.io/docs/latest/commands/cluster-setslot/, …/migrate/; cluster.c of Redis 7.0.
 """
@@ -28,28 +32,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull
+from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
-from operators.redis.migration import big_keys
-from operators.redis.migration.latency_probe import LatencyProbe
-from operators.redis.migration.memory_check import require_memory
-from operators.redis.migration.participants import End
+from operators.redis.migration import acknowledgement, big_keys, duplicates
+from operators.redis.migration.participants import End, Limits
 from operators.redis.migration.slot_closing import close
+from operators.redis.migration.target_check import require_target
 from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 
 MAX_OPEN_SLOTS = 32
-"""Maximum number of slots of a batch, which are opened and handed over together: servers save their state each time."""
+"""Maximum number of slots that are opened together: servers save their state each time."""
+
+MAX_EMPTY_SLOTS = 64
+"""Maximum number of slots without keys that are opened and handed over together."""
+
+LISTED_KEYS = 1000
+"""Maximum number of keys of a slot that are listed at once."""
 
 MAX_TRIES = 3
 """Maximum number of attempts in a row without progress for a slot."""
+
+MAX_LISTED_ITEMS = 3
+"""Maximum number of keys in a message."""
 
 _LATER = ("CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY ")
 """Replies of a target that is temporarily unavailable."""
@@ -62,77 +75,60 @@ class KeyByKeyPath:
     """Slots that move between two nodes.
 
     Attributes:
-        others: other primaries, as far as they are needed.
-        until: time of the loop's clock after which no further batch is started.
+        others: connects to the other primaries.
         block_limit: time that the source may be blocked, in seconds: half of cluster-node-timeout.
         stuck: slots that cannot be moved, and why.
         moved: slots that the target owns now.
         states: state of each slot, from the reports of both ends and the commands since.
-        halted: whether a problem affects all slots.
+        conflicts: keys of a slot with different values at both ends.
+        doubts: SHA-1 of the value of keys that the target may receive late, by slot.
+        halted: problem that affects all slots.
     """
 
     source: End
     target: End
-    others: Sequence[End]
+    others: Callable[[], AbstractAsyncContextManager[Sequence[End]]]
     throttle: Throttle
-    pulse: LatencyProbe
-    until: float
+    limits: Limits
     block_limit: float
     stuck: dict[int, Refused] = field(default_factory=dict)
     moved: set[int] = field(default_factory=set)
     states: dict[int, SlotState] = field(default_factory=dict)
-    halted: bool = False
+    conflicts: dict[int, set[bytes]] = field(default_factory=dict)
+    doubts: dict[int, dict[bytes, str]] = field(default_factory=dict)
+    halted: Refused | None = None
+    _unconfirmed: list[int] = field(default_factory=list)
+    _failures: Counter[int] = field(default_factory=Counter)
 
     async def move(self, slots: Slots) -> None:
         """Move slots that the source owns and the target does not, until time is up; open slots first.
 
         Raises:
             SlotStuck: some slots cannot be moved; the others were.
+            TargetNotReplicating: no replica of the target has the keys; no further slot was moved.
             RedisError: an end is unreachable.
         """
         # Slots of the target have arrived; if the source was not informed, it learns it from gossip.
         slots = (slots & self.source.report.me.slots) - self.target.report.me.slots
+        self.states = {slot: slot_state(slot, self.source.report, self.target.report) for slot in slots}
         begun = slots & Slots.of(*self.source.report.me.migrating, *self.target.report.me.importing)
-        rest = iter([*begun, *await self._free(slots - begun)])
-        while not self._is_expired and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
-            await self._move_batch(batch)
-        if self.stuck:
-            raise next(iter(self.stuck.values()))
+        resumed = [slot for slot in begun if self._continues(slot)]
+        await self._mark([slot for slot in resumed if self.states[slot] in (SlotState.IMPORTING, SlotState.INHERITED)])
+        empty, occupied = await self._free(slots - begun)
+        each = max(1, self.source.report.keys // max(1, len(self.source.report.me.slots)))
+        most = max(1, min(MAX_OPEN_SLOTS, 2 * LISTED_KEYS // each))
+        await self._move_batches([slot for slot in resumed if slot not in self.stuck], most)
+        await self._move_batches(empty, MAX_EMPTY_SLOTS)
+        await self._move_batches(occupied, most)
+        if failures := [*self.stuck.values(), *filter(None, [self.halted])]:
+            raise failures[0]
 
     @property
     def _is_expired(self) -> bool:
-        return asyncio.get_running_loop().time() >= self.until
-
-    async def _free(self, slots: Slots) -> Slots:
-        """Return the slots, none of them open, of which the target has no keys."""
-        listed = list(slots)
-        counts = await self.target.server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in listed])
-        for slot, count in zip(listed, counts, strict=True):
-            if _sure(count):
-                self._give_up(
-                    slot,
-                    f"{self.target.name} has {count} keys of unknown origin in slot {slot}, which {self.source.name} "
-                    "owns. Inspect them (CLUSTER GETKEYSINSLOT), and delete them there.",
-                )
-        return slots - Slots.of(*self.stuck)
-
-    async def _move_batch(self, slots: list[int]) -> None:
-        """Open slots, move their keys, and hand over the empty ones."""
-        try:
-            await require_memory(self.source, self.target, len(slots))
-        except TargetFull as error:
-            self.stuck[slots[0]], self.halted = error, True
-            return
-        self.states |= {slot: slot_state(slot, self.source.report, self.target.report) for slot in slots}
-        opened = await self._open([slot for slot in slots if self._continues(slot)])
-        empty = await self._empty(opened)
-        self._advance(empty, SlotEvent.MOVE_LAST_KEY)
-        await self._hand_over(empty)
-        if self.halted:
-            await close((self.source, self.target), Slots.of(*(opened.keys() - self.moved)))
+        return asyncio.get_running_loop().time() >= self.limits.until
 
     def _continues(self, slot: int) -> bool:
-        """Return whether the migration of a slot may continue, although an end may have been replaced.
+        """Return whether the migration of an open slot may continue, although an end may have been replaced.
 
         The operator waits for a failed target, which may have the only copy of keys of the slot.
         """
@@ -148,20 +144,67 @@ class KeyByKeyPath:
             )
         return slot not in self.stuck
 
+    async def _mark(self, slots: list[int]) -> None:
+        """Set MIGRATING at the source of slots that the target imports.
+
+        A source that took over from the former one has no such mark, and answers requests for moved keys as if they
+        did not exist.
+        """
+        self._advance(slots, SlotEvent.MIGRATE)
+        commands: list[Command] = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in slots]
+        for slot, answer in zip(slots, await self.source.server.pipe(commands), strict=True):
+            self._record_failure(slot, answer)
+
+    async def _free(self, slots: Slots) -> tuple[list[int], list[int]]:
+        """Return the slots, none of them open, of which the target has no keys: those without any key, and others."""
+        commands: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots]
+        at_target, at_source = await asyncio.gather(*(end.server.pipe(commands) for end in (self.target, self.source)))
+        empty: list[int] = []
+        occupied: list[int] = []
+        for slot, foreign, count in zip(slots, at_target, at_source, strict=True):
+            if _sure(foreign):
+                self._give_up(
+                    slot,
+                    f"{self.target.name} has {foreign} keys of unknown origin in slot {slot}, which "
+                    f"{self.source.name} owns. Inspect them (CLUSTER GETKEYSINSLOT), and delete them there.",
+                )
+            else:
+                (occupied if _sure(count) else empty).append(slot)
+        return empty, occupied
+
+    async def _move_batches(self, slots: Iterable[int], most: int) -> None:
+        rest = iter(slots)
+        while not self._is_expired and not self.halted and (batch := list(islice(rest, most))):
+            await self._move_batch(batch)
+
+    async def _move_batch(self, slots: list[int]) -> None:
+        """Open slots, move their keys, and hand over each as soon as it is empty."""
+        try:
+            await require_target(self.source, self.target, len(slots), acknowledge=self.limits.acknowledge)
+        except (TargetFull, TargetNotReplicating) as error:
+            self.halted = error
+            return
+        keys = await self._open(slots)
+        empty = [slot for slot, some in keys.items() if not some]
+        await self._hand_over(empty, acknowledge=False)
+        await self._empty({slot: some for slot, some in keys.items() if some})
+        await self._confirm()
+        if left := keys.keys() - self.moved:  # slots of which no key has moved need not stay open
+            await close((self.source, self.target), Slots.of(*left))
+
     async def _open(self, slots: list[int]) -> dict[int, list[bytes]]:
         """Return the slots that are open at both ends now, each with the first of its keys."""
-        of = self.target.report.me.importing
-        taking = [slot for slot in slots if of.get(slot) != self.source.id]
+        taking = [slot for slot in slots if self.states[slot] in (SlotState.OWNED, SlotState.MIGRATING)]
         # A node that imports a slot ignores claims of other nodes to it: with a failed owner it reports the cluster as
         # down.
-        commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.source.id) for slot in taking if slot in of]
-        await self.target.server.pipe(commands)
+        inherited = [slot for slot in taking if slot in self.target.report.me.importing]
+        await self.target.server.pipe([(*_SETSLOT, slot, "NODE", self.source.id) for slot in inherited])
         self._advance(taking, SlotEvent.IMPORT)
-        commands = [(*_SETSLOT, slot, "IMPORTING", self.source.id) for slot in taking]
+        commands: list[Command] = [(*_SETSLOT, slot, "IMPORTING", self.source.id) for slot in taking]
         for slot, answer in zip(taking, await self.target.server.pipe(commands), strict=True):
             self._record_failure(slot, answer)
         slots = [slot for slot in slots if slot not in self.stuck]
-        giving = [slot for slot in slots if self.source.report.me.migrating.get(slot) != self.target.id]
+        giving = [slot for slot in slots if self.states[slot] is SlotState.IMPORTING]
         self._advance(giving, SlotEvent.MIGRATE)
         commands = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in giving]
         replies = await self.source.server.pipe(commands + [self._list_command(slot) for slot in slots])
@@ -170,92 +213,177 @@ class KeyByKeyPath:
         listed = zip(slots, replies[len(giving) :], strict=True)
         return {slot: _sure(keys) for slot, keys in listed if slot not in self.stuck}
 
-    async def _empty(self, keys: dict[int, list[bytes]]) -> list[int]:
-        """Move keys until time is up, and return the slots without keys."""
-        empty = [slot for slot, some in keys.items() if not some]
-        rest = {slot: some for slot, some in keys.items() if some}
-        replace: set[int] = set()
-        failures: Counter[int] = Counter()
+    async def _empty(self, rest: dict[int, list[bytes]]) -> None:
+        """Move keys until time is up, and hand over the slots without keys.
+
+        Args:
+            rest: listed keys of each slot.
+        """
+        await self._carry_large(rest)
         while rest and not self._is_expired and not self.halted:
-            now = dict(islice(rest.items(), self.throttle.slots))
-            if self.source.report.memory > big_keys.BIG_KEY_BYTES:
-                await self._carry(now)
-            if self.halted:
-                break
-            for slot, reply, left in await self._migrate(now, replace):
-                failures[slot] = failures[slot] + 1 if _sure(left) == rest[slot] else 0
-                rest[slot] = left
-                if not left:
-                    empty.append(slot)
-                elif isinstance(reply, Refused) and "BUSYKEY" in str(reply):
-                    replace.add(slot)
-                elif isinstance(reply, Refused):
-                    self._judge(slot, reply, failures[slot])
-                elif failures[slot] >= MAX_TRIES:
-                    self._give_up(
-                        slot, f"Keys of slot {slot} stay at {self.source.name}, although MIGRATE returned {reply}."
-                    )
-            rest = {slot: some for slot, some in rest.items() if some and slot not in self.stuck}
-        return empty
+            batch = self._next_batch(rest)
+            listed = await self._migrate(batch, rest)
+            for slot, keys in listed.items():
+                rest[slot] = [key for key in keys if key not in self.conflicts.get(slot, ())]
+                if keys and not rest[slot]:
+                    self._give_up(slot, self._conflict(slot))
+            await self._hand_over(
+                [slot for slot, keys in listed.items() if not keys], acknowledge=self.limits.acknowledge
+            )
+            await self._carry_large({slot: rest[slot] for slot in listed if rest[slot]})
+            for slot in listed:
+                if slot in self.stuck or slot in self.moved:
+                    del rest[slot]
 
-    async def _migrate(self, keys: dict[int, list[bytes]], replace: set[int]) -> Iterable[tuple[int, Any, Any]]:
-        """Move these keys; return, for each slot, the reply of MIGRATE and the next keys of the slot."""
-        wait = max(1, int(self.block_limit * 1000 / len(keys)))
-        commands: list[Command] = []
-        for slot, some in keys.items():
-            commands += (self._migrate_command(some, wait, replace=slot in replace), self._list_command(slot))
-        self.pulse.taken()
-        replies = await self.source.server.pipe(commands)
-        self.throttle.judge(self.pulse.taken())
-        return zip(keys, replies[::2], replies[1::2], strict=True)
+    def _next_batch(self, rest: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
+        """Return the next keys to move; a key in doubt is moved alone."""
+        batch: dict[int, list[bytes]] = {}
+        left = self.throttle.keys
+        for slot, keys in islice(rest.items(), self.throttle.slots):
+            doubts = self.doubts.get(slot, {})
+            if any(key in doubts for key in keys):
+                return {slot: [next(key for key in keys if key in doubts)]}
+            if left:
+                batch[slot] = keys[: min(left, self.limits.keys)]
+                left -= len(batch[slot])
+        return batch
 
-    async def _carry(self, keys: dict[int, list[bytes]]) -> None:
-        """Move the large keys, each alone."""
-        slot_of = {key: slot for slot, some in keys.items() for key in some}
-        found = await big_keys.sizes(self.source, list(slot_of))
-        for key, size in found.items():
-            async with big_keys.extended_timeouts(
-                (self.source, self.target, *self.others), self.target, size
-            ) as seconds:
-                reply = await self._carried(key, seconds)
-            if isinstance(reply, Refused):
-                self._judge(slot_of[key], reply, MAX_TRIES)
-                return
+    async def _migrate(self, batch: dict[int, list[bytes]], rest: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
+        """Move these keys, and return the slots of which all listed keys were tried, with their next keys."""
+        wait = max(1, int(self.block_limit * 1000 / len(batch)))
+        for slot, keys in batch.items():
+            rest[slot] = [key for key in rest[slot] if key not in set(keys)]
+        moving = {slot: keys for slot, keys in batch.items() if keys}
+        done = [slot for slot in batch if not rest[slot]]
+        confirmed = self._confirmations()
+        migrations = [self._migrate_command(keys, wait) for keys in moving.values()]
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        replies = await self.source.server.pipe([*confirmed, *migrations, *map(self._list_command, done)])
+        self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
+        del replies[: len(confirmed)]
+        listed = {slot: _sure(keys) for slot, keys in zip(done, replies[len(moving) :], strict=True)}
+        for (slot, keys), reply in zip(moving.items(), replies, strict=False):
+            if not await self._judge(slot, keys, reply, listed.get(slot)):
+                (listed[slot],) = map(_sure, await self.source.server.pipe([self._list_command(slot)]))
+        return listed
 
-    async def _carried(self, key: bytes, seconds: float) -> Any:
-        for replace in (False, True):
-            command = self._migrate_command([key], int(seconds * 1000), replace=replace)
-            (reply,) = await self.source.server.pipe([command])
-            if not isinstance(reply, Refused) or "BUSYKEY" not in str(reply):
-                break
-        return reply
+    async def _judge(self, slot: int, keys: list[bytes], reply: Any, left: list[bytes] | None) -> bool:
+        """Evaluate the reply of MIGRATE, and return whether all keys have moved."""
+        if not isinstance(reply, Refused):
+            if reply == "OK":
+                for key in keys:
+                    self.doubts.get(slot, {}).pop(key, None)
+            stay = {*keys} & {*(left or ())}
+            self._failures[slot] = self._failures[slot] + 1 if stay else 0
+            if self._failures[slot] >= MAX_TRIES:
+                self._give_up(
+                    slot, f"Keys of slot {slot} stay at {self.source.name}, although MIGRATE returned {reply}."
+                )
+            return True
+        self._failures[slot] += 1
+        if self._failures[slot] < MAX_TRIES and "BUSYKEY" in str(reply):
+            keep = self._is_promoted(slot)
+            found = await duplicates.resolve(self.source, self.target, keys, keep=keep)
+            self.conflicts.setdefault(slot, set()).update(found)
+            self._failures[slot] -= bool(found)
+        elif self._failures[slot] < MAX_TRIES and reply.code == "IOERR":
+            self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
+            await self._remove_late(slot, keys)
+        else:
+            self._halt(slot, reply)
+        return False
 
-    def _judge(self, slot: int, reply: Refused, failures: int) -> None:
-        """Evaluate a rejected MIGRATE."""
-        if reply.code == "IOERR" and failures < MAX_TRIES:
-            self.throttle.use_single_slot()  # the target may be slow: allow each MIGRATE more time
-            return
-        self.halted = True
+    def _is_promoted(self, slot: int) -> bool:
+        """Return whether the source took over from the node from which the slot was moving."""
+        return slot in self.limits.promoted or (
+            self.target.report.me.importing.get(slot, self.source.id) != self.source.id
+        )
+
+    async def _remove_late(self, slot: int, keys: Sequence[bytes] = ()) -> None:
+        """Remove copies that a failed MIGRATE may have left at the target.
+
+        Args:
+            keys: keys of that command; those that the source still has are in doubt from now on.
+        """
+        doubts = self.doubts.setdefault(slot, {})
+        doubts |= await duplicates.digests(self.source, keys, imported=False)
+        await duplicates.remove_late(self.source, self.target, doubts, patience=4 * self.block_limit)
+
+    def _halt(self, slot: int, reply: Refused) -> None:
+        """Move no further slot, because the target or the source rejects a command."""
         if any(word in str(reply) for word in _LATER):
-            self.stuck[slot] = Loading(f"{self.target.name} accepts no keys at the moment: {reply}.", reply.code)
+            self.halted = Loading(f"{self.target.name} accepts no keys at the moment: {reply}.", reply.code)
         elif "OOM" in str(reply):
             message = f"{self.target.name} has no memory for slot {slot}. Raise maxmemory, or add primaries."
-            self.stuck[slot] = TargetFull(message, "OOM")
+            self.halted = TargetFull(message, "OOM")
         else:
-            self._give_up(
-                slot, f"Keys of slot {slot} cannot be moved from {self.source.name} to {self.target.name}: {reply}."
+            self.halted = SlotStuck(
+                f"Keys of slot {slot} cannot be moved from {self.source.name} to {self.target.name}: {reply}."
             )
 
-    async def _hand_over(self, slots: list[int]) -> None:
-        """Let the target own slots of which the source has no key."""
-        ends = (self.target, SlotEvent.ASSIGN_AT_TARGET), (self.source, SlotEvent.ASSIGN_AT_SOURCE)
-        for end, event in ends:
-            self._advance(slots, event)
-            commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
-            for slot, answer in zip(slots, await end.server.pipe(commands), strict=True):
-                self._record_failure(slot, answer)
-            slots = [slot for slot in slots if slot not in self.stuck]
-            self.moved.update(slots)
+    async def _carry_large(self, listed: dict[int, list[bytes]]) -> None:
+        """Move the large ones of newly listed keys, each alone."""
+        if self.source.report.memory <= big_keys.BIG_KEY_BYTES:
+            return
+        slot_of = {key: slot for slot, keys in listed.items() for key in keys}
+        for key, size in (await big_keys.sizes(self.source, list(slot_of))).items():
+            slot = slot_of[key]
+            async with (
+                self.others() as others,
+                big_keys.extended_timeouts((self.source, self.target, *others), self.target, size) as seconds,
+            ):
+                reply = await self._carry(slot, key, seconds)
+            if isinstance(reply, Refused):
+                self._halt(slot, reply)
+                return
+            listed[slot].remove(key)
+
+    async def _carry(self, slot: int, key: bytes, seconds: float) -> Any:
+        """Move a large key, and return the reply of MIGRATE."""
+        command = self._migrate_command([key], int(seconds * 1000))
+        (reply,) = await self.source.server.pipe([command])
+        if isinstance(reply, Refused) and reply.code == "IOERR":
+            await duplicates.remove_late(self.source, self.target, {}, patience=seconds)
+            await duplicates.remove_large(self.source, self.target, key)
+        elif isinstance(reply, Refused) and "BUSYKEY" in str(reply):
+            if self._is_promoted(slot):
+                self.conflicts.setdefault(slot, set()).add(key)
+                return None
+            await duplicates.remove_large(self.source, self.target, key)
+            (reply,) = await self.source.server.pipe([command])
+        return reply
+
+    async def _hand_over(self, slots: list[int], *, acknowledge: bool) -> None:
+        """Let the target own slots of which the source has no key; wait until a replica has the keys."""
+        for slot in slots:
+            if self.doubts.get(slot):
+                await self._remove_late(slot)
+        self._advance(slots, SlotEvent.MOVE_LAST_KEY)
+        self._advance(slots, SlotEvent.ASSIGN_AT_TARGET)
+        waits = acknowledgement.COMMANDS if acknowledge and acknowledgement.is_expected(self.target) else ()
+        commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
+        replies = await self.target.server.pipe([*waits, *commands])
+        for slot, answer in zip(slots, replies[len(waits) :], strict=True):
+            self._record_failure(slot, answer)
+        owned = [slot for slot in slots if slot not in self.stuck]
+        self.moved.update(owned)
+        self._unconfirmed += owned
+        if waits:
+            try:
+                acknowledgement.require_acknowledged(self.target, replies[len(waits) - 1])
+            except TargetNotReplicating as error:
+                self.halted = error
+
+    def _confirmations(self) -> list[Command]:
+        """Return the commands that inform the source of slots that the target owns."""
+        slots, self._unconfirmed = self._unconfirmed, []
+        self._advance(slots, SlotEvent.ASSIGN_AT_SOURCE)
+        return [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
+
+    async def _confirm(self) -> None:
+        for answer in await self.source.server.pipe(self._confirmations()):
+            _sure(answer)
 
     def _advance(self, slots: Iterable[int], event: SlotEvent) -> None:
         """Take the transition of slots before its commands are sent; an illegal one raises."""
@@ -269,15 +397,25 @@ class KeyByKeyPath:
     def _give_up(self, slot: int, message: str) -> None:
         self.stuck[slot] = SlotStuck(message)
 
-    def _list_command(self, slot: int) -> Command:
-        return ("CLUSTER", "GETKEYSINSLOT", slot, self.throttle.keys)
+    def _conflict(self, slot: int) -> str:
+        keys = sorted(self.conflicts[slot])
+        named = ", ".join(repr(key.decode(errors="backslashreplace")) for key in keys[:MAX_LISTED_ITEMS])
+        more = f" and {len(keys) - MAX_LISTED_ITEMS} more" if len(keys) > MAX_LISTED_ITEMS else ""
+        source, target = self.source.name, self.target.name
+        return (
+            f"Slot {slot} cannot leave {source}: {named}{more} exist there and at {target} with different values, "
+            f"because a replica took over during the migration. All other keys have moved. Compare the values and "
+            f'delete one of the two: at {source} with "DEL", or at {target} with "ASKING" and then "DEL".'
+        )
 
-    def _migrate_command(self, keys: Sequence[bytes], wait: int, *, replace: bool) -> Command:
+    def _list_command(self, slot: int) -> Command:
+        return ("CLUSTER", "GETKEYSINSLOT", slot, LISTED_KEYS + len(self.conflicts.get(slot, ())))
+
+    def _migrate_command(self, keys: Sequence[bytes], wait: int) -> Command:
         endpoint = self.target.endpoint
         password = self.target.access.password
         return (
             *("MIGRATE", endpoint.address, endpoint.port, "", 0, wait),
-            *(("REPLACE",) if replace else ()),
             *(("AUTH", password) if password else ()),
             *("KEYS", *keys),
         )
@@ -287,7 +425,9 @@ def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:
     """Return the state of a slot from the reports of both ends, which do not include the keys at the source."""
     if slot in target.me.slots:
         return SlotState.HANDED_OVER if slot in source.me.slots else SlotState.OWNED
-    importing, migrating = target.me.importing.get(slot) == source.id, source.me.migrating.get(slot) == target.id
+    importing, migrating = slot in target.me.importing, source.me.migrating.get(slot) == target.id
+    if importing and target.me.importing[slot] != source.id:
+        return SlotState.MIGRATING if migrating else SlotState.INHERITED
     if importing:
         return SlotState.OPEN if migrating else SlotState.IMPORTING
     return SlotState.MIGRATING if migrating else SlotState.OWNED

@@ -1,17 +1,66 @@
-"""The nodes of a migration: connected once, and identified by their id."""
+"""The nodes of a migration, connected once and identified by their id; and its limits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from operators.redis.api.engine_versions import Engine, Features, features
 from operators.redis.client.errors import RedisError, Refused, Unreachable
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Access, Connect, Endpoint, Server
+from operators.redis.client.server import Access, Command, Connect, Endpoint, Server
+from operators.redis.slots.hash_slots import Slots
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a migration.
+
+    Attributes:
+        until: time of the loop's clock after which no further batch is started.
+        keys: maximum number of keys of a slot in one command.
+        promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
+            key that exists at both ends is never replaced at the target.
+        acknowledge: whether each batch waits until a replica of the target has it, if the target has replicas.
+    """
+
+    until: float
+    keys: int
+    promoted: Slots
+    acknowledge: bool
+
+
+@dataclass
+class SingleConnection:
+    """A connection that is not opened again after it failed.
+
+    The server may have restarted in between, so what was known about it is outdated. The next call inspects it.
+    """
+
+    server: Server
+    failure: str = ""
+
+    async def execute(self, *command: str | int | bytes) -> Any:
+        (answer,) = await self.pipe((command,))
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        if self.failure:
+            raise Unreachable(self.failure)
+        try:
+            return await self.server.pipe(commands)
+        except Unreachable as error:
+            self.failure = str(error)
+            raise
+
+    async def aclose(self) -> None:
+        await self.server.aclose()
 
 
 @dataclass(frozen=True)
@@ -19,13 +68,14 @@ class End:
     """A node with its current report.
 
     Attributes:
-        pulse: second connection, which measures the latency.
+        server: connection on which the report was read; it ends with the first failure.
+        connect: opens another connection.
     """
 
     report: NodeReport
     endpoint: Endpoint
     server: Server
-    pulse: Server
+    connect: Connect
     access: Access = field(repr=False)
 
     @property
@@ -50,6 +100,21 @@ class End:
         """Return whether this node has the keys that another received, which replicates it or no longer exists."""
         other = self.report.node(node_id)
         return other is None or other.primary == self.id
+
+    @asynccontextmanager
+    async def reconnected(self) -> AsyncIterator[Server]:
+        """Open another connection to the node until the context is left.
+
+        Raises:
+            Unreachable: the node is unreachable, or another one has its address.
+        """
+        server = self.connect(self.endpoint, self.access)
+        try:
+            if (found := await server.execute("CLUSTER", "MYID")) != self.id:
+                raise Unreachable(f"{self.name} is no longer node {self.id}: found {found} at its address.")
+            yield server
+        finally:
+            await server.aclose()
 
 
 @dataclass
@@ -80,8 +145,8 @@ class Ends:
         async def end(node_id: str) -> End | RedisError:
             if (endpoint := endpoints.get(node_id)) is None:
                 return Unreachable(f"The address of node {node_id} is unknown.")
-            server, pulse = connect(endpoint, access), connect(endpoint, access)
-            servers.extend((server, pulse))
+            server = SingleConnection(connect(endpoint, access))
+            servers.append(server)
             try:
                 report = await inspect_node(server)
             except RedisError as error:
@@ -92,7 +157,7 @@ class Ends:
                 return Refused(
                     f"{endpoint.name} ({node_id}) is no longer a primary; the migration must be planned again."
                 )
-            return End(report, endpoint, server, pulse, access)
+            return End(report, endpoint, server, connect, access)
 
         try:
             ids = list(dict.fromkeys(desired))

@@ -14,8 +14,9 @@ from typing import Protocol
 
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.node_inspection import inspect_node
-from operators.redis.migration.memory_check import require_memory
-from operators.redis.migration.participants import End
+from operators.redis.migration import acknowledgement
+from operators.redis.migration.participants import End, Limits
+from operators.redis.migration.target_check import require_target
 from operators.redis.slots.hash_slots import Slots
 
 JOB_BYTES = 256 * 2**20
@@ -25,7 +26,8 @@ POLL_INTERVAL_SECONDS = 0.03
 """Interval at which a job is inspected."""
 
 MAX_TRIES = 3
-"""Maximum number of times that a server may retry a job."""
+"""Number of failures after which slots are moved key by key: each try forks the source. Also that of a server's own
+retries of one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class Job:
         """Whether the target owns the slots now."""
         return self.state in ("success", "completed")
 
+    @property
+    def failed(self) -> bool:
+        """Whether it failed: by itself, or because the operator cancelled it after too many retries."""
+        return self.state == "failed" or (self.ended and self.retries >= MAX_TRIES)
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationPath:
@@ -77,15 +84,18 @@ class Mover(Protocol):
         """Cancel a job; harmless if it has ended."""
 
 
-async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
+async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath], limits: Limits) -> Job | None:
     """Move the slots of a path until time is up; a running job continues by itself.
 
     Args:
         paths: all planned paths: jobs of no path are cancelled, and other jobs of the mover awaited.
-        until: time of the loop's clock.
+
+    Returns:
+        The last failed job, if jobs of this path failed too often and none is started any more; None otherwise.
 
     Raises:
         SlotStuck: a job failed; the message contains its error.
+        TargetNotReplicating: no replica of the target has the moved keys, or is close enough to receive more.
         RedisError: a server is unreachable.
     """
     clock = asyncio.get_running_loop().time
@@ -97,13 +107,17 @@ async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath]
         await _cancel_unplanned(mover, running, paths)
         for job in jobs:
             if job.id in observed and job.ended and not job.done and any(_belongs(job, each) for each in paths):
-                raise _stuck(job, paths)
-        if clock() >= until:
-            return
+                raise _stuck(job, paths, len(failures(jobs, path)))
+        if clock() >= limits.until:
+            return None
         if not running:
-            begun = await _begin_next(mover, path, jobs)
+            if len(failed := failures(jobs, path)) >= MAX_TRIES:
+                return failed[0]
+            if limits.acknowledge and observed:
+                await _await_replica(path.target)
+            begun = await _begin_next(mover, path, jobs, acknowledge=limits.acknowledge)
             if begun is None:
-                return
+                return None
             observed |= begun
         await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
@@ -119,14 +133,35 @@ async def _cancel_unplanned(mover: Mover, running: Sequence[Job], paths: Sequenc
             await mover.cancel(job)
         elif job.retries >= MAX_TRIES:
             await mover.cancel(job)
-            raise _stuck(job, paths)
+            raise _stuck(job, paths, MAX_TRIES)
 
 
-async def _begin_next(mover: Mover, path: MigrationPath, before: Sequence[Job]) -> set[str] | None:
+def failures(jobs: Sequence[Job], path: MigrationPath) -> list[Job]:
+    """Return the failed jobs since the last one that moved slots of a path, the newest first; each retry counts."""
+    found: list[Job] = []
+    for job in jobs:
+        if (job.source, job.target) != (path.source.id, path.target.id) or not job.slots & path.slots:
+            continue
+        if job.done:
+            break
+        found += [job] * max(1, job.retries) if job.failed else []
+    return found
+
+
+async def _await_replica(target: End) -> None:
+    """Wait until a replica of the target has the keys that it received."""
+    if acknowledgement.is_expected(target):
+        *_, replicas = await target.server.pipe(acknowledgement.COMMANDS)
+        acknowledgement.require_acknowledged(target, replicas)
+
+
+async def _begin_next(
+    mover: Mover, path: MigrationPath, before: Sequence[Job], *, acknowledge: bool
+) -> set[str] | None:
     """Start the next job, and return the ids of new jobs; None if nothing is left to move."""
     if (share := await _next(path)) is None:
         return None
-    await require_memory(path.source, path.target, len(share.slots))
+    await require_target(path.source, path.target, len(share.slots), acknowledge=acknowledge)
     await mover.begin(share)
     return {job.id for job in await mover.jobs()} - {job.id for job in before}
 
@@ -144,11 +179,12 @@ def _belongs(job: Job, path: MigrationPath) -> bool:
     return (job.source, job.target) == (path.source.id, path.target.id) and not job.slots - path.slots
 
 
-def _stuck(job: Job, paths: Sequence[MigrationPath]) -> SlotStuck:
+def _stuck(job: Job, paths: Sequence[MigrationPath], tries: int) -> SlotStuck:
     names = {end.id: end.name for path in paths for end in (path.source, path.target)}
     return SlotStuck(
         f"Slots {job.slots} cannot be moved from {names.get(job.source, job.source)} to "
         f"{names.get(job.target, job.target)} ({job.state}): "
-        f"{job.message.strip().rstrip('.') or 'the server reports no error'}. See the logs of both pods.",
+        f"{job.message.strip().rstrip('.') or 'the server reports no error'}. This was attempt {tries} of {MAX_TRIES}; "
+        "after the last one these slots are moved key by key. See the logs of both pods.",
         "ERR",
     )

@@ -1,61 +1,54 @@
-"""Adapts the number of slots and keys of a batch, so that clients do not wait long. Pure.
+"""Adapts the number of keys of a batch to the time that it takes, so that clients do not wait long. Pure.
 
-A server executes one command at a time, and all commands of a batch in a row: the larger the batch, the faster slots
-move, and the longer clients wait. `latency_probe` measures that latency.
+A server executes one command at a time, and the commands of a batch in a row: the larger the batch, the faster slots
+move, and the longer clients of the source wait.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_WAIT_SECONDS = 0.01
-"""Maximum latency of clients during a migration."""
-
-CALM_WAIT_SECONDS = 0.002
-"""Latency below which a batch may grow."""
+BATCH_SECONDS = 0.0025
+"""Time that a batch may take longer than the fastest one, which measures round trips."""
 
 MAX_KEYS_PER_COMMAND = 100
 """Maximum number of keys of a slot in one command."""
 
-MAX_PARALLEL_SLOTS = 2
-"""Maximum number of slots whose keys move in one batch; more are hardly faster, and increase the latency."""
+MAX_KEYS = 200
+"""Maximum number of keys of a batch."""
+
+MAX_SLOTS = 8
+"""Maximum number of slots of a batch: each costs a round trip from the source to the target."""
 
 
 @dataclass
 class Throttle:
-    """Size of a batch: halved if clients wait, doubled if they do not.
+    """Size of a batch. It starts with one key, because the size of the keys is unknown.
 
     Attributes:
-        most_keys: maximum number of keys of a slot in one command.
-        most_slots: maximum number of slots in a batch.
-        keys, slots: present size. It starts with one slot, because the load is unknown.
+        keys, slots: maximum number of keys and of slots of the next batch.
+        fastest: time of the fastest batch so far, in seconds.
     """
 
-    most_keys: int = MAX_KEYS_PER_COMMAND
-    most_slots: int = MAX_PARALLEL_SLOTS
-    keys: int = 0
+    keys: int = 1
     slots: int = 1
+    fastest: float = float("inf")
 
-    def __post_init__(self) -> None:
-        self.keys = self.keys or self.most_keys
-
-    def judge(self, waited: float | None) -> None:
-        """Adapt the size after a batch.
+    def judge(self, seconds: float, keys: int, slots: int) -> None:
+        """Adapt the size after a batch: halve it if it was slow, double it if it was fast and full.
 
         Args:
-            waited: longest latency during the batch, in seconds; None if it was not measured.
+            seconds: time that the batch took.
+            keys, slots: size of the batch.
         """
-        if waited is None:
-            return
-        if waited > MAX_WAIT_SECONDS and self.slots == 1:
-            self.keys = max(1, self.keys // 2)
-        elif waited > CALM_WAIT_SECONDS and self.slots > 1:
-            self.slots //= 2
-        elif self.keys < self.most_keys:
-            self.keys = min(self.most_keys, self.keys * 2)
-        elif waited <= CALM_WAIT_SECONDS:
-            self.slots = min(self.most_slots, self.slots * 2)
+        self.fastest = min(self.fastest, seconds)
+        extra = seconds - self.fastest
+        if extra > BATCH_SECONDS:
+            self.keys, self.slots = max(1, self.keys // 2), max(1, self.slots // 2)
+        elif extra < BATCH_SECONDS / 2:
+            self.keys = min(MAX_KEYS, self.keys * 2) if keys >= self.keys else self.keys
+            self.slots = min(MAX_SLOTS, self.slots * 2) if slots >= self.slots else self.slots
 
-    def use_single_slot(self) -> None:
-        """Move one slot at a time, because a batch waits for each failure in it."""
-        self.slots = 1
+    def restart(self) -> None:
+        """Begin again with a single key, because a batch waits for each failure in it."""
+        self.keys = self.slots = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from operators.redis.api.resource import API, RedisCluster
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 
 COMPONENT = "node"
@@ -30,6 +31,9 @@ CERTIFICATE_MARK = "redis.middleware.hc.cn/certificate"
 CONFIG_MARK = "redis.middleware.hc.cn/configured"
 """Annotations of pods: the users, certificates and settings that the server applied (rollout_markers.py)."""
 
+LAST_RUN = "redis.middleware.hc.cn/last-run"
+"""Annotation of pods of nodes without persistence: run id of the last known process."""
+
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
@@ -48,6 +52,16 @@ def owner(resource: RedisCluster, operator: str) -> Owner:
         operator,
         lasting=not resource.spec.finalizers,
     )
+
+
+def cluster_uid(obj: Obj) -> str:
+    """Return the UID of the resource that owns the data of a StatefulSet or volume claim; empty if it is unknown."""
+    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
+
+
+def is_foreign(resource: RedisCluster, obj: Obj) -> bool:
+    """Return whether a StatefulSet or volume claim may hold data of another cluster."""
+    return cluster_uid(obj) != resource.uid
 
 
 def node_name(resource: RedisCluster, number: int) -> str:
@@ -87,6 +101,11 @@ def domain_name(resource: RedisCluster, node: str) -> str:
 
 def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
+
+
+def network_policy_name(resource: RedisCluster) -> str:
+    """Return the name of the NetworkPolicy of the cluster bus."""
+    return f"{resource.name}-bus"
 
 
 def config_name(resource: RedisCluster) -> str:

@@ -20,13 +20,23 @@ from operators.redis.objects.names import (
     EXPORTER,
     EXPORTER_PASSWORD_KEY,
     EXPORTER_USER,
+    LAST_RUN,
     METRICS,
     METRICS_PORT,
     READ_ONCE,
     SERVES,
     USERS_MARK,
 )
-from operators.redis.objects.redis_conf import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
+from operators.redis.objects.redis_conf import (
+    CONFIG,
+    CONFIG_KEY,
+    HOME,
+    TLS,
+    USERS,
+    USERS_KEY,
+    loads_bundled_modules,
+    persists,
+)
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
@@ -45,20 +55,25 @@ SHUTDOWN_GRACE_SECONDS = 300
 START_TIMEOUT_SECONDS = 900
 """Time until a server must listen, which it does before it loads its data."""
 
-POD_IP, POD_NAME = "POD_IP", "POD_NAME"
+POD_IP, POD_NAME, POD_UID = "POD_IP", "POD_NAME", "POD_UID"
+LAST_RUN_VARIABLE = "LAST_RUN"
+"""Variable with the annotation LAST_RUN, as it is when the container starts."""
 
 
-def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str) -> Obj:
+def pod(
+    resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str, template: str = ""
+) -> Obj:
     """Return the pod template of the nodes.
 
     Args:
         image: image of the engine.
         marks: annotations for changes that running servers apply without a restart.
         config_digest: digest of the settings that servers read only when they start.
+        template: the user's redis.conf.
     """
     settings, spec = resource.spec.pods, resource.spec
     annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
-    containers = [_server(resource, image)]
+    containers = [_server(resource, image, template)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
     made: Obj = {
@@ -89,22 +104,52 @@ def digest(template: Obj) -> str:
     return template_digest(template, labels=(SERVES,), annotations=excluded)
 
 
-def arguments(resource: RedisCluster) -> list[str]:
-    """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in."""
+def starts_afresh(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether each process is a new node: its data is lost with the process, but a replica has a copy.
+
+    Without replicas, the node keeps its id: nothing has a copy of its keys, and it serves its slots again at once.
+
+    Args:
+        template: the user's redis.conf.
+    """
+    return resource.spec.replicas_per_master > 0 and not persists(resource, template)
+
+
+def arguments(resource: RedisCluster, template: str = "") -> list[str]:
+    """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in.
+
+    Args:
+        template: the user's redis.conf.
+    """
     found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
     if features(resource.engine).hostnames:
         found += ["--cluster-announce-hostname", names.host(resource, f"$({POD_NAME})")]
+    if starts_afresh(resource, template):  # see steps/fresh_identity.py
+        process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
+        found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
     return found
 
 
-def _server(resource: RedisCluster, image: str) -> Obj:
+def _start(resource: RedisCluster, template: str) -> Obj:
+    """Return command and arguments of the server's container.
+
+    The ENTRYPOINT of official images executes its arguments. If the first one is redis-server, that of Redis 8 adds
+    --loadmodule for each bundled module. An image without an ENTRYPOINT executes the arguments themselves.
+    Source: debian/docker-entrypoint.sh in redis/docker-library-redis (release/8.0) and valkey-io/valkey-container.
+    """
+    command, given = resource.spec.command, arguments(resource, template)
+    if not command and loads_bundled_modules(resource, template):
+        command = [resource.engine.program]  # a server that loads a module twice does not start
+    return {"command": command, "args": given} if command else {"args": [resource.engine.program, *given]}
+
+
+def _server(resource: RedisCluster, image: str, template: str) -> Obj:
     listening: Obj = {"tcpSocket": {"port": CLIENT}}
     return {
         "name": CONTAINER,
         "image": image,
-        "command": [resource.engine.program],
-        "args": arguments(resource),
-        "env": _environment(resource),
+        **_start(resource, template),
+        "env": _process_variables(resource, template) + _environment(resource),
         "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
         "resources": _amounts(resource),
         # Without a program in the image, the kubelet can only check that a server listens. The operator checks whether
@@ -128,9 +173,17 @@ def _port(name: str, number: int) -> Obj:
 
 
 def _environment(resource: RedisCluster) -> list[Obj]:
-    fields = {POD_IP: "status.podIP", POD_NAME: "metadata.name"}
-    found: list[Obj] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": at}}} for name, at in fields.items()]
-    return found + resource.spec.pods.environment()
+    return _fields({POD_IP: "status.podIP", POD_NAME: "metadata.name"}) + resource.spec.pods.environment()
+
+
+def _process_variables(resource: RedisCluster, template: str) -> list[Obj]:
+    if not starts_afresh(resource, template):
+        return []
+    return _fields({POD_UID: "metadata.uid", LAST_RUN_VARIABLE: f"metadata.annotations['{LAST_RUN}']"})
+
+
+def _fields(paths: Mapping[str, str]) -> list[Obj]:
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": at}}} for name, at in paths.items()]
 
 
 def _amounts(resource: RedisCluster) -> Obj:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from operators.redis.api.directives import Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
 from operators.redis.api.reserved_directives import RESERVED
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
+from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
 from operators.redis.reasons import CONFIG_MAP_INVALID
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
@@ -51,30 +54,38 @@ RESTART = frozenset(
 )
 """Directives that a server reads only when it starts (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
 
+BUNDLED_MODULES = "/usr/local/lib/redis/modules/"
+"""Directory of the modules in official images of Redis 8, which their ENTRYPOINT loads."""
+
 _LIVE_SINCE: Mapping[str, Engine] = {"io-threads": Engine("valkey", Version(9, 0))}
 """Directives of `RESTART` that a later engine accepts at runtime."""
 
 _LIMITS = "client-output-buffer-limit"
-_SEVERAL = frozenset({"save", _LIMITS, "oom-score-adj-values", "latency-tracking-info-percentiles"})
-"""Directives with several arguments; every other one has a single argument."""
+_SEVERAL = frozenset(
+    {"save", _LIMITS, "oom-score-adj-values", "latency-tracking-info-percentiles"}
+    | {"shutdown-on-sigint", "shutdown-on-sigterm"}
+)
+"""Directives with several arguments; every other one except loadmodule has a single argument."""
 
 _PASSWORDS = frozenset({"requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "user", "aclfile"})
 _PLACEHOLDER = re.compile(r"\{[A-Z][A-Z0-9_]*\}|\$\{?[A-Z]")
-_ARGUMENT = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']\S*))(?=\s|$)""")
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)")
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
 
 Directives = dict[str, list[list[str]]]
 """Arguments of each line, by directive."""
 
+Kept = Mapping[str, list[list[str]]]
+"""Directives whose desired value must not be used, with the lines of the present file; no lines if it has none."""
 
-def render(resource: RedisCluster, template: str = "") -> str:
+NOTHING: Kept = {}
+
+
+def render(resource: RedisCluster, template: str = "", kept: Kept = NOTHING) -> str:
     """Return redis.conf as nodes read it when they start.
 
     Args:
         template: the user's redis.conf.
     """
-    given = _given(resource, template)
+    given = _given(resource, template, kept)
     lines = [
         f"# RedisCluster {resource.namespace}/{resource.name}: changes in this file are reverted. Use spec.config.",
         *(_line(name, *arguments) for name, lines in sorted(given.items()) for arguments in lines),
@@ -84,27 +95,27 @@ def render(resource: RedisCluster, template: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def live(resource: RedisCluster, template: str = "") -> Mapping[str, str]:
+def live(resource: RedisCluster, template: str = "", kept: Kept = NOTHING) -> Mapping[str, str]:
     """Return the directives that running servers accept with CONFIG SET."""
-    given = _given(resource, template)
-    return {name: _joined(lines) for name, lines in sorted(given.items()) if is_live(name, resource.engine)}
+    given = _given(resource, template, kept)
+    return {name: joined(lines) for name, lines in sorted(given.items()) if is_live(name, resource.engine)}
 
 
-def digest(resource: RedisCluster, template: str = "", before: Obj | None = None) -> str:
+def digest(resource: RedisCluster, template: str = "", before: Obj | None = None, kept: Kept = NOTHING) -> str:
     """Return a digest of the settings that need a restart.
 
     Args:
         before: present ConfigMap, which may contain directives that were removed.
     """
-    given = _given(resource, template)
+    given = _given(resource, template, kept)
     read_once = {name: lines for name, lines in given.items() if not is_live(name, resource.engine)}
     text = json.dumps([read_once, list(_operator_directives(resource))], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    times = withdrawn(resource, template, before)
+    times = withdrawn(resource, template, before, kept)
     return f"{digest}.{times}" if times else digest
 
 
-def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
+def withdrawn(resource: RedisCluster, template: str, before: Obj | None, kept: Kept = NOTHING) -> int:
     """Return how often a directive was removed that running servers applied: their defaults are unknown.
 
     Args:
@@ -113,37 +124,132 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
     if before is None:
         return 0
     times = int(annotation(before, WITHDRAWN) or 0)
-    had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(RESERVED)
-    return times + bool(had - _given(resource, template).keys())
+    return times + bool(present(before).keys() - _given(resource, template, kept).keys())
+
+
+def present(config_map: Obj | None) -> Directives:
+    """Return the directives of the present file, other than those that only the operator sets."""
+    found: Directives = {}
+    for name, words in _lines(((config_map or {}).get("data") or {}).get(CONFIG_KEY) or ""):
+        if name not in RESERVED:
+            found.setdefault(name, []).append(words)
+    return found
+
+
+def names(resource: RedisCluster, template: str, config_map: Obj | None) -> tuple[str, ...]:
+    """Return the directives whose values running servers should report: the desired ones and those of the file."""
+    return tuple(name for name in {**live(resource, template), **present(config_map)} if is_live(name, resource.engine))
+
+
+def kept_values(resource: RedisCluster, config_map: Obj | None) -> Kept:
+    """Return what the present file has for the directives of spec.config that the version of the spec refuses.
+
+    A value that nodes run with stays, also one that only a newer rule of the operator refuses.
+    """
+    given, engine, found = present(config_map), resource.engine, dict[str, list[list[str]]]()
+    for name in refused_directives(resource):
+        lines, exists = given.get(name, []), find(name, engine) is not None
+        same = joined(lines) == resource.spec.config[name]
+        found[name] = lines if lines and exists and (same or not refusal(name, joined(lines), engine)) else []
+    return found
 
 
 def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
     """Return why the user's redis.conf is invalid; None if it is valid. Never contains values."""
     at = f"spec.pod[0].configmap: ConfigMap {resource.config_template}"
+    modules = "loadmodule" in resource.spec.config or _loads_modules(template)
     for number, line in enumerate(template.split("\n"), 1):
         words = line.split(maxsplit=1)
-        if not words or words[0].startswith("#"):
-            continue
-        if words[0].lower() in _PASSWORDS and resource.spec.auth is None:
+        if words and words[0].lower() in _PASSWORDS and resource.spec.auth is None:
             return SecretProblem(
                 CONFIG_MAP_INVALID,
                 f"{at}: line {number} sets {words[0].lower()}, but credentials do not belong in a ConfigMap. Put the "
                 "password into a Secret, set spec.auth.secretName, and remove the line.",
             )
-        if _arguments(line) is None:
-            return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} has unbalanced quotes. Correct it.")
+        if why := _wrong_line(line, resource.engine, modules=modules):
+            return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} {why}. Correct it, or remove the line.")
     return None
+
+
+def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether the settings themselves load modules that the ENTRYPOINT of the image loads."""
+    lines = _given(resource, template, {}).get("loadmodule", ())
+    return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
+
+
+def persists(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether a restarted server has data: it writes an append-only file or snapshots."""
+    given = _given(resource, template, {})
+    if given["appendonly"][0][0].lower() != "no":
+        return True
+    saves = given.get("save")  # without the directive, the server's default applies, which writes snapshots
+    return saves is None or any(line != [""] for line in saves)
+
+
+def _loads_modules(text: str) -> bool:
+    return any(name == "loadmodule" for name, _ in _lines(text))
+
+
+def _wrong_line(line: str, engine: Engine, *, modules: bool) -> str:
+    """Return what is wrong with a line, as the end of a sentence without values; empty if nothing is."""
+    try:
+        words = arguments(line)
+    except Malformed as error:
+        return str(error)
+    if not words:
+        return ""
+    name, values = words[0].lower(), words[1:]
+    if re.fullmatch(NAME, name) is None:
+        return "does not begin with the name of a directive"
+    if _is_ignored(name, values):
+        return ""
+    if not values or (len(values) > 1 and name not in _SEVERAL and find(name, engine) and name != "loadmodule"):
+        return f"sets {name}, which needs {'a value' if not values else 'one value; put it in quotes'}"
+    why = refusal(name, " ".join(values), engine, modules=modules)
+    return f"sets {name}, which {why}" if why else ""
+
+
+def _is_ignored(name: str, values: list[str]) -> bool:
+    """Return whether a line of the user's redis.conf is omitted: the operator sets it, or it has a placeholder."""
+    return name in RESERVED or any(_PLACEHOLDER.search(value) for value in values)
 
 
 def is_live(name: str, engine: Engine) -> bool:
     """Return whether a running server accepts a directive with CONFIG SET."""
-    since = _LIVE_SINCE.get(name)
+    since, directive = _LIVE_SINCE.get(name), find(name, engine)
+    if directive is not None and isinstance(directive.kind, Ignored):
+        return False
     return name not in RESTART or (since is not None and engine.name == since.name and engine.version >= since.version)
 
 
-def _given(resource: RedisCluster, template: str) -> Directives:
+def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
     """Return the directives other than those that only the operator sets."""
-    spec = resource.spec
+    found = _defaults(resource)
+    bound = [] if resource.spec.max_memory is None else [[str(resource.spec.max_memory)]]
+    if bound:
+        found["maxmemory"] = bound
+    config = {
+        name: _split(name, value.split() if name in _SEVERAL else [value])
+        for name, value in resource.spec.config.items()
+    }
+    for name, lines in (*_of_template(template, resource.engine).items(), *config.items()):
+        if name not in kept:
+            for other in [other for other in found if present_name(other) == present_name(name)]:
+                del found[other]
+            found[name] = lines
+    found |= {name: lines for name, lines in kept.items() if lines}
+    if bound and any(variable.name == MAX_MEMORY for variable in resource.spec.pods.env):
+        found["maxmemory"] = bound
+    if joined(found["appendonly"]).lower() == "yes":
+        found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
+    else:
+        # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
+        found.setdefault("rdb-del-sync-files", [["yes"]])
+    return found
+
+
+def _defaults(resource: RedisCluster) -> Directives:
+    """Return the operator's defaults, which the user's redis.conf and spec.config override."""
     found: Directives = {
         "cluster-node-timeout": [["5000"]],
         "cluster-require-full-coverage": [["yes"]],
@@ -151,68 +257,47 @@ def _given(resource: RedisCluster, template: str) -> Directives:
         "appendonly": [["yes"]],
         "repl-diskless-sync": [["yes"]],
         # Delay to share one transfer among several replicas: Redis' default of 5 s delays each new replica.
-        "repl-diskless-sync-delay": [["1" if spec.replicas_per_master > 1 else "0"]],
+        "repl-diskless-sync-delay": [["1" if resource.spec.replicas_per_master > 1 else "0"]],
+        # The engine's defaults: a migration raises them for large keys, and may be interrupted before it restores them.
+        "proto-max-bulk-len": [[str(512 << 20)]],
+        "client-query-buffer-limit": [[str(1 << 30)]],
     }
-    if spec.tls.mode != "none" and features(resource.engine).hostnames:
+    if resource.spec.tls.mode != "none" and features(resource.engine).hostnames:
         found["cluster-preferred-endpoint-type"] = [["hostname"]]  # certificates contain names
-    bound = [] if spec.max_memory is None else [[str(spec.max_memory)]]
-    if bound:
-        found["maxmemory"] = bound
-    for name, lines in _of_template(template).items():
-        found[name] = lines
-    for name, value in spec.config.items():
-        found[name] = _split(name, value.split() if name in _SEVERAL else [value])
-    if bound and any(variable.name == MAX_MEMORY for variable in spec.pods.env):
-        found["maxmemory"] = bound
-    if found["appendonly"] == [["yes"]]:
-        found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
     return found
 
 
-def _of_template(text: str) -> Directives:
+def _of_template(text: str, engine: Engine) -> Directives:
+    """Return the directives of the user's redis.conf, without those that the engine lacks: it would not start."""
     found: Directives = {}
-    for name, arguments in _lines(text):
-        if name in RESERVED or any(_PLACEHOLDER.search(argument) for argument in arguments):
+    modules = _loads_modules(text)
+    for name, values in _lines(text):
+        if _is_ignored(name, values) or re.fullmatch(NAME, name) is None:
+            continue
+        if find(name, engine) is None and refusal(name, "", engine, modules=modules):
             continue
         if name in _SEVERAL:
-            lines = [line for line in found.get(name, []) if name != _LIMITS or line[:1] != arguments[:1]]
-            found[name] = [*lines, *_split(name, arguments)]
+            values = [word for value in values for word in value.split() or [""]]
+            resets = name == "save" and values == [""]
+            before = [] if resets else [line for line in found.get(name, []) if line != [""]]
+            lines = [line for line in before if name != _LIMITS or line[:1] != values[:1]]
+            found[name] = [*lines, *_split(name, values)]
         elif name == "loadmodule":
-            found[name] = [*found.get(name, []), arguments]
+            found[name] = [*found.get(name, []), values]
         else:
-            found[name] = [arguments]
+            found[name] = [values]
     return found
 
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield name and arguments of each directive; invalid lines are omitted (`problem` reports them)."""
     for line in text.split("\n"):
-        words = _arguments(line) or []
-        if words and not words[0].startswith("#"):
+        try:
+            words = arguments(line)
+        except Malformed:
+            continue
+        if words:
             yield words[0].lower(), words[1:]
-
-
-def _arguments(line: str) -> list[str] | None:
-    """Split a line as the server does (sdssplitargs in src/sds.c); None if quotes do not match."""
-    line, found, at = line.strip(), [], 0
-    if line.startswith("#"):
-        return []
-    while at < len(line):
-        word = _ARGUMENT.match(line, at)
-        if word is None:
-            return None
-        double, single, plain = word.groups()
-        if double is not None:
-            found.append(_ESCAPE.sub(_unescaped, double))
-        else:
-            found.append(plain if single is None else single.replace("\\'", "'"))
-        at = word.end()
-    return found
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    text = found[1]
-    return chr(int(text[1:], 16)) if len(text) > 1 else _ESCAPED.get(text, text)
 
 
 def _split(name: str, arguments: list[str]) -> list[list[str]]:
@@ -223,27 +308,13 @@ def _split(name: str, arguments: list[str]) -> list[list[str]]:
     return [arguments[at : at + size] for at in range(0, len(arguments), size)]
 
 
-def _joined(lines: Iterable[list[str]]) -> str:
+def joined(lines: Iterable[list[str]]) -> str:
+    """Return the lines of a directive as one value, as CONFIG SET accepts it."""
     return " ".join(argument for line in lines for argument in line)
 
 
 def _line(name: str, *arguments: str) -> str:
     return " ".join([name, *map(quoted, arguments)])
-
-
-def quoted(argument: str) -> str:
-    """Return an argument in the syntax of redis.conf."""
-    if re.fullmatch(r"[!-~]+", argument) and not set("\"'\\#") & set(argument):
-        return argument
-    text = "".join(
-        f"\\{character}"
-        if character in '"\\'
-        else character
-        if " " <= character != "\x7f"
-        else f"\\x{ord(character):02x}"
-        for character in argument
-    )
-    return f'"{text}"'
 
 
 def _operator_directives(resource: RedisCluster) -> Iterator[tuple[str, ...]]:

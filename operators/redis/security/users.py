@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.redis.client.responses import digest
+from operators.redis.objects.conf_syntax import quoted
 from operators.redis.objects.names import EXPORTER_PASSWORD_KEY, EXPORTER_USER
-from operators.redis.objects.redis_conf import USERS_KEY, quoted
+from operators.redis.objects.redis_conf import USERS_KEY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 

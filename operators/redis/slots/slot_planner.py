@@ -31,6 +31,22 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedMove:
+    """Slots that the status records as moving.
+
+    Attributes:
+        source: id of the primary that gives them; after a failover the one that took over.
+        target: id of the primary that receives them; after a failover the one that took over.
+        promoted: whether a replica took over from the first source.
+    """
+
+    source: str
+    target: str
+    slots: Slots
+    promoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """One entry of spec.updateStrategy.assignStrategies.
 
@@ -51,7 +67,12 @@ class CannotAssign(ValueError):
     """A manual assignment that cannot be followed exactly; the message contains the numbers."""
 
 
-def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
+NONE_REFUSED: Mapping[str, Slots] = {}
+
+
+def balanced(
+    owners: Mapping[str, Slots], primaries: Sequence[str], refused: Mapping[str, Slots] = NONE_REFUSED
+) -> tuple[Move, ...]:
     """Return the minimum moves after which the primaries own all slots, evenly (plus or minus one).
 
     A primary that stays gives only its surplus, other nodes give all their slots, and both directly to the new
@@ -61,6 +82,7 @@ def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Mov
         owners: slots that each node owns now.
             primaries: ids of the nodes that are to own the slots; among equals, earlier ones give fewer and receive
             more.
+        refused: slots that must not move to a node, by its id; fewer move, if the others do not suffice.
 
     Returns:
         One move for each pair, ordered so that moves between different nodes can run in parallel.
@@ -73,7 +95,7 @@ def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Mov
     have = {node: len(slots) for node, slots in owners.items()}
     surplus = {node: have[node] - desired.get(node, 0) for node in sorted(have) if have[node] > desired.get(node, 0)}
     need = {node: share - have.get(node, 0) for node, share in desired.items() if share > have.get(node, 0)}
-    return _chosen(owners, _pairs(surplus, need))
+    return _chosen(owners, _pairs(surplus, need), refused)
 
 
 def shares(owners: Mapping[str, Slots], primaries: Sequence[str]) -> dict[str, int]:
@@ -90,7 +112,9 @@ def shares(owners: Mapping[str, Slots], primaries: Sequence[str]) -> dict[str, i
     return {node: share + (node in richest) for node in distinct}
 
 
-def drained(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
+def drained(
+    owners: Mapping[str, Slots], primaries: Sequence[str], refused: Mapping[str, Slots] = NONE_REFUSED
+) -> tuple[Move, ...]:
     """Return the minimum moves after which only the primaries own slots: other nodes give all, primaries give none.
 
     The slots go to the primaries with the fewest, so that the receiving ones differ by at most one slot in the end.
@@ -113,11 +137,14 @@ def drained(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move
         takers += 1
     share, left = divmod(level, takers)
     need = {node: share + (number < left) - have[number] for number, node in enumerate(staying[:takers])}
-    return _chosen(owners, _pairs(surplus, {node: lacking for node, lacking in need.items() if lacking}))
+    return _chosen(owners, _pairs(surplus, {node: lacking for node, lacking in need.items() if lacking}), refused)
 
 
 def assigned(
-    owners: Mapping[str, Slots], strategies: Sequence[Strategy], new_primaries: Sequence[str]
+    owners: Mapping[str, Slots],
+    strategies: Sequence[Strategy],
+    new_primaries: Sequence[str],
+    refused: Mapping[str, Slots] = NONE_REFUSED,
 ) -> tuple[Move, ...]:
     """Return the moves of the strategies: each new primary, in order, receives its slots from the named nodes.
 
@@ -148,7 +175,7 @@ def assigned(
         for source, part in _in_proportion(count, {source: left[source] for source in strategy.sources}).items():
             left[source] -= part
             pairs.append((source, primary, part))
-    return _chosen(owners, pairs)
+    return _chosen(owners, pairs, refused)
 
 
 def remaining(moves: Iterable[Move], owners: Mapping[str, Slots]) -> tuple[Move, ...]:
@@ -256,12 +283,15 @@ def _pairs(surplus: Mapping[str, int], need: Mapping[str, int]) -> list[tuple[st
     return pairs
 
 
-def _chosen(owners: Mapping[str, Slots], pairs: Iterable[tuple[str, str, int]]) -> tuple[Move, ...]:
+def _chosen(
+    owners: Mapping[str, Slots], pairs: Iterable[tuple[str, str, int]], refused: Mapping[str, Slots]
+) -> tuple[Move, ...]:
     """Select the slots of each pair, so that the slots of each node stay in few ranges."""
     after, moves = dict(owners), []
     for source, target, count in pairs:
-        if count:
-            moves.append(Move(source, target, _choice(after[source], count, after.get(target, Slots()))))
+        available = after[source] - refused.get(target, Slots())
+        if part := min(count, len(available)):
+            moves.append(Move(source, target, _choice(available, part, after.get(target, Slots()))))
             after = moved(after, moves[-1:])
     return _in_turns(moves)
 

@@ -93,7 +93,7 @@ def _meet(seen: Assessment, first: str, strange: Sequence[str]) -> list[Action]:
     met = {address for asker, address in seen.view.being_met if asker == first}
     ends = ((node_id, seen.at(node_id)) for node_id in strange)
     return [
-        Meet(seen.secrets.access, at, id=node_id, via=(seen.at(first),))
+        Meet(seen.secrets.access, at, id=node_id, via=(seen.at(first),), own=seen.own_ids)
         for node_id, at in ends
         if at.address not in met
     ]

@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 
+from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
 from operators.redis.instance import Instance
 from operators.redis.objects import config_map, names, redis_conf
-from operators.redis.objects.names import CONFIG_MARK, READ_ONCE
+from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
@@ -19,10 +21,14 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
+from shared.kubernetes.pods import container_status
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
+
+REFUSED = "redis.middleware.hc.cn/refused."
+"""Prefix of the annotations of pods that record refused settings."""
 
 TEMPLATE_KEY = "template.conf"
 """Key in the operator's ConfigMap: the last valid version of the user's redis.conf."""
@@ -50,10 +56,22 @@ def template_text(resource: RedisCluster, seen: Observed) -> str:
     return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
 
 
+def live_settings(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
+    """Return the settings that running servers should have."""
+    return redis_conf.live(resource, template_text(resource, seen), redis_conf.kept_values(resource, seen.config_map))
+
+
 def configured(resource: RedisCluster, seen: Observed) -> str:
-    """Return a digest of the settings that servers accept at runtime."""
-    settings = sorted(redis_conf.live(resource, template_text(resource, seen)).items())
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    """Return the marker of servers to which all runtime settings were sent."""
+    return _mark(live_settings(resource, seen))
+
+
+def _mark(settings: Mapping[str, str]) -> str:
+    return _digest(json.dumps(sorted(settings.items())))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def config_digest(resource: RedisCluster, seen: Observed) -> str:
@@ -78,28 +96,105 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
     """Return the content of the ConfigMap, and its annotations, which the pod template copies.
 
     Runtime settings are written once the running servers accepted them: a setting that they refuse would prevent the
-    next
-    restarted node from starting.
+    next restarted node from starting.
     """
     text, before = template_text(resource, seen), seen.config_map
-    mark = configured(resource, seen)
-    if before is not None and READ_ONCE in _annotations(before) and _is_refused_yet(resource, seen, mark):
+    unaccepted = _unaccepted(resource, seen)
+    refused = refused_by_servers(resource, seen) if unaccepted else {}
+    if before is not None and READ_ONCE in _annotations(before) and unaccepted - refused.keys():
         return before["data"], {
             name: value for name, value in _annotations(before).items() if name in _CONFIG_ANNOTATIONS
         }
-    content = {CONFIG_KEY: redis_conf.render(resource, text)} | ({TEMPLATE_KEY: text} if text else {})
-    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before)}
-    times = redis_conf.withdrawn(resource, text, before)
+    present = redis_conf.present(before) if refused else {}
+    kept = {**redis_conf.kept_values(resource, before), **{name: present.get(name, []) for name in refused}}
+    content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
+    mark = _mark(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
+    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before, kept)}
+    times = redis_conf.withdrawn(resource, text, before, kept)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
 
 
-def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Return whether a server that supports the runtime settings has not accepted them yet."""
-    if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
-        return False
-    staying = (instance for instance in seen.instances if instance.number < resource.spec.replicas)
+def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
+    """Return the runtime settings that differ from the present file, and that servers have not accepted yet.
+
+    While no server is reachable, the file stays as it is, unless it may be the reason: then servers end repeatedly.
+    """
+    if not resource.formed or seen.config_map is None:
+        return set()
+    present, desired = redis_conf.present(seen.config_map), live_settings(resource, seen)
+    changed = {
+        name: value
+        for name, value in desired.items()
+        if name not in present or redis_conf.joined(present[name]) != value
+    }
+    if not changed:
+        return set()
+    staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
     supporting = [instance for instance in staying if understands(resource, instance)]
-    return any(not is_applied(instance, CONFIG_MARK, mark) for instance in supporting)
+    of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
+    if not supporting and of_others:
+        return set()
+    mark = configured(resource, seen)
+    return {
+        name
+        for name, value in changed.items()
+        if not supporting or not all(uses(resource, instance, name, value, mark) for instance in supporting)
+    }
+
+
+def _ends_repeatedly(instance: Instance) -> bool:
+    restarts = container_status(instance.pod_obj, CONTAINER).get("restartCount") or 0
+    return instance.pod is not None and not instance.runs and restarts > 0
+
+
+def uses(resource: RedisCluster, instance: Instance, name: str, value: str, mark: str) -> bool:
+    """Return whether a server uses a setting, according to its report.
+
+    Of a directive that the table does not know, the server may report another form of the value: then it counts that
+    the operator has sent the settings of `mark` to this process.
+    """
+    assert instance.report is not None
+    actual = instance.report.settings.get(name)
+    found = same(name, value, actual, resource.engine) if actual is not None else None
+    if found is None:
+        return is_applied(instance, CONFIG_MARK, mark) and not refusal_of(instance, name, value)
+    return found
+
+
+def note_name(name: str) -> str:
+    """Return the annotation of pods that records that the server refused a value of a directive."""
+    return f"{REFUSED}{name[:40].rstrip('-_.')}"
+
+
+def note_of(value: str) -> str:
+    """Return the beginning of the note about a refused value: its digest, because values may be secret."""
+    return _digest(value)
+
+
+def refusal_of(instance: Instance, name: str, value: str) -> str:
+    """Return the note that the server of an instance refused a value of a directive; empty if there is none."""
+    note = annotation(instance.pod_obj, note_name(name))
+    return note if note.startswith(note_of(value)) else ""
+
+
+def refused_by_servers(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
+    """Return the settings that a server refused, with the words of the first such server."""
+    found: dict[str, str] = {}
+    staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
+    noting = [instance for instance in staying if any(REFUSED in name for name in annotations_of(instance))]
+    if not noting:
+        return found
+    mark = configured(resource, seen)
+    for name, value in live_settings(resource, seen).items():
+        for instance in noting:
+            note = refusal_of(instance, name, value)
+            if note and not (understands(resource, instance) and uses(resource, instance, name, value, mark)):
+                found.setdefault(name, note.partition(": ")[2])
+    return found
+
+
+def annotations_of(instance: Instance) -> Mapping[str, str]:
+    return _annotations(instance.pod_obj) if instance.pod_obj is not None else {}
 
 
 def understands(resource: RedisCluster, instance: Instance) -> bool:
@@ -109,8 +204,13 @@ def understands(resource: RedisCluster, instance: Instance) -> bool:
     """
     if instance.report is None or instance.leaving:
         return False
-    version = Version.parse(instance.report.version)
-    return (instance.report.engine, version.series) == (resource.engine.name, resource.engine.version.series)
+    series = _series(instance.report.version)
+    return (instance.report.engine, series) == (resource.engine.name, resource.engine.version.series)
+
+
+@lru_cache
+def _series(version: str) -> tuple[int, int]:
+    return Version.parse(version).series
 
 
 _CONFIG_ANNOTATIONS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)

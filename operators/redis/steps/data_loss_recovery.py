@@ -60,7 +60,8 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
         return None
     view = seen.view
     owners = _lost_owners(seen)
-    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)])
+    present = Slots.union(node.slots for node in seen.detached.values())  # a reachable node has their keys
+    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)]) - present
     if not slots:
         return None
     copies = {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
@@ -92,6 +93,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
         if not primary.answers
         and seen.lost(primary.id)
         and not any(seen.has_data_of(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
+        and not any(node.owner == primary.id for node in seen.detached.values())
     ]
 
 
@@ -169,7 +171,7 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
 
 def _forget(seen: Assessment, node_id: str) -> Forget:
     NODE.after(seen.node_state(node_id), NodeEvent.GIVE_UP)
-    knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].entries]
+    knowing = [node for node in seen.view.reachable_nodes if seen.view.nodes[node_id].is_known_to(node.id)]
     addresses = tuple(seen.at(node.id) for node in knowing)
     return Forget(seen.secrets.access, node_id, addresses)
 

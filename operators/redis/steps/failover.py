@@ -47,6 +47,9 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
         names = ", ".join(copy.name for copy in awaited)
         message = f"{loss}. Waiting for the replication offset of {names} before a replica takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
+    if candidate.report is None or not candidate.report.finds_failed(primary.id):
+        message = f"{loss}. Waiting for {candidate.name} to notice the failure before it takes over."
+        return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
     mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.primaries) - lost >= view.majority else "TAKEOVER"
@@ -58,7 +61,7 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
 def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "") -> FailOver:
     """Return the call that lets a replica take over from its primary (CLUSTER FAILOVER)."""
     NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
-    return FailOver(seen.secrets.access, seen.at(node_id), node_id, mode)
+    return FailOver(seen.secrets.access, seen.at(node_id), node_id, seen.view.nodes[node_id].primary, mode)
 
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:

@@ -45,7 +45,7 @@ def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step
     via = tuple(seen.at(reporter.id) for reporter in seen.view.reachable_nodes)
     met = {address for _, address in seen.view.being_met}
     calls = [
-        Meet(seen.secrets.access, endpoint(resource, instance), id=instance.id, via=via)
+        Meet(seen.secrets.access, endpoint(resource, instance), id=instance.id, via=via, own=seen.own_ids)
         for instance in new
         if instance.pod and instance.pod.address not in met
     ]

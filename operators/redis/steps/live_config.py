@@ -2,39 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.assessment import Assessment
-from operators.redis.client.commands import Configure
-from operators.redis.instance import endpoint
-from operators.redis.objects import redis_conf
+from operators.redis.client.commands import ApplyDirective
+from operators.redis.client.errors import ConfigRefused
+from operators.redis.instance import Instance, endpoint
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
-from operators.redis.reasons import CONFIGURING
-from operators.redis.steps.configuration import configured, template_text, understands
+from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
+from operators.redis.steps.configuration import (
+    configured,
+    live_settings,
+    note_name,
+    note_of,
+    refusal_of,
+    refused_by_servers,
+    understands,
+    uses,
+)
 from operators.redis.steps.rollout_markers import is_applied, mark_pod, marker
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.kubernetes.kinds import POD, Obj
-from shared.runtime.plan import PASS, Action, Patch, Step
+from shared.runtime.plan import PASS, Action, Attempt, Patch, Step
+from shared.status.verdict import Progress
+
+REFUSED_SECONDS = 600.0
+"""Time until a cluster with refused settings is observed again."""
 
 
-def apply_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Apply settings with CONFIG SET to each server that has not applied them."""
+def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    """Apply settings with CONFIG SET to each server that uses others, for any reason.
+
+    A value that a server refuses is sent again in the next hour, or when the value changes. The other settings are
+    applied, and the following steps run.
+    """
     if not resource.formed:
         return PASS
-    settings, mark = redis_conf.live(resource, template_text(resource, seen)), configured(resource, seen)
+    settings, mark = live_settings(resource, seen), configured(resource, seen)
     actions: list[Action] = []
     names = []
     for instance in seen.staying:
-        if not understands(resource, instance) or is_applied(instance, CONFIG_MARK, mark):
+        if not understands(resource, instance):
             continue
-        names.append(instance.name)
-        actions.append(Configure(seen.secrets.access, endpoint(resource, instance), instance.id, settings))
-        actions.append(mark_pod(instance, CONFIG_MARK, marker(instance, mark)))
+        due = _due(resource, seen, instance, settings, mark, now)
+        if due:
+            names.append(instance.name)
+            actions += due
     if not actions:
         return PASS
-    return Step.wait(
-        CONFIGURING, f"{', '.join(names)} are applying settings without a restart.", *actions, requeue=GOSSIP_SECONDS
+    message = f"{', '.join(names)} are applying settings without a restart."
+    return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _due(
+    resource: RedisCluster,
+    seen: Assessment,
+    instance: Instance,
+    settings: Mapping[str, str],
+    mark: str,
+    now: datetime,
+) -> list[Action]:
+    """Return the changes of the settings of one server."""
+    assert instance.pod_obj is not None
+    actions: list[Action] = []
+    for name, value in settings.items():
+        if uses(resource, instance, name, value, mark):
+            continue
+        attempt = f"{note_of(value)} at {now:%Y-%m-%dT%HZ}"
+        if refusal_of(instance, name, value).startswith(attempt):
+            continue
+        call = ApplyDirective(
+            seen.secrets.access, endpoint(resource, instance), instance.id, name, value, resource.engine
+        )
+        actions.append(Attempt(call, ConfigRefused, POD, instance.pod_obj, (note_name(name), attempt)))
+    if actions and not is_applied(instance, CONFIG_MARK, mark):
+        actions.append(mark_pod(instance, CONFIG_MARK, marker(instance, mark)))
+    return actions
+
+
+def report_refused_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Report settings that the version of the spec, or a server, refuses; nodes keep the former values."""
+    by_table, by_servers = refused_directives(resource), refused_by_servers(resource, seen)
+    problems = [f"{name} {why}" for name, why in by_table.items()]
+    problems += [f"{name}: {words}" for name, words in by_servers.items()]
+    if not problems:
+        return PASS
+    at = f" or in ConfigMap {resource.config_template}" if resource.config_template else ""
+    return Step.progressing(
+        CONFIG_REFUSED,
+        f"Nodes keep the former values of refused settings: {'; '.join(each.rstrip('.') for each in problems)}. "
+        f"Correct or remove them in spec.config{at}.",
+        warning=True,
+        requeue=REFUSED_SECONDS,
     )
 
 

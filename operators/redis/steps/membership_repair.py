@@ -19,6 +19,7 @@ from operators.redis.client.server import Endpoint
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import FORGETTING, MEETING, RECORDING
+from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import GOSSIP_SECONDS, phase_or
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
@@ -35,7 +36,7 @@ def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     return Step.wait(phase_or(resource, RECORDING), message, requeue=0)
 
 
-def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def update_addresses(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Update the addresses of members on their peers, by node id (CLUSTER MEET).
 
     Nodes contact each other at the last known address. This step runs before any CLUSTER FORGET: a node that its
@@ -55,16 +56,16 @@ def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -
         outdated = dict.fromkeys((*unaware.get(node_id, ()), *mistaken.get(node_id, ())))
         via = [peer for peer in outdated if peer in members and (peer, address) not in view.being_met]
         if via:
-            calls.append(Meet(seen.secrets.access, seen.at(node_id), id=node_id, via=_all_at(seen, via)))
+            calls.append(
+                Meet(seen.secrets.access, seen.at(node_id), id=node_id, via=_all_at(seen, via), own=seen.own_ids)
+            )
     if not calls:
         return PASS
     names = ", ".join(seen.name_of(call.id) for call in calls)
-    return Step.wait(
-        MEETING,
-        f"Updating the address of {names} on the other nodes (CLUSTER MEET).",
-        *calls,
-        requeue=GOSSIP_SECONDS,
-    )
+    message = f"Updating the address of {names} on the other nodes (CLUSTER MEET)."
+    if work := planned_work(resource, seen, now):
+        message = f"{work} {message}"
+    return Step.wait(phase_or(resource, MEETING), message, *calls, requeue=GOSSIP_SECONDS)
 
 
 def _stays(resource: RedisCluster, instance: Instance) -> bool:
@@ -94,7 +95,7 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
         Forget(
             seen.secrets.access,
             node.id,
-            _all_at(seen, (reporter.id for reporter in view.reachable_nodes if reporter.id in node.entries)),
+            _all_at(seen, (reporter.id for reporter in view.reachable_nodes if node.is_known_to(reporter.id))),
         )
         for node in removed
     ]

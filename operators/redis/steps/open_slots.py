@@ -1,51 +1,92 @@
-"""Finishes migrations of slots that were interrupted, and closes slots that need not move. Pure."""
+"""Open slots: finishes and closes those that the operator opened, and tells them from all others. Pure.
+
+`Assessment.provenance` sorts them; only moves that the status records are the operator's own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
 from datetime import datetime
 
+from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.migration.commands import CloseSlots, MoveSlots
+from operators.redis.client.commands import CancelImport
+from operators.redis.migration.commands import CloseSlots, MoveSlots, ReleaseSlots, ReopenSlots
 from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_OPEN
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
+from operators.redis.steps.replication_lag import await_replicas
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
+from operators.redis.topology.provenance import Ends
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 MAX_LISTED_ITEMS = 3
 
 
-@dataclass(slots=True)
-class _Sorted:
-    """Open slots by what happens to them next, with both ends.
+def reopen_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Open slots again that a failover closed at one end, before anything else that may take long.
 
-    Attributes:
-        onward: slots to move from their owner to the node that has some of their keys.
-        arrived: slots to close, by source and target: the target already owns them, or no longer exists.
-        waiting: descriptions of slots of which an end is unreachable.
+    Redis does not replicate the marks. Without the migrating mark, a promoted source answers that moved keys do not
+    exist, and clients create them again. Without the importing mark, a promoted target redirects clients back.
     """
+    if not resource.formed or not (reopened := seen.provenance.reopened):
+        return PASS
+    access, nodes = seen.secrets.access, seen.primary_endpoints
+    calls = tuple(ReopenSlots(access, *ends, slots, nodes) for ends, slots in reopened.items())
+    open_slots = brief(Slots.union(reopened.values()))
+    message = f"Opening {open_slots} again after a failover, so that clients find the keys that have moved."
+    # Other healing goes on: it must not depend on these nodes.
+    return Step(calls, Progress.PROGRESSING, REPAIRING_SLOTS, message, requeue=GOSSIP_SECONDS)
 
-    onward: dict[tuple[str, str], Slots] = field(default_factory=dict)
-    arrived: dict[tuple[str, str], Slots] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
+
+def release_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Close slots that are open at one end alone, and that the operator did not open. No key is moved or deleted.
+
+    A node that imports a slot ignores claims of other nodes to it, so that it would never agree after a failover of the
+    owner. Foreign keys are recorded first, because nothing but the mark shows them.
+    """
+    found = seen.provenance
+    if not resource.formed or not (found.unexplained or found.left):
+        return PASS
+    recorded = resource.recorded_foreign
+    if new := Slots.union(slots - recorded.get(node_id, Slots()) for node_id, slots in seen.foreign.items()):
+        message = f"Recording in status that nodes hold keys of {brief(new)} without owning them."
+        return Step.wait(REPAIRING_SLOTS, message, requeue=0)
+    access, nodes = seen.secrets.access, seen.primary_endpoints
+    cancelled = (CancelImport(access, seen.at(node_id), node_id, slots) for node_id, slots in found.unexplained.items())
+    released = (
+        ReleaseSlots(access, *ends, slots, nodes) for ends, slots in found.left.items() if not _waits(seen, ends[1])
+    )
+    return Step((*cancelled, *released), requeue=BLOCKED_SECONDS)
+
+
+def _waits(seen: Assessment, node_id: str) -> bool:
+    """Return whether a node is unreachable and may have keys."""
+    return node_id not in seen.reachable and bool(seen.successor(node_id))
 
 
 def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Finish the migration of each open slot, from its present owner to the node that has some of its keys.
+    """Finish the migration of each slot that the operator opened, from its present owner to the recorded target.
 
     A slot is never merely assigned to a node: the rest of its keys is moved first (migration/).
     """
-    if not resource.formed or not seen.view.open:
+    found = seen.provenance
+    if not resource.formed or not found.own:
         return PASS
-    access, nodes, found = seen.secrets.access, seen.primary_endpoints, _sort(seen)
-    open_slots = brief(Slots.of(*(slot.slot for slot in seen.view.open)))
+    open_slots, access, nodes = brief(found.own), seen.secrets.access, seen.primary_endpoints
+    moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
+    if not migration_status.is_recorded(seen, moves):
+        message = f"Recording in status that the migration of {open_slots} is to be finished."
+        return Step.wait(REPAIRING_SLOTS, message, requeue=0)
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
-    if found.onward:
-        moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
-        call = MoveSlots(access, moves, nodes, resource.spec.update_strategy.keys_at_once)
+    if moves:
+        if not calls and (behind := await_replicas(seen, moves)):
+            # A node may have to be configured as the replica that is missing.
+            return dataclasses.replace(behind, progress=Progress.PROGRESSING) if seen.changed_pairs else behind
+        call = move_call(resource, seen, moves)
         return Step.wait(
             REPAIRING_SLOTS,
             f"Finishing the interrupted migration of {open_slots}.",
@@ -56,23 +97,27 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
     if calls:
         message = f"Closing {open_slots}, which have arrived after an interrupted migration."
         return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
-    waiting = ", ".join(found.waiting[:MAX_LISTED_ITEMS])
+    waiting = ", ".join(_described(seen, *each) for each in [*found.waiting.items()][:MAX_LISTED_ITEMS])
     message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
-    return Step.wait(SLOTS_OPEN, message, warning=True, requeue=BLOCKED_SECONDS)
+    requeue = GOSSIP_SECONDS if seen.view.awaiting_election else BLOCKED_SECONDS
+    return Step.wait(SLOTS_OPEN, message, warning=True, requeue=requeue)
 
 
-def _sort(seen: Assessment) -> _Sorted:
-    view, found = seen.view, _Sorted()
-    for slot in view.open:
-        target = seen.successor(slot.target)
-        if not slot.owner or not view.nodes[slot.owner].answers:
-            found.waiting.append(f"slot {slot.slot} of {seen.name_of(slot.source)}")
-        elif target == slot.owner or not target:
-            ends = slot.source, slot.target
-            found.arrived[ends] = found.arrived.get(ends, Slots()) | Slots.of(slot.slot)
-        elif view.nodes[target].answers:
-            ends = slot.owner, target
-            found.onward[ends] = found.onward.get(ends, Slots()) | Slots.of(slot.slot)
-        else:
-            found.waiting.append(f"slot {slot.slot}, moving to {seen.name_of(target)}")
-    return found
+def _described(seen: Assessment, ends: Ends, slots: Slots) -> str:
+    return f"{brief(slots)} of {seen.name_of(ends[0])}, moving to {seen.name_of(ends[1])}"
+
+
+def move_call(resource: RedisCluster, seen: Assessment, moves: tuple[Move, ...]) -> MoveSlots:
+    """Return the call that moves recorded slots."""
+    strategy = resource.spec.update_strategy
+    promoted = Slots.union(
+        [seen.provenance.promoted, *(move.slots for move in seen.recorded_moves if move.promoted)]
+    ) & Slots.union(move.slots for move in moves)
+    return MoveSlots(
+        seen.secrets.access,
+        moves,
+        seen.primary_endpoints,
+        strategy.keys_at_once,
+        promoted=promoted,
+        acknowledge=seen.acknowledges_moves,
+    )

@@ -7,6 +7,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
+from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
 from shared.runtime.plan import PASS, Step
 
@@ -41,12 +42,15 @@ def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     )
 
 
-def await_agreement(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Wait until all nodes report the same view. Gossip usually needs a second; until then nothing may lose data."""
+def await_agreement(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    """Wait until all nodes report the same view. Gossip usually needs a second; until then nothing may lose data.
+
+    During planned work short disagreements are expected: the status names the work, and the log has the details.
+    """
     if not resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
     reason = phase_or(resource, SETTLING)
     message = f"Waiting for all nodes to report the same cluster view. {conflicts}"
-    if reason != SETTLING:  # during planned work, short disagreements are expected
-        message = f"{reason}: waiting for all nodes to report the same cluster view."
+    if work := planned_work(resource, seen, now):
+        message = f"{work} The nodes are updating their cluster view."
     return Step.wait(reason, message, requeue=AGREEMENT_SECONDS)

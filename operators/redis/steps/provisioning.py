@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
+from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
     CLUSTER_UID,
@@ -22,17 +22,17 @@ from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
-from operators.redis.steps.configuration import config_digest, config_mark
+from operators.redis.steps.configuration import config_digest, config_mark, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps import provisioning
@@ -45,22 +45,22 @@ REFUSAL = "redis.middleware.hc.cn/growth-refused"
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
     found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
-    foreign = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
+    foreign = [obj for obj in found if obj is not None and names.is_foreign(resource, obj)]
     if not foreign:
         return PASS
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
-    owner = f"another RedisCluster of this name (uid {uid})" if (uid := _uid(foreign[0])) else "an unknown owner"
+    owner = (
+        f"another RedisCluster of this name (uid {uid})"
+        if (uid := names.cluster_uid(foreign[0]))
+        else "an unknown owner"
+    )
     return Step.blocked(
         FOREIGN_DATA,
         f"{objects}: belongs to {owner} and may hold its data. Nothing was changed. To use the data in this resource, "
         f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
         "an empty cluster instead, delete these objects together with the data, or rename this resource.",
     )
-
-
-def _uid(obj: Obj) -> str:
-    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
 
 
 def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
@@ -84,6 +84,20 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
     return provisioning.keep_disruption_budget(desired, found)
 
 
+def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply the NetworkPolicy of the cluster bus, or delete it if the spec disables it."""
+    desired = network_policy.network_policy(resource, names.owner(resource, settings.operator))
+    if resource.spec.network_policy.enabled:
+        return Step.do(Apply(NETWORK_POLICY, desired))
+    if seen.network_policy is None:
+        return PASS
+    try:
+        require_owned(desired, seen.network_policy, resource.uid)
+    except ForeignObject:
+        return PASS  # a policy of the user, which also may have this name
+    return Step.do(Delete(NETWORK_POLICY, seen.network_policy))
+
+
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
@@ -92,13 +106,23 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
     image = runs.image_reference(settings.image_repository)
     marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
-    template = pod.pod(runs, own, image, marks, config_digest(runs, seen))
+    template = pod.pod(runs, own, image, marks, config_digest(runs, seen), template_text(runs, seen))
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 # Secrets.
+
+
+def create_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Create the Secrets that nodes mount, before the first pods; afterwards `renew_secrets` keeps them."""
+    return PASS if resource.formed else ensure_secrets(settings, resource, seen, now)
+
+
+def renew_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep the Secrets of a created cluster: its certificates expire although its spec cannot be applied."""
+    return ensure_secrets(settings, resource, seen, now) if resource.formed else PASS
 
 
 def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
@@ -187,9 +211,12 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     """Require what nodes cannot start without; an existing cluster continues with the last valid content."""
     secrets = seen.secrets
     step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
-    if step.progress is Progress.DONE:
-        return step
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
+        lacking = Step.wait(
+            PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
+        )
+        return lacking if step.progress is Progress.DONE else step
+    if step.progress is Progress.DONE:
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
     return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)

@@ -1,7 +1,8 @@
 """Moves slots to their planned owners: the minimum number of moves, disjoint pairs of nodes in parallel. Pure.
 
-The number of slots of each node follows from the desired primaries. Only manual assignments (AssignReceive) are
-recorded before the first slot moves: afterwards nothing would show which slots a primary received by assignment.
+The number of slots of each node follows from the desired primaries. Two things are recorded in the status before the
+first slot moves: manual assignments (AssignReceive), because afterwards nothing would show which slots a primary
+received by assignment; and the moves themselves, because an open slot does not show who opened it (open_slots.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.lifecycles import NODE, NodeEvent
-from operators.redis.migration.commands import MoveSlots
 from operators.redis.reasons import ASSIGN_REFUSED, MOVING_BLOCKED, TARGET_FULL
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
+from operators.redis.steps.open_slots import move_call
+from operators.redis.steps.replication_lag import await_replicas
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
@@ -108,13 +110,26 @@ def _require_memory(seen: Assessment) -> Step | None:
     return None
 
 
+def _await_replicas(seen: Assessment) -> Step | None:
+    return await_replicas(seen, seen.slot_plan.moves)
+
+
+def _record_moves(seen: Assessment) -> Step | None:
+    """Wait until the moves are recorded; the status of this reconcile does it (`migration_status.moves`)."""
+    if migration_status.is_recorded(seen, seen.slot_plan.moves):
+        return None
+    return Step.wait(SCALING, "Recording the planned slot moves in status.", requeue=0)
+
+
 _CHECKS: Sequence[Callable[[Assessment], Step | None]] = (
     _await_owners,
     _record_assignments,
     _await_instances,
     _await_sync,
     _await_commands,
+    _await_replicas,
     _require_memory,
+    _record_moves,
 )
 
 
@@ -126,14 +141,13 @@ def _start(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     moves, progress = seen.slot_plan.moves, migration_status.progress(seen, now) or {}
     for move in moves:
         NODE.after(seen.node_state(move.target), NodeEvent.RECEIVE_SLOTS)
+    total, moved = progress.get("slots", 0), progress.get("moved", 0)
     described = ", ".join(_described(seen, move) for move in moves)
-    message = (
-        f"Scaling to {len(seen.primaries)} primaries: moving {progress.get('slots', 0)} slots "
-        f"({progress.get('moved', 0)} moved); remaining: {described}."
-    )
-    keys = resource.spec.update_strategy.keys_at_once
-    call = MoveSlots(seen.secrets.access, moves, seen.primary_endpoints, keys)
-    return Step.wait(SCALING, message, call, requeue=GOSSIP_SECONDS)
+    count = len(seen.primaries)
+    message = f"Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}."
+    if progress.get("primaries") != count:
+        message = f"Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}."
+    return Step.wait(SCALING, message, move_call(resource, seen, moves), requeue=GOSSIP_SECONDS)
 
 
 def _described(seen: Assessment, move: Move) -> str:

@@ -13,22 +13,25 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_
 from shared.runtime.plan import PASS, Step
 
 
-def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Let nodes replicate their planned primaries.
-
-    Empty nodes follow at once. A replica that changes its primary has no data until it is synced: so one at a time.
-    """
+def pair_empty_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Let empty nodes replicate their planned primaries."""
     if not resource.formed:
         return PASS
-    changes = seen.changed_pairs
-    blank = {node_id: primary for node_id, primary in changes.items() if seen.reachable[node_id].is_blank}
-    if blank:
-        changed = ", ".join(
-            f"{seen.name_of(node_id)} to replicate {seen.name_of(primary)}" for node_id, primary in blank.items()
-        )
-        calls = (_replicate(seen, *each) for each in blank.items())
-        return Step.wait(PAIRING, f"Configuring {changed}.", *calls, requeue=GOSSIP_SECONDS)
-    return next((_change_primary(seen, *each) for each in changes.items()), PASS)
+    blank = {node_id: primary for node_id, primary in seen.changed_pairs.items() if seen.reachable[node_id].is_blank}
+    if not blank:
+        return PASS
+    changed = ", ".join(
+        f"{seen.name_of(node_id)} to replicate {seen.name_of(primary)}" for node_id, primary in blank.items()
+    )
+    calls = (_replicate(seen, *each) for each in blank.items())
+    return Step.wait(PAIRING, f"Configuring {changed}.", *calls, requeue=GOSSIP_SECONDS)
+
+
+def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Let a replica change to its planned primary. It has no data until it is synced: so one at a time."""
+    if not resource.formed:
+        return PASS
+    return next((_change_primary(seen, *each) for each in seen.changed_pairs.items()), PASS)
 
 
 def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:

@@ -6,7 +6,7 @@ Facts are properties, computed once. None of them is a decision.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from operators.redis.client.responses import NodeReport
@@ -56,12 +56,8 @@ class ClusterView(MergedView):
         excluded = frozenset(ids)
         if not excluded:
             return self
-        kept = {
-            node_id: replace(report, nodes=tuple(node for node in report.nodes if node.id not in excluded))
-            for node_id, report in self.report.items()
-            if node_id not in excluded
-        }
-        return ClusterView(kept, self.names)
+        kept = {node_id: report for node_id, report in self.report.items() if node_id not in excluded}
+        return ClusterView(kept, self.names, self.excluded | excluded)
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
@@ -192,43 +188,31 @@ class ClusterView(MergedView):
 
     def missing(self, of: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """Return, by node id, the ids of reachable members that do not know the node or its address."""
-        return {
-            node_id: unaware
-            for node_id in of
-            if (
-                unaware := tuple(
-                    seen.id for seen in self.reachable_nodes if seen.id != node_id and not self._met(seen, node_id)
-                )
-            )
-        }
+        found = {}
+        for node_id in of:
+            seen = self.nodes.get(node_id)
+            aware = seen.reported_by(lambda node: not node.noaddr) if seen else frozenset()
+            if unaware := self._reachable_ids - aware - {node_id}:
+                found[node_id] = tuple(sorted(unaware))
+        return found
 
     def misplaced(self, at: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
         """Return, by node id, the ids of reachable members that have another address for the node."""
-        return {
-            node_id: mistaken
-            for node_id, address in at.items()
-            if (
-                mistaken := tuple(
-                    seen.id for seen in self.reachable_nodes if self._has_other_address(seen, node_id, address)
-                )
-            )
-        }
+        found = {}
+        for node_id, address in at.items():
+            others = self.nodes[node_id].others if node_id in self.nodes else ()
+            wrong = [entry for entry in others if not entry.node.noaddr and entry.node.address != address]
+            if mistaken := self._reachable_ids.intersection(frozenset().union(*(each.reporters for each in wrong))):
+                found[node_id] = tuple(sorted(mistaken))
+        return found
 
-    def _met(self, by: Seen, node_id: str) -> bool:
-        node = by.report.node(node_id) if by.report else None
-        return node is not None and not node.noaddr and not node.handshake
-
-    def _has_other_address(self, by: Seen, node_id: str, address: str) -> bool:
-        node = by.report.node(node_id) if by.report else None
-        return by.id != node_id and node is not None and not node.noaddr and node.address != address
+    @cached_property
+    def _reachable_ids(self) -> frozenset[str]:
+        return frozenset(seen.id for seen in self.reachable_nodes)
 
     @cached_property
     def being_met(self) -> frozenset[tuple[str, str]]:
         """Ids of members, and addresses that they are meeting (handshake); they give up after the node timeout."""
         return frozenset(
-            (seen.id, node.address)
-            for seen in self.reachable_nodes
-            if seen.report
-            for node in seen.report.nodes
-            if node.handshake
+            (seen.id, node.address) for seen in self.reachable_nodes if seen.report for node in seen.report.handshakes
         )

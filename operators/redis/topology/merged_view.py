@@ -11,12 +11,29 @@ detection".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 
 from operators.redis.client.responses import Node, NodeReport
 from operators.redis.slots.hash_slots import Slots
+
+MAX_COMPARISONS = 8
+"""Maximum number of different tables to compare all others with; the rest is read line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Entry of some nodes about a node: equal entries of several reporters are one.
+
+    Attributes:
+        node: content of the entry.
+        reporters: ids of the reachable nodes that report it.
+    """
+
+    node: Node
+    reporters: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -27,13 +44,13 @@ class Seen:
         id: node id.
         name: name for messages.
         report: report of the node; None if it is unreachable.
-        entries: entries about the node, by the id of the reachable node that reports them; its own included.
+        others: entries of other nodes about it.
     """
 
     id: str
     name: str
     report: NodeReport | None = None
-    entries: Mapping[str, Node] = field(default_factory=dict)
+    others: tuple[Entry, ...] = ()
 
     @cached_property
     def line(self) -> Node:
@@ -42,11 +59,27 @@ class Seen:
         """
         if self.report is not None:
             return self.report.me
-        alike = Counter((node.primary, node.slots) for node in self.entries.values())
+        alike: Counter[tuple[str, Slots]] = Counter()
+        for entry in self.others:
+            alike[entry.node.primary, entry.node.slots] += len(entry.reporters)
         return max(
-            self.entries.values(),
+            (entry.node for entry in self.others),
             key=lambda node: (alike[node.primary, node.slots], node.epoch, node.slots.mask, node.primary, node.address),
         )
+
+    @cached_property
+    def reporters(self) -> frozenset[str]:
+        """Ids of other nodes that know this one."""
+        return self.reported_by(lambda _: True)
+
+    def is_known_to(self, node_id: str) -> bool:
+        """Return whether a reachable node knows this one; it knows itself."""
+        return node_id in self.reporters or (node_id == self.id and self.report is not None)
+
+    def reported_by(self, fits: Callable[[Node], bool]) -> frozenset[str]:
+        """Return the ids of other nodes whose entry fits a condition."""
+        found = [entry.reporters for entry in self.others if fits(entry.node)]
+        return found[0] if len(found) == 1 else frozenset().union(*found)
 
     @property
     def answers(self) -> bool:
@@ -69,17 +102,12 @@ class Seen:
     @property
     def address(self) -> str:
         """Address in its own entry, or the last address that others know; empty if unknown."""
-        return self.line.address or next((node.address for node in self.entries.values() if node.address), "")
+        return self.line.address or next((entry.node.address for entry in self.others if entry.node.address), "")
 
     @property
     def epoch(self) -> int:
         """Config epoch of the node; of a replica, that of its primary."""
         return self.line.epoch
-
-    @cached_property
-    def others(self) -> Mapping[str, Node]:
-        """Entries of other nodes about this one."""
-        return {reporter: node for reporter, node in self.entries.items() if reporter != self.id}
 
     @property
     def failing(self) -> bool:
@@ -88,7 +116,7 @@ class Seen:
         The flag spreads by a message to all nodes (specification, "Failure detection"), but a node that was cut off
         may keep an old flag: so most of the nodes that know it must report it.
         """
-        return 2 * sum(node.failing for node in self.others.values()) > len(self.others)
+        return 2 * len(self.reported_by(lambda node: node.failing)) > len(self.reporters)
 
     @property
     def lost(self) -> bool:
@@ -97,8 +125,7 @@ class Seen:
         A node whose address was reused by another node (`noaddr`) is no longer contacted, and so never found
         failing.
         """
-        unavailable = sum(node.failing or node.noaddr for node in self.others.values())
-        return 2 * unavailable > len(self.others)
+        return 2 * len(self.reported_by(lambda node: node.failing or node.noaddr)) > len(self.reporters)
 
     @property
     def synced(self) -> bool:
@@ -114,10 +141,12 @@ class MergedView:
     Attributes:
         reports: reports by node id.
         names: names of the nodes for messages, by id.
+        excluded: ids of nodes to ignore, as if they did not exist.
     """
 
     report: Mapping[str, NodeReport]
     names: Mapping[str, str] = field(default_factory=dict)
+    excluded: frozenset[str] = frozenset()
 
     @cached_property
     def nodes(self) -> Mapping[str, Seen]:
@@ -125,28 +154,27 @@ class MergedView:
 
         Nodes in a handshake are omitted, because their ids are provisional.
         """
-        entries: dict[str, dict[str, Node]] = {node_id: {} for node_id in self.report}
-        for reporter in sorted(self.report):
-            for node in self.report[reporter].nodes:
-                if not node.handshake:
-                    entries.setdefault(node.id, {})[reporter] = node
+        entries = _merged(self.report)
         return {
             node_id: Seen(node_id, self._name(node_id, entries[node_id]), self.report.get(node_id), entries[node_id])
             for node_id in sorted(entries)
+            if node_id not in self.excluded
         }
 
-    def _name(self, node_id: str, entries: Mapping[str, Node]) -> str:
+    def _name(self, node_id: str, entries: Iterable[Entry]) -> str:
         if name := self.names.get(node_id):
             return name
-        if host := next((node.host for node in entries.values() if node.host), ""):
+        own = self.report.get(node_id)
+        known = [*([own.me] if own else ()), *(entry.node for entry in entries)]
+        if host := next((node.host for node in known if node.host), ""):
             return host.partition(".")[0]
-        address = next((node.address for node in entries.values() if node.address), "an unknown address")
+        address = next((node.address for node in known if node.address), "an unknown address")
         return f"node {node_id[:8]} at {address}"
 
     def name(self, node_id: str) -> str:
         """Return the name of a node for messages."""
         seen = self.nodes.get(node_id)
-        return seen.name if seen else self._name(node_id, {})
+        return seen.name if seen else self._name(node_id, ())
 
     @cached_property
     def components(self) -> tuple[frozenset[str], ...]:
@@ -157,7 +185,7 @@ class MergedView:
         """
         group: dict[str, set[str]] = {node_id: {node_id} for node_id in self.nodes}
         for seen in self.nodes.values():
-            for reporter in seen.entries:
+            for reporter in seen.reporters - group[seen.id]:
                 one, other = group[seen.id], group[reporter]
                 if one is not other:
                     one |= other
@@ -196,7 +224,7 @@ class MergedView:
         found = {
             (node.epoch, seen.id, node.slots)
             for seen in self.nodes.values()
-            for node in ([seen.line] if seen.answers else seen.entries.values())
+            for node in ([seen.line] if seen.answers else [entry.node for entry in seen.others])
             if node.slots and not node.primary
         }
         return tuple(sorted(found, key=lambda claim: (-claim[0], claim[1], claim[2].mask)))
@@ -235,6 +263,8 @@ class MergedView:
         """Yield reachable nodes that claim the same slots: the winner, the other one, and the slots."""
         claims = [(self.nodes[node_id], slots) for _, node_id, slots in self._claims if node_id in self.cluster]
         reachable = [(seen, slots) for seen, slots in claims if seen.answers]
+        if sum(len(slots) for _, slots in reachable) == len(Slots.union(slots for _, slots in reachable)):
+            return
         for number, (seen, slots) in enumerate(reachable):
             for other, others in reachable[number + 1 :]:
                 if both := slots & others:
@@ -259,3 +289,48 @@ class MergedView:
     def voters(self) -> tuple[Seen, ...]:
         """Primaries with slots that are reachable, and not failed for the others."""
         return tuple(seen for seen in self.primaries if seen.answers and not seen.failing)
+
+
+def _merged(reports: Mapping[str, NodeReport]) -> Mapping[str, tuple[Entry, ...]]:
+    """Return what other nodes report about each node, equal entries merged; nodes in a handshake are omitted.
+
+    In a healthy cluster of n nodes, nearly all of the n² entries are alike, and equal lines are the same object
+    (`responses.parse_nodes`). So whole tables are compared, in C, and those that are alike are read once.
+    """
+    found: dict[str, dict[int, Entry]] = {node_id: {} for node_id in reports}
+
+    def add(node_id: str, node: Node, reporters: frozenset[str]) -> None:
+        if node.handshake or not reporters:
+            return
+        entries = found.setdefault(node_id, {})
+        known = entries.get(id(node))
+        entries[id(node)] = Entry(node, known.reporters | reporters if known else reporters)
+
+    tables = {reporter: reports[reporter].by_id for reporter in sorted(reports)}
+    for turn in count():
+        if not tables:
+            break
+        first = next(iter(tables))
+        alike = _alike(first, tables) if turn < MAX_COMPARISONS else frozenset([first])
+        for node_id, node in tables[first].items():
+            if node_id != first:
+                add(node_id, node, alike - {node_id})
+        for reporter in alike - {first}:
+            if about_first := tables[reporter].get(first):
+                add(first, about_first, frozenset([reporter]))
+        for reporter in alike:
+            del tables[reporter]
+    return {node_id: tuple(entries.values()) for node_id, entries in found.items()}
+
+
+def _alike(first: str, tables: Mapping[str, Mapping[str, Node]]) -> frozenset[str]:
+    """Return the reporters with the same table as the first one, itself included.
+
+    The entries about the two reporters do not count: each reports itself in another way than the others report it.
+    """
+    base: dict[str, Node | None] = {**tables[first], first: None}
+    return frozenset(
+        reporter
+        for reporter, table in tables.items()
+        if len(table) == len(base) and {**table, reporter: base.get(reporter), first: None} == base
+    )

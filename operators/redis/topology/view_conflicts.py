@@ -109,19 +109,17 @@ def _claims(view: MergedView) -> Iterator[Disagreement]:
 
 def _absences(view: MergedView) -> Iterator[Disagreement]:
     """Yield members that some nodes consider present, and others not."""
+    reachable = frozenset(_ids(view.reachable_nodes))
     for seen in view.members:
-        entries = [
-            (reporter, seen.entries.get(reporter.id)) for reporter in view.reachable_nodes if reporter.id != seen.id
-        ]
         if seen.answers:
-            yield from _wrongly_failed(seen, [reporter for reporter, node in entries if node and node.failing])
+            yield from _wrongly_failed(seen, _nodes(view, seen.reported_by(lambda node: node.failing)))
         else:
-            present = [reporter for reporter, node in entries if node and not (node.failing or node.noaddr)]
-            yield from _wrongly_present(seen, present)
+            present = seen.reported_by(lambda node: not (node.failing or node.noaddr))
+            yield from _wrongly_present(seen, _nodes(view, present))
         # While a node is forgotten, one by one, most find it lost and some do not know it: that is no conflict.
         if seen.answers or not seen.lost:
-            unaware = [reporter for reporter, node in entries if not node or (node.noaddr and not node.failing)]
-            yield from _unknown(seen, unaware)
+            aware = seen.reported_by(lambda node: not node.noaddr or node.failing)
+            yield from _unknown(seen, _nodes(view, reachable - aware - {seen.id}))
 
 
 def _wrongly_failed(seen: Seen, reporters: Sequence[Seen]) -> Iterator[Disagreement]:
@@ -146,7 +144,7 @@ def _unknown(seen: Seen, reporters: Sequence[Seen]) -> Iterator[Disagreement]:
 def _slots(view: MergedView) -> Iterator[Disagreement]:
     """Yield nodes that report a wrong owner of another node's slots; claims to slots are in `_claims`."""
     found: dict[tuple[str, str, Slots], list[Seen]] = {}
-    for reporter in view.reachable_nodes:
+    for reporter in _nodes(view, _mistaken(view)):
         for wrong in _wrong_owners(view, reporter):
             found.setdefault(wrong, []).append(reporter)
     for (node_id, owner, slots), reporters in sorted(found.items(), key=lambda each: (*each[0][:2], each[0][2].mask)):
@@ -157,9 +155,23 @@ def _slots(view: MergedView) -> Iterator[Disagreement]:
         yield Disagreement("slots", _ids(reporters), tuple(filter(None, (node_id, owner))), text)
 
 
+def _mistaken(view: MergedView) -> frozenset[str]:
+    """Return the ids of reachable nodes that report other slots of any node than it owns."""
+    reachable, mistaken = frozenset(_ids(view.reachable_nodes)), frozenset[str]()
+    for seen in view.members:
+        owned = view.slots_of(seen.id)
+        mistaken |= seen.reported_by(lambda node, owned=owned: node.slots != owned)  # type: ignore[misc]
+        if seen.report is not None and seen.line.slots != owned:
+            mistaken |= {seen.id}
+        if owned:
+            mistaken |= reachable - seen.reporters - {seen.id}
+    return mistaken
+
+
 def _wrong_owners(view: MergedView, reporter: Seen) -> Iterator[tuple[str, str, Slots]]:
     """Yield the wrong entries of a node: reported owner (empty for none), true owner, and slots."""
-    reported = {seen.id: seen.entries[reporter.id].slots for seen in view.members if reporter.id in seen.entries}
+    table = reporter.report.by_id if reporter.report else {}
+    reported = {seen.id: table[seen.id].slots for seen in view.members if seen.id in table}
     ignored = Slots.union(view.owned.values()) - Slots.union(reported.values())
     owners = {"": ignored} | {node_id: slots for node_id, slots in reported.items() if node_id != reporter.id}
     for node_id, slots in owners.items():
@@ -176,12 +188,12 @@ def _roles(view: MergedView) -> Iterator[Disagreement]:
     forever.
     """
     for seen in view.reachable_nodes:
-        found: dict[str, list[Seen]] = {}
-        for reporter in view.reachable_nodes:
-            node = seen.entries.get(reporter.id)
-            if node is not None and reporter.id != seen.id and node.primary != seen.primary:
-                found.setdefault(node.primary, []).append(reporter)
-        for primary, reporters in sorted(found.items()):
+        found: dict[str, frozenset[str]] = {}
+        for entry in seen.others:
+            if (primary := entry.node.primary) != seen.primary:
+                found[primary] = found.get(primary, frozenset()) | entry.reporters
+        for primary, reporter_ids in sorted(found.items()):
+            reporters = _nodes(view, reporter_ids)
             claim = f"{_has(reporters, 'reports', 'report')} {seen.name} as {_role(view, primary)}"
             text = f"{names(reporters)} {claim}; it is {_role(view, seen.primary)}."
             yield Disagreement("role", _ids(reporters), (seen.id,), text)
@@ -192,11 +204,12 @@ def _addresses(view: MergedView) -> Iterator[Disagreement]:
     ones.
     """
     for seen in view.reachable_nodes:
-        found: dict[str, list[Seen]] = {}
-        for reporter, node in seen.others.items():
-            if node.address and seen.line.address and node.address != seen.line.address:
-                found.setdefault(node.address, []).append(view.nodes[reporter])
-        for address, reporters in sorted(found.items()):
+        found: dict[str, frozenset[str]] = {}
+        for entry in seen.others:
+            if (address := entry.node.address) and seen.line.address and address != seen.line.address:
+                found[address] = found.get(address, frozenset()) | entry.reporters
+        for address, reporter_ids in sorted(found.items()):
+            reporters = _nodes(view, reporter_ids)
             known = f"{names(reporters)} {_has(reporters, 'has', 'have')} the address {address} for {seen.name}"
             text = f"{known}; it is at {seen.line.address}."
             yield Disagreement("address", _ids(reporters), (seen.id,), text)
@@ -205,15 +218,20 @@ def _addresses(view: MergedView) -> Iterator[Disagreement]:
 def _links(view: MergedView) -> Iterator[Disagreement]:
     """Yield nodes that are reachable for the operator, but not for each other."""
     for seen in view.reachable_nodes:
-        present = {reporters: node for reporters, node in seen.others.items() if not (node.failing or node.noaddr)}
-        reporters = [view.nodes[reporters] for reporters, node in present.items() if node.suspected or not node.linked]
-        if reporters:
+        cut_off = seen.reported_by(
+            lambda node: not (node.failing or node.noaddr) and (node.suspected or not node.linked)
+        )
+        if reporters := _nodes(view, cut_off):
             text = f"{names(reporters)} {_has(reporters, 'has', 'have')} no connection to {seen.name}."
             yield Disagreement("link", _ids(reporters), (seen.id,), text)
 
 
 def _role(view: MergedView, primary: str) -> str:
     return f"a replica of {view.name(primary)}" if primary else "a primary"
+
+
+def _nodes(view: MergedView, ids: Iterable[str]) -> list[Seen]:
+    return [view.nodes[node_id] for node_id in sorted(ids)]
 
 
 def _ids(nodes: Iterable[Seen]) -> tuple[str, ...]:

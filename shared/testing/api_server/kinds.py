@@ -18,6 +18,7 @@ from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     EVENT,
     LEASE,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     SECRET,
@@ -271,6 +272,7 @@ def built_in_kinds() -> tuple[Served, ...]:
         Served(POD, _admit_pod, built_in=True, schema=BUILT_IN, fixed=("spec.containers", "spec.volumes")),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
         Served(DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
+        Served(NETWORK_POLICY, built_in=True, schema=BUILT_IN, status=False),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
         Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIM_IMMUTABLE}),  # type: ignore[arg-type]
         Served(STORAGE_CLASS, **plain),  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from operators.redis.operator import OPERATOR, clusters
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     SERVICE,
@@ -110,6 +111,7 @@ CAST = Cast(
         SERVICE,
         CONFIG_MAP,
         DISRUPTION_BUDGET,
+        NETWORK_POLICY,
         PERSISTENT_VOLUME_CLAIM,
         POD,
     ),

@@ -6,14 +6,14 @@ import pytest
 
 from operators.redis.objects import names, stateful_set
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, assert_claim_templates_are_kept
 from tests.api.support.world import World
 from tests.unit.redis.objects.test_golden import CASES
 from tests.unit.redis.objects.test_golden import GOLDEN as DIRECTORY
 from tests.unit.redis.world import cluster
 
-GOLDEN = Golden(DIRECTORY, "redis-operator", (SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, STATEFUL_SET))
+GOLDEN = Golden(DIRECTORY, "redis-operator", (SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, STATEFUL_SET))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -13,7 +13,7 @@ from operators.etcd.api import resource as etcd
 from operators.memcached.api.resource import API
 from operators.redis.api import resource as redis
 from shared.kubernetes import accessors
-from shared.kubernetes.errors import KubeError, NotFound
+from shared.kubernetes.errors import KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
@@ -80,9 +80,20 @@ class World:
     def close(self) -> None:
         """Delete all resources: without controllers, Kubernetes does not empty the namespace."""
         for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
-            for obj in self.user_client.list(kind, self.namespace):
+            for obj in self._list(kind):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()
+
+    def _list(self, kind: Kind) -> list[Obj]:
+        """List resources; after a change of their CRD the API server rejects requests for a moment."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return self.user_client.list(kind, self.namespace)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
         """Create a Memcached, by default with one server."""

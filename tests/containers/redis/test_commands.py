@@ -58,9 +58,9 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         with pytest.raises(Refused, match="must not become a replica"):
             await execute(connect, Replicate(OPEN, two.endpoint, two.id, one.id))
 
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # takes effect after the response
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id, one.id))  # takes effect after the response
         await cluster.until(lambda reports: reports[one.id].link_up and all_know(reports, one.id, three.id))
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # takes effect after the response
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id, one.id))  # takes effect after the response
         await cluster.until(lambda reports: reports[one.id].link_up and reports[one.id].keys == 1)
         with pytest.raises(Refused, match="must not be reset"):
             await execute(connect, ResetSoft(OPEN, one.endpoint, one.id))
@@ -88,7 +88,7 @@ async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis,
             Meet(OPEN, own.endpoint, (here,), own.id),
             AddSlots(OPEN, here, own.id, Slots.of(1)),
             Replicate(OPEN, here, own.id, "0" * 40),
-            FailOver(OPEN, here, own.id, "TAKEOVER"),
+            FailOver(OPEN, here, own.id, "0" * 40, "TAKEOVER"),
             Forget(OPEN, "0" * 40, (here,)),
             Configure(OPEN, here, own.id, {"maxmemory": "1mb"}),
             SetPasswords(OPEN, here, own.id, ("0" * 64,)),

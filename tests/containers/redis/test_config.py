@@ -21,11 +21,13 @@ from e2e.cluster.machine import debian, processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
+from operators.redis.api.directives import same
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.commands import Configure, SetPasswords, execute
+from operators.redis.client.commands import ApplyDirective, Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
-from operators.redis.client.errors import Denied, Refused
+from operators.redis.client.errors import ConfigRefused, Denied, Refused
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Access
 from operators.redis.objects import names, redis_conf
@@ -148,6 +150,48 @@ async def test_rendered_file_and_live_settings_configure_a_server_alike(
         if spec:
             assert started["io-threads"] == "2"
             assert started["maxmemory"] == str(100 << 20)
+
+
+@pytest.mark.parametrize("spec", [{}, {"config": EVERYTHING}], ids=["defaults", "many settings"])
+async def test_report_shows_every_difference_from_the_desired_settings(
+    redis: Redis, engine: tuple[str, str], spec: dict[str, Any]
+) -> None:
+    """A server that started with the file differs in nothing; one whose settings were changed, in exactly these."""
+    made = resource(engine, **spec)
+    desired = redis_conf.live(made, TEMPLATE)
+    with redis.cluster(engine) as cluster:
+        pod = Pod(cluster, made, Passwords(""), TEMPLATE)
+        await pod.start(Access())
+
+        async def differing() -> set[str]:
+            async with pod.node.connected() as server:
+                report = await inspect_node(server, redis_conf.names(made, TEMPLATE, None))
+            assert report.settings.keys() == desired.keys()
+            values = report.settings.items()
+            return {name for name, found in values if not same(name, desired[name], found, made.engine)}
+
+        assert await differing() == set()
+        async with pod.node.connected() as server:
+            await server.execute("CONFIG", "SET", "cluster-node-timeout", 276000)
+            await server.execute("CONFIG", "SET", "proto-max-bulk-len", 2 << 30)
+        assert await differing() == {"cluster-node-timeout", "proto-max-bulk-len"}
+        for name in await differing():
+            call = ApplyDirective(Access(), pod.node.endpoint, pod.node.id, name, desired[name], made.engine)
+            await execute(connect, call)
+            await execute(connect, call)
+        assert await differing() == set()
+
+
+async def test_refused_value_is_an_error_with_the_words_of_the_server(redis: Redis, engine: tuple[str, str]) -> None:
+    made = resource(engine)
+    with redis.cluster(engine) as cluster:
+        pod = Pod(cluster, made, Passwords(""))
+        await pod.start(Access())
+        at = pod.node.endpoint
+        with pytest.raises(ConfigRefused, match=r"one of the following|Invalid argument"):
+            await execute(
+                connect, ApplyDirective(Access(), at, pod.node.id, "maxmemory-policy", "sometimes", made.engine)
+            )
 
 
 async def test_settings_that_require_a_restart_are_exactly_the_listed_ones(

@@ -149,10 +149,10 @@ async def test_target_without_memory_receives_no_slot_and_is_reported(redis: Red
 async def test_full_target_keeps_its_keys_and_continues_with_more_memory(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def misjudged(*_: object) -> None:
+    def misjudged(*_: object) -> None:
         """Pass the check, as if clients filled the memory after it."""
 
-    monkeypatch.setattr("operators.redis.migration.key_by_key.require_memory", misjudged)
+    monkeypatch.setattr("operators.redis.migration.target_check.require_memory", misjudged)
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes

@@ -73,7 +73,8 @@ def test_slot_is_assigned_to_its_target_only_once_the_source_is_empty(state: Slo
     [
         ({"slots": Slots.of(7)}, {}, SlotState.OWNED),
         ({"slots": Slots.of(7)}, {"importing": {7: "source"}}, SlotState.IMPORTING),
-        ({"slots": Slots.of(7)}, {"importing": {7: "another"}}, SlotState.OWNED),
+        ({"slots": Slots.of(7)}, {"importing": {7: "another"}}, SlotState.INHERITED),
+        ({"slots": Slots.of(7), "migrating": {7: "target"}}, {"importing": {7: "another"}}, SlotState.MIGRATING),
         ({"slots": Slots.of(7), "migrating": {7: "target"}}, {}, SlotState.MIGRATING),
         ({"slots": Slots.of(7), "migrating": {7: "target"}}, {"importing": {7: "source"}}, SlotState.OPEN),
         ({"slots": Slots.of(7), "migrating": {7: "target"}}, {"slots": Slots.of(7)}, SlotState.HANDED_OVER),
@@ -94,4 +95,4 @@ def test_every_state_is_in_the_table_and_can_be_reached(lifecycle: Lifecycle[Enu
     found = {type(lifecycle.initial)(state) for state in (lifecycle.initial, *targets)}
     assert set(lifecycle.transitions) == set(type(lifecycle.initial))
     unreached = set(lifecycle.transitions) - found
-    assert unreached <= {NodeState.STRANDED, SlotState.MIGRATING}, "only crashes and failovers lead to these states"
+    assert unreached <= {NodeState.STRANDED, SlotState.INHERITED}, "only crashes and failovers lead to these states"

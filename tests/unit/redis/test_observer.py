@@ -49,7 +49,9 @@ class StubServer:
             raise self.error
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
-        return [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
+        found = [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
+        settings = [command[2] for command in commands[len(found) :]]
+        return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 
     async def aclose(self) -> None:
         self.calls.append("closed")
@@ -131,6 +133,21 @@ async def test_observation_of_a_healthy_cluster() -> None:
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
     assert seen.instances[0].host == "host"
+
+
+async def test_report_has_the_settings_that_the_spec_and_the_template_determine() -> None:
+    kubernetes = three(config={"hz": "20", "tcp-backlog": "100"}, pod=[{"configmap": "mine"}])
+    text = "loadmodule /a.so\nmine.size 1\nslowlog-max-len 20\nport 7000\n"
+    mine = {"metadata": {"name": "mine", "namespace": "default"}, "data": {CONFIG_KEY: text}}
+    kubernetes.user_client.create(CONFIG_MAP, mine)
+    servers = reachable_nodes(*(node_id(n) for n in range(3)))
+    seen = await kubernetes.observe(**servers)
+    assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
+    report = seen.instances[0].report
+    assert report
+    assert {"hz", "slowlog-max-len", "cluster-node-timeout", "proto-max-bulk-len"} <= report.settings.keys()
+    assert not {"tcp-backlog", "port", "masterauth", "loadmodule"} & report.settings.keys()
+    assert "mine.size" not in report.settings, "the server does not have it"
 
 
 @pytest.mark.parametrize(

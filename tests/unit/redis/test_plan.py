@@ -16,6 +16,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
@@ -60,14 +61,58 @@ def test_invalid_spec_changes_nothing() -> None:
     assert (made.verdict.reason, made.verdict.progress, made.actions) == ("InvalidSpec", Progress.BLOCKED, ())
 
 
-def test_data_of_another_cluster_is_not_changed() -> None:
-    resource, found = world(*formed())
-    volume = found.instances[3].volume
+def with_foreign_volume(found: Observed, number: int) -> Observed:
+    """The observed state with the volume of an instance labelled for another resource."""
+    instances = list(found.instances)
+    volume = instances[number].volume
     assert volume
     foreign = {**volume, "metadata": volume["metadata"] | {"labels": {CLUSTER_UID: "u-0"}}}
-    instances = (*found.instances[:3], replace(found.instances[3], volume=foreign), *found.instances[4:])
-    made = plan(resource, replace(found, instances=instances))
-    assert (made.verdict.reason, made.actions) == ("ForeignData", ())
+    instances[number] = replace(instances[number], volume=foreign)
+    return replace(found, instances=tuple(instances))
+
+
+@pytest.mark.parametrize("foreign", [NEW, NEW_RECORDED, replace(NEW, keys=5), At(epoch=0), R0, P0], ids=str)
+def test_node_on_a_foreign_volume_is_not_changed(foreign: At) -> None:
+    resource, found = world(*formed(), foreign, replicas=7)
+    made = plan(resource, with_foreign_volume(found, 6))
+    assert made.actions == ()
+    assert "PersistentVolumeClaim data-demo-6: belongs to another RedisCluster" in made.verdict.message
+    (before, after) = (
+        [entry.get("nodeId") for entry in status["conditions"] if entry["name"] == "demo-6"]
+        for status in (resource.reported, made.status)
+    )
+    assert (after or [None]) == (before or [None]), "it is neither recorded nor are former records lost"
+
+
+def test_own_nodes_are_healed_although_a_foreign_volume_exists() -> None:
+    moved = replace(R0, address="10.9.0.1", stale_address="10.0.0.4")
+    resource, found = world(*formed()[:3], moved, *formed()[4:], replace(NEW, up=False), replicas=6)
+    made = plan(resource, with_foreign_volume(found, 6))
+    assert acts(made.actions) == ["let demo-0, demo-1, demo-2, demo-4, demo-5 meet demo-3 at 10.9.0.1"]
+    assert made.verdict.reason == "Meeting"
+    assert made.verdict.message.startswith("Updating the address of demo-3 on the other nodes (CLUSTER MEET). Persist")
+
+
+def test_paused_cluster_is_healed_at_its_present_size() -> None:
+    """A member that the paused spec would remove is a member until then, and one that it would add is not awaited."""
+    moved = replace(R0, address="10.9.0.1", stale_address="10.0.0.8")
+    at = [*formed(4, 1)[:7], replace(moved, of=3)]
+    for replicas in (6, 8, 10):
+        resource = cluster(*at, replicas=replicas, pause=True)
+        made = plan(resource, seen(resource, *at, replicas=8))
+        assert [action.id for action in of(made.actions, "Meet")] == [node_id(7)]
+        assert len(made.actions) == 1
+        assert made.verdict.message.endswith(
+            "spec.pause is true: no change is applied until it is false. Repairs of the running cluster continue."
+        )
+
+
+def test_reason_of_a_repair_comes_before_that_of_the_spec() -> None:
+    lost = replace(P0, up=False, failed=True, disk="another")
+    made = planned(lost, P1, P2, replace(R0, up=False, failed=True, pod=False), R1, R2, replicasPerMaster=2, replicas=6)
+    assert made.verdict.reason == "SlotsUnserved"
+    assert "demo-3 has no pod" in made.verdict.message
+    assert "spec.replicas: is too small" in made.verdict.message
 
 
 def test_bootstrap_waits_for_a_missing_config_map() -> None:
@@ -106,17 +151,6 @@ def test_pod_to_be_removed_loses_the_client_label() -> None:
     assert of(planned(*formed()[:2], R0, R1, R2, R2, P2, replicas=6).actions, "Patch") == [], (
         "a pod that owns slots keeps the label"
     )
-
-
-def test_changed_settings_are_applied_to_running_servers() -> None:
-    resource = cluster(*formed(), config={"maxmemory-policy": "allkeys-lru"})
-    made = plan(resource, seen(cluster(*formed()), *formed()))
-    calls = of(made.actions, "Configure")
-    assert [call.id for call in calls] == [node_id(n) for n in range(6)]
-    assert calls[0].settings["maxmemory-policy"] == "allkeys-lru"
-    assert len(of(made.actions, "Patch")) == 6
-    again = plan(resource, seen(resource, *formed()))
-    assert of(again.actions, "Configure") == []
 
 
 @pytest.mark.parametrize(
@@ -184,6 +218,9 @@ EVENTS: dict[str, Callable[[At, int], At]] = {
     "slots without an owner": lambda at, _: replace(at, slots=str(Slots.parse(at.slots).first(1000))),
     "migrating slot": lambda at, n: replace(at, open_slots={n * 1000: (">", (n + 1) % 3)}),
     "importing slot": lambda at, n: replace(at, open_slots={n * 1000 + 1: ("<", (n + 1) % 3)}),
+    "older keys": lambda at, n: replace(
+        at, open_slots={n * 1000 + 2: ("<", (n + 1) % 3)}, strays={n * 1000 + 2: 3, n * 1000 + 3: 1}
+    ),
 }
 EVENTS_OF_ALL_NODES = (*[""] * 12, "old", "old", "failed", "broken", "restarted empty", "moved")
 
@@ -228,7 +265,7 @@ def some_world(seed: int) -> tuple[RedisCluster, Observed]:
     is_formed = chance.random() < 0.9
     resource = cluster(*at, is_formed=is_formed, **spec)
     first = plan(resource, seen(resource, *at)).status
-    persisted = ("recovery", "assigned", "forming")
+    persisted = ("recovery", "assigned", "forming", *(("moves", "foreign") if chance.random() < 0.8 else ()))
     status: Obj = {key: value for key, value in first.items() if key in persisted}
     if chance.random() < 0.7:
         if "recovery" in status:
@@ -245,16 +282,44 @@ EXAMPLES = settings(
 )
 
 
+def paused(resource: RedisCluster) -> RedisCluster:
+    return RedisCluster.parse({**resource.obj, "spec": resource.obj["spec"] | {"pause": True}})
+
+
 def allowed(resource: RedisCluster) -> bool:
     """Return whether the user confirmed the loss with the token in the status."""
     given_ = resource.spec.recovery
     return given_ is not None and given_.confirm == resource.recovery_token
 
 
+def require_provenance(resource: RedisCluster, view_of: Observed, move: Move) -> None:
+    """Assert that a move is recorded, and that its target has no keys of slots that it has not begun to receive."""
+    view = view_of.view
+    unrecorded = move.slots - Slots.union(
+        known.slots for known in Assessment.of(resource, view_of).recorded_moves if known.target == move.target
+    )
+    assert not unrecorded, "only recorded slots move"
+    strays = view.nodes[move.target].report.strays  # type: ignore[union-attr]
+    begun = view.nodes[move.source].line.migrating
+    assert not {slot for slot in strays if slot in move.slots and slot not in begun}, (
+        "no slot moves to a node that has keys of it"
+    )
+
+
+def require_reopened_slots_recorded(resource: RedisCluster, view_of: Observed, made: Plan) -> None:
+    view = view_of.view
+    for call in of(made.actions, "ReopenSlots"):
+        assert not call.slots - view.slots_of(call.source)
+        known = Assessment.of(resource, view_of).recorded_moves
+        assert not call.slots - Slots.union(move.slots for move in known if move.target == call.target)
+
+
 @EXAMPLES
-@given(WORLDS)
-def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed]) -> None:
+@given(WORLDS, st.booleans())
+def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed], is_paused: bool) -> None:
     resource, view_of = found
+    if is_paused:
+        resource = paused(resource)
     made, view = plan(resource, view_of), view_of.view
     for kind in {type(action).__name__ for action in made.actions} & {*DANGEROUS, "Delete"}:
         event(kind)
@@ -274,6 +339,10 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed])
             assert view.nodes[move.target].answers
             assert view.nodes[move.target].is_primary
             assert not move.slots - view.slots_of(move.source), "slots move from their owner"
+            require_provenance(resource, view_of, move)
+    require_reopened_slots_recorded(resource, view_of, made)
+    for call in of(made.actions, "CancelImport"):
+        assert not call.slots & view.slots_of(call.id)
     for call in of(made.actions, "AddSlots"):
         assert not resource.formed or allowed(resource), "no slot is assigned empty without confirmation"
         assert not call.slots - view.uncovered
@@ -380,8 +449,9 @@ def test_waiting_plan_has_a_reason_and_a_requeue(found: tuple[RedisCluster, Obse
         assert made.verdict.message.endswith((".", "image")) or "does not start:" in made.verdict.message
     composed = cluster(is_formed=False, replicas=6, status=made.status)
     assert composed.formed == made.status["formed"]
-    paused = RedisCluster.parse({**resource.obj, "spec": resource.obj["spec"] | {"pause": True}})
-    assert plan(paused, view_of).actions == ()
+    assert not {type(action).__name__ for action in plan(paused(resource), view_of).actions} & {
+        *("Apply", "Delete", "WriteSecret", "SetEpoch")
+    }
 
 
 @EXAMPLES

@@ -48,13 +48,17 @@ GROWN = Scenario(
         ScenarioStep("a class that grows", lambda stage: stage.user_client.create(STORAGE_CLASS, GROWING)),
         on_disks("1Gi", maxUnavailable=1),
     ),
-    steps=(on_disks("2Gi", maxUnavailable=2), on_disks("2Gi", minAvailable=4)),
+    steps=(
+        on_disks("2Gi", maxUnavailable=2),
+        on_disks("2Gi", minAvailable=4),
+        cluster(networkPolicy={"enabled": False}),
+    ),
 )
 
 
 def right(write: Write) -> set[tuple[str, str]]:
     """Return the rules that a write requires, as (resource, verb)."""
-    plural = "redisclusters" if write.kind == "RedisCluster" else f"{write.kind.lower()}s"
+    plural = "redisclusters" if write.kind == "RedisCluster" else f"{write.kind.lower()}s".replace("ys", "ies")
     resource = "/".join(filter(None, (plural, write.subresource)))
     made = {(resource, "create")} if write.status == HTTPStatus.CREATED else set()
     return {(resource, VERBS[write.verb])} | made

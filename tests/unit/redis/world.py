@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -10,7 +10,7 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
-from operators.redis.client.responses import Node, NodeReport
+from operators.redis.client.responses import Follower, Node, NodeReport
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
@@ -65,6 +65,7 @@ class At:
         old: whether the pod has an earlier template.
         since: last transition time in the status.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
+        strays: number of keys of slots that the node does not own, by slot.
     """
 
     slots: str = ""
@@ -97,6 +98,7 @@ class At:
     since: str = LONG_AGO
     version: str = "8.0.2"
     open_slots: Mapping[int, tuple[str, int]] | None = None
+    strays: Mapping[int, int] | None = None
     error: str = "no route to host"
     labels: Mapping[str, str] | None = None
 
@@ -132,6 +134,7 @@ def cluster(
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
     conditions = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
     recorded: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": is_formed}
+    recorded["moves"] = []
     fields = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
     fields = {key: value for key, value in fields.items() if value is not None}
     return RedisCluster.parse({"metadata": metadata, "spec": fields, "status": recorded | (status or {})})
@@ -227,7 +230,15 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         link_up=spot.of is None or spot.synced,
         offset=spot.offset,
         run_id=f"run-{number}",
+        replicas=tuple(_followers(at, number)),
+        strays=dict(spot.strays or {}),
     )
+
+
+def _followers(at: tuple[At, ...], number: int) -> Iterator[Follower]:
+    for other, spot in enumerate(at):
+        if spot.of == number and spot.up and spot.pod:
+            yield Follower(address(other, spot), 6379, spot.synced, spot.offset)
 
 
 def _knows(at: tuple[At, ...], number: int, other: int) -> bool:

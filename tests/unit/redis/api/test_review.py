@@ -289,3 +289,68 @@ def test_risky_change_has_a_warning(new: Obj, words: str) -> None:
 
 def test_admission_handles_redisclusters() -> None:
     assert ADMISSION.kind == API.kind
+
+
+# Directives.
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"maxmemory-policy": "sometimes"}, "spec.config: maxmemory-policy accepts one of noeviction, allkeys-lru"),
+        ({"cluster-node-timeout": "0"}, "spec.config: cluster-node-timeout accepts an integer of at least 1000"),
+        ({"maxmemory": "50%"}, "spec.config: maxmemory accepts an amount of memory"),
+        ({"max-memory": "1gb"}, "spec.config: max-memory is not a directive of redis 8.0; it is set to '1gb'."),
+        (
+            {"appendonly": "true"},
+            "spec.config: appendonly accepts yes or no; it is set to 'true'. Correct or remove it.",
+        ),
+    ],
+)
+def test_value_that_the_version_does_not_accept_is_refused(config: Obj, words: str) -> None:
+    assert words in refused(obj(config=config))
+    assert words in refused(obj(config=config), obj())
+    assert words in refused(obj(config={**config, "hz": "20"}), obj(config=dict.fromkeys(config, "1")))
+
+
+def test_refused_value_that_the_resource_already_has_does_not_prevent_other_changes() -> None:
+    config = {"maxmemory-policy": "sometimes"}
+    assert refused(obj(config=config, replicas=8), obj(config=config)) == ""
+    assert refused(obj(config={**config, "hz": "20"}), obj(config=config)) == ""
+    assert "'often'" in refused(obj(config={"maxmemory-policy": "often"}), obj(config=config))
+
+
+def test_upgrade_to_a_version_without_a_directive_is_refused() -> None:
+    config = {"gopher-enabled": "yes"}
+    before = obj(version="6.2.14", config=config, status=running("redis 6.2.14"))
+    assert refused(before) == ""
+    message = refused(obj(version="7.0.15", config=config, status=running("redis 6.2.14")), before)
+    assert "gopher-enabled is not a directive of redis 7.0" in message
+
+
+def test_directive_of_a_newer_version_or_of_a_module_is_left_to_the_server() -> None:
+    assert refused(obj(version="9.9.9", config={"new-directive": "1"})) == ""
+    assert refused(obj(config={"loadmodule": "/a.so", "my-option": "1"})) == ""
+
+
+# Memory.
+
+
+def limited(limit: str, **spec: Any) -> Obj:
+    return obj(resources={"limits": {"memory": limit}}, config={}, **spec)
+
+
+def test_memory_limit_in_which_no_node_starts_is_refused() -> None:
+    message = refused(limited("1Mi"))
+    assert "limits.memory is 1Mi, but an empty node uses about 15 MiB" in message
+    assert "Use at least 64Mi." in message
+    assert refused(limited("1Mi", replicas=8), limited("1Mi")) == "", "the resource already has it"
+    assert "Use at least 64Mi." in warned(limited("32Mi"))
+    assert "64Mi" not in warned(limited("64Mi"))
+
+
+def test_nodes_without_persistence_are_warned_about() -> None:
+    words = 'with appendonly "no" and save "", nodes keep no data on disk'
+    assert words in warned(obj(config={"appendonly": "no", "save": ""}))
+    assert words not in warned(obj(config={"appendonly": "no"}))
+    assert words not in warned(obj(config={"save": ""}))

@@ -201,6 +201,30 @@ async def test_repeatedly_failing_task_is_cancelled_and_reported() -> None:
     assert fake.owned == three().owned
 
 
+async def test_path_whose_tasks_failed_too_often_is_moved_key_by_key(caplog: pytest.LogCaptureFixture) -> None:
+    fake = three()
+    fake.failing = "Failed to sync with the source node"
+    with pytest.raises(SlotStuck, match="attempt 3 of 3; after the last one these slots are moved key by key"):
+        await move(fake, MOVES[0])
+    started = len(fake.tasks)
+    for _ in range(3):
+        with pytest.raises(AssertionError, match="cluster-node-timeout"):  # a command of key-by-key migration
+            await move(fake, MOVES[0])
+    assert len(fake.tasks) == started
+    assert "failed 3 times in a row to move slots from a to c (Failed to sync with the source node)" in caplog.text
+
+
+async def test_failures_before_a_success_do_not_count() -> None:
+    fake = three()
+    slots = MOVES[0].slots
+    fake.tasks = [Task(f"old-{number}", ONE, THREE, slots, "canceled", "error", 3) for number in range(5)]
+    fake.tasks.append(Task("old-5", ONE, THREE, slots, "completed"))
+    fake.failing = "error"
+    with pytest.raises(SlotStuck, match="attempt 3 of 3"):
+        await move(fake, MOVES[0])
+    assert len(fake.tasks) == 7
+
+
 async def test_destination_without_memory_starts_no_task() -> None:
     fake = three()
     fake.max_memory = 1_000_500

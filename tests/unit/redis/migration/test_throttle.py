@@ -5,39 +5,51 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.migration.throttle import CALM_WAIT_SECONDS, MAX_WAIT_SECONDS, Throttle
+from operators.redis.migration.throttle import BATCH_SECONDS, MAX_KEYS, MAX_SLOTS, Throttle
+
+ROUND_TRIP = 0.001
 
 
-def test_batches_shrink_under_latency_and_grow_again() -> None:
-    throttle, sizes = Throttle(100, 8, slots=8), []
-    for waited in (*[4 * MAX_WAIT_SECONDS] * 5, *[CALM_WAIT_SECONDS] * 4, MAX_WAIT_SECONDS, None):
-        throttle.judge(waited)
-        sizes.append((throttle.slots, throttle.keys))
-    assert sizes == [
-        *((4, 100), (2, 100), (1, 100), (1, 50), (1, 25)),
-        *((1, 50), (1, 100), (2, 100), (4, 100)),
-        *((2, 100), (2, 100)),
-    ]
+def play(throttle: Throttle, batches: int, per_key: float) -> list[tuple[int, int]]:
+    """Return the sizes of batches whose keys take equally long."""
+    sizes = []
+    for _ in range(batches):
+        sizes.append((throttle.keys, throttle.slots))
+        throttle.judge(ROUND_TRIP + throttle.keys * per_key, throttle.keys, throttle.slots)
+    return sizes
 
 
-def test_slow_connection_gets_full_key_batches_of_single_slots() -> None:
-    throttle, sizes = Throttle(100, 8, keys=25), []
-    for _ in range(3):
-        throttle.judge(MAX_WAIT_SECONDS)
-        sizes.append((throttle.slots, throttle.keys))
-    assert sizes == [(1, 50), (1, 100), (1, 100)]
+def test_batches_of_small_keys_grow_from_one_key_to_the_maximum() -> None:
+    assert play(Throttle(), 10, per_key=1e-6)[-1] == (MAX_KEYS, MAX_SLOTS)
+
+
+def test_keys_that_take_long_move_alone() -> None:
+    assert {keys for keys, _ in play(Throttle(), 10, per_key=4 * BATCH_SECONDS)[2:]} <= {1, 2}
+
+
+def test_slow_connection_does_not_shrink_batches() -> None:
+    throttle = Throttle()
+    for _ in range(10):
+        throttle.judge(20 * BATCH_SECONDS, throttle.keys, throttle.slots)
+    assert (throttle.keys, throttle.slots) == (MAX_KEYS, MAX_SLOTS)
+
+
+def test_batch_that_was_not_full_does_not_grow() -> None:
+    throttle = Throttle(keys=8, slots=4)
+    throttle.judge(ROUND_TRIP, keys=3, slots=4)
+    assert (throttle.keys, throttle.slots) == (8, 8)
 
 
 def test_slot_moves_alone_after_a_failure() -> None:
-    throttle = Throttle(100, 64, slots=64)
-    throttle.use_single_slot()
-    assert (throttle.slots, throttle.keys) == (1, 100)
+    throttle = Throttle(keys=64, slots=8)
+    throttle.restart()
+    assert (throttle.keys, throttle.slots) == (1, 1)
 
 
-@given(st.integers(1, 1000), st.integers(1, 128), st.lists(st.none() | st.floats(0, 1)))
-def test_batches_stay_within_limits(keys: int, slots: int, waits: list[float | None]) -> None:
-    throttle = Throttle(keys, slots)
-    for waited in waits:
-        throttle.judge(waited)
-        assert 1 <= throttle.keys <= keys
-        assert 1 <= throttle.slots <= slots
+@given(st.lists(st.floats(0, 1), max_size=50))
+def test_size_stays_within_its_bounds(times: list[float]) -> None:
+    throttle = Throttle()
+    for seconds in times:
+        throttle.judge(seconds, throttle.keys, throttle.slots)
+        assert 1 <= throttle.keys <= MAX_KEYS
+        assert 1 <= throttle.slots <= MAX_SLOTS

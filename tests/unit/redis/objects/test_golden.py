@@ -54,6 +54,7 @@ def test_objects_match_the_golden_file(case: str) -> None:
         provisioning.ensure_services(SETTINGS, resource, observed, NOW),
         configuration.ensure_config_map(SETTINGS, resource, observed, NOW),
         provisioning.ensure_disruption_budget(SETTINGS, resource, observed, NOW),
+        provisioning.ensure_network_policy(SETTINGS, resource, observed, NOW),
     ]
     objects = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
@@ -91,6 +92,7 @@ def test_manifest_of_the_first_release_has_all_owned_objects() -> None:
         ("Service", "demo-client"),
         ("ConfigMap", "demo-config"),
         ("PodDisruptionBudget", "demo"),
+        ("NetworkPolicy", "demo-bus"),
         ("StatefulSet", "demo"),
     ]
 

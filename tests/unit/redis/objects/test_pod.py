@@ -103,18 +103,68 @@ def test_exporter_logs_in_as_a_read_only_user() -> None:
 
 
 def test_node_announces_its_address_and_since_7_0_its_host_name() -> None:
-    assert container(pod())["args"][1:] == [
+    assert container(pod())["args"][2:] == [
         "--cluster-announce-ip",
         "$(POD_IP)",
         "--cluster-announce-hostname",
         "$(POD_NAME).demo.default.svc",
     ]
-    assert container(pod(version="6.2.14"))["args"][1:] == ["--cluster-announce-ip", "$(POD_IP)"]
+    assert container(pod(version="6.2.14"))["args"][2:] == ["--cluster-announce-ip", "$(POD_IP)"]
 
 
-def test_command_is_the_program_of_the_engine() -> None:
-    assert container(pod())["command"] == ["redis-server"]
-    assert container(pod(repository="valkey/valkey", version="8.1.1"))["command"] == ["valkey-server"]
+def test_entrypoint_of_the_image_starts_the_server_and_loads_its_modules() -> None:
+    built = container(pod())
+    assert "command" not in built, "a command would replace the ENTRYPOINT, which loads the modules of Redis 8"
+    assert built["args"][:2] == ["redis-server", "/etc/redis/config/redis.conf"]
+    valkey = container(pod(repository="valkey/valkey", version="8.1.1"))
+    assert valkey["args"][0] == "valkey-server"
+
+
+def test_command_of_the_spec_replaces_the_entrypoint() -> None:
+    built = container(pod(command=["/usr/bin/redis-server"]))
+    assert built["command"] == ["/usr/bin/redis-server"]
+    assert built["args"][0] == "/etc/redis/config/redis.conf"
+
+
+def test_settings_that_load_bundled_modules_do_not_load_them_twice() -> None:
+    """A server that is to load a module twice does not start."""
+    built = container(pod(config={"loadmodule": "/usr/local/lib/redis/modules/rejson.so"}))
+    assert built["command"] == ["redis-server"]
+    assert built["args"][0] == "/etc/redis/config/redis.conf"
+    assert "command" not in container(pod(config={"loadmodule": "/data/other.so"}))
+
+
+VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
+"""Settings without persistence."""
+
+
+def test_node_without_persistence_never_reads_the_identity_of_the_process_before_it() -> None:
+    """A primary that resumes with its id and without its keys makes its replicas drop their keys."""
+    built = container(pod(**VOLATILE))
+    assert built["args"][-4:] == [
+        "--cluster-config-file",
+        "nodes-$(POD_UID)-$(LAST_RUN).conf",
+        "--dbfilename",
+        "dump-$(POD_UID)-$(LAST_RUN).rdb",
+    ]
+    paths = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in built["env"] if "valueFrom" in each}
+    assert paths["POD_UID"] == "metadata.uid", "a volume may outlive the pod"
+    assert paths["LAST_RUN"] == "metadata.annotations['redis.middleware.hc.cn/last-run']"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"config": {"appendonly": "no"}},
+        {"config": {"appendonly": "no", "save": "3600 1"}},
+        {"config": {"save": ""}},
+        {**VOLATILE, "replicas": 3, "replicasPerMaster": 0},
+    ],
+)
+def test_node_with_persistence_or_without_replicas_keeps_its_identity(spec: Obj) -> None:
+    """A cache without replicas loses its keys with each restart anyway, and serves its slots again at once."""
+    assert "--cluster-config-file" not in container(pod(**spec))["args"]
 
 
 SHARED: Obj = {"pod": [{"volumes": {"type": "nfs", "persistentVolumeClaimName": "all"}}]}

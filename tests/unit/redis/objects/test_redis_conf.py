@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import redis_conf
-from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
+from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
+from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, render
 from shared.kubernetes.kinds import Obj
 from tests.unit.redis.security.rotation import wished
 
@@ -199,7 +200,7 @@ def test_quoted_text_survives_a_round_trip(text: str) -> None:
     written = quoted(text)
     assert "\n" not in written
     assert "\r" not in written
-    assert redis_conf._arguments(f"name {written}") == ["name", text]
+    assert arguments(f"name {written}") == ["name", text]
 
 
 @pytest.mark.parametrize(
@@ -207,15 +208,102 @@ def test_quoted_text_survives_a_round_trip(text: str) -> None:
     [
         (r'a "b c" d', ["a", "b c", "d"]),
         (r'a "\x41\n\"" ', ["a", 'A\n"']),
+        (r'a "\xc3\xa9\xzz"', ["a", "éxzz"]),
         (r"a 'b \' \n'", ["a", r"b ' \n"]),
         ("a ''", ["a", ""]),
-        ('a "b"c', None),
-        ("a 'b", None),
+        ('a b"c d"', ["a", "bc d"]),
+        ("a\x0bb  c\x0b", ["a\x0bb", "c\x0b"]),
         ("  # a 'b", []),
+        (" \r\t", []),
     ],
 )
-def test_line_is_split_as_the_server_does(line: str, words: list[str] | None) -> None:
-    assert redis_conf._arguments(line) == words
+def test_line_is_split_as_the_server_does(line: str, words: list[str]) -> None:
+    assert arguments(line) == words
+
+
+@pytest.mark.parametrize("line", ['a "b"c', "a 'b", 'a b"', r'a "\xe9"', "a \x00b", r'a "\x00"', 'a "b\\'])
+def test_line_that_the_server_cannot_read_as_text_is_malformed(line: str) -> None:
+    with pytest.raises(Malformed):
+        arguments(line)
+
+
+# Injection.
+
+INJECTIONS = (
+    r'"hz\x0auser evil on nopass ~* &* +@all\x0ahz" 10',
+    r'"hz\nport" 7000',
+    "'hz 10' 20",
+    '"" 10',
+    "hz\x0bport 10",
+    "п 10",
+)
+"""Lines with names that are not names."""
+
+
+@pytest.mark.parametrize("line", INJECTIONS)
+def test_name_that_is_not_a_name_is_refused_and_never_rendered(line: str) -> None:
+    resource = wished(pod=[{"configmap": "mine"}], auth={"secretName": "a"})
+    found = problem(resource, f"hz 10\n{line}\n")
+    assert found is not None
+    assert "line 2 does not begin with the name of a directive" in found.message
+    assert render(resource, f"hz 10\n{line}\n") == render(resource, "hz 10\n")
+
+
+WORD = st.text(st.sampled_from("hzport \"'\\nx0aA7#\t\x0b{}$-_.é\x00\u2028"), max_size=12)
+NAMES = st.sampled_from(["hz", "save", "user", "port", "loadmodule", "client-output-buffer-limit", "HZ"])
+VALUES = st.sampled_from(["10", "60 1", "a b"])
+
+
+@given(st.lists(st.builds(lambda name, rest: f"{name} {rest}", WORD | NAMES, WORD | VALUES)))
+def test_rendered_file_has_only_names_of_directives(template: list[str]) -> None:
+    """For any redis.conf of a user, each rendered line sets a directive, and the operator's are its own."""
+    resource = wished()
+    text = "\n".join(template)
+    own = {*lines(resource)}
+    for line in render(resource, text).split("\n"):
+        words = arguments(line)
+        assert not words or re.fullmatch(NAME, words[0]), line
+        assert not words or words[0] in own or words[0] not in RESERVED, line
+    assert "user" not in lines(resource, text)
+    assert lines(resource, text)["port"] == ["6379"]
+
+
+# Values.
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("maxmemory-policy sometimes", "sets maxmemory-policy, which accepts one of noeviction"),
+        ("max-memory 1gb", "sets max-memory, which is not a directive of redis 8.0"),
+        ("hz 10 20", "sets hz, which needs one value"),
+        ("hz", "sets hz, which needs a value"),
+        ("cluster-node-timeout 0", "sets cluster-node-timeout, which accepts an integer of at least 1000"),
+    ],
+)
+def test_line_that_prevents_the_start_is_reported_without_its_value(line: str, words: str) -> None:
+    found = problem(wished(pod=[{"configmap": "mine"}]), f"appendonly yes\n{line}\n")
+    assert found is not None
+    assert f"ConfigMap mine: line 2 {words}" in found.message
+    assert "sometimes" not in found.message
+
+
+def test_directives_of_modules_are_left_to_the_server() -> None:
+    resource = wished(pod=[{"configmap": "mine"}])
+    assert problem(resource, "loadmodule /a.so x y\nmy-option 5 6\n") is None
+    assert problem(resource, "search.size 5\nbf-initial-size 100\n") is None
+    assert problem(resource, "my-option 5\n") is not None
+
+
+def test_later_name_of_a_directive_replaces_the_earlier_one() -> None:
+    found = lines(wished(config={"replica-serve-stale-data": "no"}), "slave-serve-stale-data yes\n")
+    assert "slave-serve-stale-data" not in found
+    assert found["replica-serve-stale-data"] == ["no"]
+
+
+def test_empty_save_point_replaces_the_earlier_ones() -> None:
+    assert lines(wished(), 'save 60 1\nsave ""\n')["save"] == ['""']
+    assert lines(wished(), 'save 60 1\nsave ""\nsave 300 10\n')["save"] == ["300 10"]
 
 
 @given(st.text(max_size=200))

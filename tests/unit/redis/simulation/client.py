@@ -153,7 +153,7 @@ class Client:
                 if process is None or process.node.cluster != self.home:
                     break
                 try:
-                    before, after = redis.put(process, key, operation, self.count, redirected=redirected)
+                    before, after = redis.write(process, key, operation, self.count, redirected=redirected)
                 except Refused as refused:
                     if refused.code not in ("MOVED", "ASK"):
                         break

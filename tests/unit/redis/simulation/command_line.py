@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from itertools import pairwise
 from shared.kubernetes.kinds import Obj
 
 DATA = "/data"
+_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 ENGINES = {"redis-server": "redis", "valkey-server": "valkey"}
 
 
@@ -45,7 +47,8 @@ class Command:
 def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
     """Return the command of a pod that runs a server; None for any other pod."""
     for container in pod["spec"]["containers"]:
-        given = [*container.get("command", ()), *container.get("args", ())]
+        variables = _variables(container, pod)
+        given = [_expanded(word, variables) for word in (*container.get("command", ()), *container.get("args", ()))]
         engine = next((ENGINES[name] for word in given if (name := word.rpartition("/")[2]) in ENGINES), None)
         if engine is None:
             continue
@@ -66,6 +69,24 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
             kept["uid"], kept["name"], engine, container["image"].rpartition(":")[2], settings, _passwords(users)
         )
     return None
+
+
+def _variables(container: Obj, pod: Obj) -> dict[str, str]:
+    """Return the variables with fields of the pod, as they are when the container starts."""
+    found = {}
+    for variable in container.get("env") or ():
+        path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+        if annotated := _ANNOTATION.fullmatch(path):
+            found[variable["name"]] = (pod["metadata"].get("annotations") or {}).get(annotated[1], "")
+        elif path == "metadata.uid":
+            found[variable["name"]] = pod["metadata"]["uid"]
+    return found
+
+
+def _expanded(word: str, variables: Mapping[str, str]) -> str:
+    for name, value in variables.items():
+        word = word.replace(f"$({name})", value)
+    return word
 
 
 def _texts(obj: Obj) -> dict[str, str]:

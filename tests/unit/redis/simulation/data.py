@@ -49,7 +49,7 @@ def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirect
         raise Refused(_redirection("MOVED", slot, owner))
 
 
-def put(
+def write(
     redis: FakeRedis, process: Process, key: bytes, operation: str, number: int, *, redirected: bool = False
 ) -> tuple[Entry | None, Entry | None]:
     """Carry out a client's write; return the value before and after it.
@@ -65,6 +65,17 @@ def put(
     store(process.node, key, after)
     wrote(process)
     return before, after
+
+
+def put(redis: FakeRedis, process: Process, key: bytes, text: bytes) -> None:
+    """Set a key as a client of which the guard knows nothing.
+
+    Raises:
+        Refused: the node does not accept the write now.
+    """
+    route(redis, process, [key], redirected=False)
+    process.node.keys[key] = Entry(0, text=text)
+    wrote(process)
 
 
 def store(node: Node, key: bytes, value: Entry | None) -> None:
@@ -198,9 +209,9 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
     if target.passwords and not target.opens(transfer.password):
         raise Refused("ERR Target instance replied with error: NOAUTH Authentication required.")
     moving = {each: node.keys[each] for each in found}
-    if target.pod in redis.late:  # it carries out what is in its buffer after the source has given up
-        redis.late.remove(target.pod)
-        redis.restores.append((target, moving, transfer.replace))
+    if target.pod in redis.stalled:  # it receives the command, and executes it after the timeout
+        redis.stalled.discard(target.pod)
+        redis.late += [(target.pod, each, value) for each, value in moving.items()]
         raise Refused("IOERR error or timeout reading to target instance")
     failure, moved = restore(redis, target, moving, replace=transfer.replace)
     for each in moved:
@@ -224,7 +235,18 @@ def restore(redis: FakeRedis, target: Process, moving: dict[bytes, Entry], *, re
     return failure, stored
 
 
+def arrive(redis: FakeRedis, target: Process) -> None:
+    """Carry out the commands of a MIGRATE that timed out."""
+    late = [each for each in redis.late if each[0] == target.pod]
+    for each in late:
+        redis.late.remove(each)
+        _restore(redis, target, each[1], each[2], replace=False)
+    if late:
+        wrote(target)
+
+
 def _restore(redis: FakeRedis, target: Process, key: bytes, value: Entry, *, replace: bool) -> str:
+    """Carry out RESTORE-ASKING of one key; return the error, or an empty string."""
     node, slot = target.node, slot_of(key)
     owner = node.owner(slot)
     if slot not in node.importing and (owner is None or owner.id != node.id):

@@ -47,9 +47,13 @@ class FakeRedis:
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
+        stalled: pods that execute the next MIGRATE only after its timeout.
+        late: pod, key and value of such commands.
+        refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
+        files: name of the present nodes.conf by the UID of its claim or pod; keys of another process are not on it.
         processes: servers by pod UID, ordered by pod number.
         done: number of operations of each kind.
         commanded: commands that change something, in order.
@@ -57,8 +61,6 @@ class FakeRedis:
         after: called after such a command was carried out.
         stall: seconds that pass before the current batch of commands is answered. The operator's connection has given
             up by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
-        late: pods that carry out the next MIGRATE to them only after its source has given up.
-        restores: what these pods still have to carry out: pod, keys, and whether they replace others.
         batch: number of the last batch of commands.
         now: time up to which the world is simulated, in seconds.
         turn: number of ticks so far.
@@ -70,9 +72,13 @@ class FakeRedis:
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
+    stalled: set[str] = field(default_factory=set)
+    late: list[tuple[str, bytes, Entry]] = field(default_factory=list)
+    refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     guard: Guard = field(default_factory=Guard)
@@ -80,8 +86,6 @@ class FakeRedis:
     fault: Callable[[str], bool | None] | None = None
     after: Callable[[str], object] = str
     stall: float = 0.0
-    late: set[str] = field(default_factory=set)
-    restores: list[tuple[Process, dict[bytes, Entry], bool]] = field(default_factory=list)
     batch: int = 0
     now: float = 0.0
     turn: int = 0
@@ -134,6 +138,8 @@ class FakeRedis:
             return ProcessStatus()
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         process = self.processes.get(uid)
+        if self.refused & start.settings.items() and (process is None or process.exit_message):
+            return ProcessStatus("CrashLoopBackOff", termination_message="FATAL CONFIG FILE ERROR")
         if name in self.failing or (process is None and self.missing & {start.tag, f"{name} {start.tag}"}):
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
@@ -149,6 +155,10 @@ class FakeRedis:
     def begin(self, uid: str, name: str, address: str, start: Command) -> Process:
         """Start a server on its disk."""
         self.begun += 1
+        file = start.settings.get("cluster-config-file", "nodes.conf")
+        if self.files.setdefault(start.disk, file) != file:
+            self.files[start.disk] = file
+            self.guard.lost(self, self.disks.pop(start.disk))
         node = self.disks.setdefault(start.disk, Node(start.name))
         if not node.id:
             node.id = fake_id("node", start.disk, self.begun)
@@ -164,8 +174,8 @@ class FakeRedis:
         for known in node.known.values():
             known.last_response = self.now
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
+        node.mark_stray_keys(deletes=start.engine == "valkey" and int(start.version.split(".")[0]) >= 8)
         node.me.address, node.me.port = address, process.port
-        node.fit_slots_to_keys()
         if any(other.disk == start.disk for other in self.running):
             process.exit_message = (
                 "Sorry, the cluster configuration file nodes.conf is already used by a different node"
@@ -337,10 +347,10 @@ class FakeRedis:
     def touch_slot(self, slot: int, action: str) -> None:
         self.touch([key for key in self.guard.records if slot_of(key) == slot], action)
 
-    def put(
+    def write(
         self, process: Process, key: bytes, operation: str, number: int, *, redirected: bool
     ) -> tuple[Entry | None, Entry | None]:
-        return data.put(self, process, key, operation, number, redirected=redirected)
+        return data.write(self, process, key, operation, number, redirected=redirected)
 
     def strike(self, what: str) -> bool | None:
         """Record a command that changes something, and apply the configured fault.
@@ -352,15 +362,7 @@ class FakeRedis:
             Crash: the operator's process ends here.
         """
         self.commanded.append(what)
-        self._restore_late()
         return self.fault(what) if self.fault else None
-
-    def _restore_late(self) -> None:
-        """Carry out what targets of MIGRATE still have in their buffers."""
-        restores, self.restores = self.restores, []
-        for target, moving, replace in restores:
-            if target.runs:
-                data.restore(self, target, moving, replace=replace)
 
     def replicate(self, process: Process) -> None:
         data.replicate(self, process)

@@ -468,6 +468,13 @@ def _serving(redis: FakeRedis) -> dict[int, Node]:
 _bit = cache(lambda slot: 1 << slot)
 
 
+def values(redis: FakeRedis) -> dict[bytes, Entry]:
+    """Return the values of the keys that clients wrote, as the nodes that serve clients have them."""
+    serving = _serving(redis)
+    read = {key: _read(redis, serving[slot_of(key)], key) for key in redis.guard.records if slot_of(key) in serving}
+    return {key: value for key, value in read.items() if value is not None}
+
+
 def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
     """Return what a client reads from the owner of a slot, following its redirection."""
     slot = slot_of(key)

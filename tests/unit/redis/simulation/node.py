@@ -160,23 +160,24 @@ class Node:
     def in_slot(self, slot: int) -> list[bytes]:
         return [key for key in self.keys if slot_of(key) == slot]
 
-    def fit_slots_to_keys(self) -> None:
-        """Claim slots of which a primary loads keys: as owner if they have none, else as importing.
-
-        Source: verifyClusterConfigWithData in cluster.c of Redis 7.0.
-        """
-        if self.me.primary:
-            return
-        for slot in {slot_of(key) for key in self.keys} - self.importing.keys():
-            owner = self.owner(slot)
-            if owner is None:
-                self.me.slots |= 1 << slot
-            elif owner.id != self.id:
-                self.importing[slot] = owner.id
-
     def drop(self, slots: int) -> None:
         """Delete the keys of slots."""
         self.keys = {key: value for key, value in self.keys.items() if not slots >> slot_of(key) & 1}
+
+    def mark_stray_keys(self, *, deletes: bool) -> None:
+        """Mark slots of other nodes as importing if a starting primary has keys of them; Valkey 8 deletes the keys.
+
+        Source: verifyClusterConfigWithData in cluster.c of Redis 7.0.
+        """
+        for slot in {slot_of(key) for key in self.keys} if not self.me.primary else ():
+            owner = self.owner(slot)
+            if owner is None:
+                self.me.slots |= 1 << slot
+            elif owner.id != self.id and slot not in self.importing:
+                if deletes:
+                    self.drop(1 << slot)
+                else:
+                    self.importing[slot] = owner.id
 
     def fork_history(self, history: str) -> None:
         """Begin a new replication history; nodes with the former one up to here can resync partially."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ Words = list[bytes]
 LATENCY = 0.02
 """Seconds that a round trip with write commands takes."""
 
+HANDSHAKE_POLL = 0.1
+"""Seconds between inspections of a handshake, which tests do not wait for."""
+
 _DENIED, _LATER = ("NOAUTH", "NOPERM", "WRONGPASS"), ("LOADING", "BUSY", "MASTERDOWN")
 
 _CLUSTER_READS = (
@@ -38,7 +42,8 @@ _CLUSTER_READS = (
 
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
-    | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST"}
+    | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST", "FUNCTION RESTORE"}
+    | {"CLIENT LIST", "CLIENT KILL"}
     | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
@@ -82,6 +87,7 @@ class FakeServer:
         try:
             self._redis.batch += 1
             answers = [self._answer(process, command) for command in commands]
+            data.arrive(self._redis, process)
         except Crash as crash:
             self._life.crash = crash
             raise
@@ -143,11 +149,16 @@ class FakeServer:
     def _carry_out(self, process: Process, name: str, words: Words) -> Any:
         redis = self._redis
         if words[0].upper() == b"CLUSTER":
+            if name == "CLUSTER NODES" and any(known.in_handshake for known in process.node.others):
+                redis.pass_by(HANDSHAKE_POLL)
             return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:])
         redirected, self._redirected = self._redirected, False
         if name == "ASKING":
             self._redirected = True
             return "OK"
+        if name == "EVAL":
+            data.route(redis, process, words[3:4], redirected=redirected)
+            return _evaluate(redis, process, words)
         if name in ("GET", "SET", "DEL", "EXISTS"):
             return self._data(process, name, words[1:], redirected=redirected)
         if name == "MIGRATE":
@@ -177,6 +188,21 @@ class FakeServer:
             data.wrote(process)
             redis.guard.inspect(redis, f"the operator deletes keys at {process.pod}", found)
         return len(found)
+
+
+def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
+    """Carry out one of the operator's scripts: the digest of a key, or its deletion if it has a digest."""
+    script, _, key, *digests = words[1:]
+    value = process.node.keys.get(key)
+    found = None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
+    if b"'DEL'" not in script:
+        return found
+    if found is None or found.encode() != digests[0]:
+        return 0
+    del process.node.keys[key]
+    data.wrote(process)
+    redis.guard.inspect(redis, f"the operator deletes a key at {process.pod}", [key])
+    return 1
 
 
 def _words(command: Command) -> Words:
@@ -242,6 +268,8 @@ def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
 def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
     pairs = [word.decode() for word in words[2:]]
     for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+        if (name.lower(), value) in redis.refused:
+            raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")
         process.settings[name.lower()] = value
         if name.lower() == "requirepass":
             process.passwords = {digest(value)} if value else set()
@@ -292,6 +320,9 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "FUNCTION LIST": lambda *_: [],
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
+    "FUNCTION RESTORE": lambda *_: "OK",
+    "CLIENT LIST": lambda *_: "",
+    "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], Entry(0)).text) + 50,
     "READONLY": lambda *_: "OK",
     "FLUSHALL": _flush,
     "FLUSHDB": _flush,

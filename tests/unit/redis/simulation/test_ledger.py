@@ -79,11 +79,12 @@ async def test_last_batch_may_be_lost_with_its_target(lab: GuardedLab) -> None:
 
 async def test_delete_undone_by_a_late_restore_is_a_violation(lab: GuardedLab) -> None:
     source, target = await lab.opened(SLOT)
-    lab.redis.late.add(f"demo-{target}")
+    lab.redis.stalled.add(f"demo-{target}")
     with pytest.raises(Refused, match="IOERR"):
         await migrate(lab, source, target, *HOT)
     for key in HOT:
         assert lab.redis.client.send(lab.redis, key, "DEL")
+    await lab.server(target).execute("PING")
     lab.redis.client.idle = True
     with pytest.raises(Unsafe, match="was deleted, and comes back"):
         await lab.cluster(target, "SETSLOT", SLOT, "NODE", lab.id(target))

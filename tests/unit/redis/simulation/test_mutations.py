@@ -86,14 +86,12 @@ def _all_empty_is_new(resource: RedisCluster) -> bool:
 
 
 def changes_owner_before_keys_are_moved(patch: pytest.MonkeyPatch) -> None:
-    """Sends SETSLOT NODE even if MIGRATE failed."""
-    empty = key_by_key.KeyByKeyPath._empty
+    """Sends SETSLOT NODE without waiting for MIGRATE."""
 
-    async def hasty(self: key_by_key.KeyByKeyPath, keys: dict[int, list[bytes]]) -> list[int]:
-        await empty(self, {slot: some for slot, some in keys.items() if not some})
-        return list(keys)
+    async def hasty(_: key_by_key.KeyByKeyPath, batch: dict[int, list[bytes]], __: object) -> dict[int, list[bytes]]:
+        return {slot: [] for slot in batch}
 
-    patch.setattr(key_by_key.KeyByKeyPath, "_empty", hasty)
+    patch.setattr(key_by_key.KeyByKeyPath, "_migrate", hasty)
 
 
 def meets_stale_addresses(patch: pytest.MonkeyPatch) -> None:

@@ -190,15 +190,15 @@ async def test_late_restore_does_not_revive_a_deleted_key() -> None:
     start = await start_of(Shape("out", 1))
     play = ScenarioRun(start.world.fork())
     redis = redis_of(play.world)
-    redis.late.add(start.target)
+    redis.stalled.add(start.target)
     in_doubt: dict[int, list[bytes]] = {}
     deleted: list[bytes] = []
 
     def observe(what: str) -> None:
         if not of_migration(what):
             return
-        if redis.restores and not in_doubt:
-            in_doubt[redis.batch] = [key for _, moving, _ in redis.restores for key in moving]
+        if redis.late and not in_doubt:
+            in_doubt[redis.batch] = [key for _, key, _ in redis.late]
         elif in_doubt and redis.batch not in in_doubt:  # the operator has seen the failure, and sent a command
             deleted.extend(next(iter(in_doubt.values())))
             redis.after = str

@@ -123,8 +123,17 @@ def test_records_are_kept_while_most_primaries_are_unreachable() -> None:
 def test_replica_replaces_a_lost_primary_by_election() -> None:
     made = planned(lost(P0, 0), P1, P2, R0, R1, R2)
     (call,) = of(made.actions, "FailOver")
-    assert (call.id, call.mode) == (node_id(3), "FORCE")
+    assert (call.id, call.primary, call.mode) == (node_id(3), node_id(0), "FORCE")
     assert made.verdict.message == "demo-0, which owns 5461 slots, lost its data; demo-3 is taking over."
+
+
+def test_replica_replaces_a_lost_primary_only_once_it_notices_the_failure() -> None:
+    """Otherwise a forced failover would depose a primary that the replica can reach."""
+    made = planned(replace(lost(P0, 0), failed=False), P1, P2, R0, R1, R2)
+    assert of(made.actions, "FailOver") == []
+    assert made.verdict.message == (
+        "demo-0, which owns 5461 slots, lost its data. Waiting for demo-3 to notice the failure before it takes over."
+    )
 
 
 def test_replica_takes_over_from_a_lost_primary_without_a_majority() -> None:

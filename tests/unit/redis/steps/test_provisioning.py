@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
-from operators.redis.objects.names import CLUSTER_UID, CONFIG_MARK
+from operators.redis.objects import names, network_policy
+from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.steps import configuration, provisioning
@@ -98,42 +98,6 @@ def test_number_of_withdrawn_settings_is_recorded() -> None:
     assert config_map_of(wished(), Observed(config_map=after)) == after
     digest = configuration.config_digest(wished(), Observed(config_map=before))
     assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one rolling update, not two"
-
-
-def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observed:
-    """Nodes that have applied the settings of `mark`, and the ConfigMap of `resource`."""
-    instances = []
-    for number in range(6):
-        about = {"name": f"demo-{number}", "annotations": {CONFIG_MARK: mark}}
-        report = NodeReport(f"{number}", version=version)
-        instances.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, report=report))
-    return Observed(instances=tuple(instances), config_map=config_map_of(resource, Observed()))
-
-
-def test_rejected_settings_are_never_written_to_the_configuration_file() -> None:
-    before, wrong = formed(), formed(config={"maxmemory-policy": "nonsense"})
-    seen = running(before, configuration.configured(before, Observed()))
-    assert config_map_of(wrong, seen) == seen.config_map
-    assert configuration.config_mark(wrong, seen) == configuration.config_mark(before, seen)
-    applied = replace(seen, instances=running(before, configuration.configured(wrong, Observed())).instances)
-    assert "maxmemory-policy nonsense" in config_map_of(wrong, applied)["data"][CONFIG_KEY]
-    assert configuration.config_mark(wrong, applied) == configuration.configured(wrong, Observed())
-
-
-def test_rolling_update_waits_until_live_settings_are_applied() -> None:
-    before, after = formed(), formed(config={"hz": "20", "tcp-backlog": "100"})
-    seen = running(before, configuration.configured(before, Observed()))
-    assert configuration.config_digest(after, seen) == configuration.config_digest(before, seen)
-    applied = replace(seen, instances=running(before, configuration.configured(after, Observed())).instances)
-    assert configuration.config_digest(after, applied) != configuration.config_digest(before, seen)
-
-
-def test_settings_are_written_directly_if_no_server_can_apply_them() -> None:
-    before, after = formed(), formed(config={"hz": "20"}, version="8.2.0")
-    seen = running(before, configuration.configured(before, Observed()))
-    assert "hz 20" in config_map_of(after, seen)["data"][CONFIG_KEY], "servers of another series may not support hz"
-    unreachable = replace(seen, instances=tuple(replace(instance, report=None) for instance in seen.instances))
-    assert "hz 20" in config_map_of(formed(config={"hz": "20"}), unreachable)["data"][CONFIG_KEY]
 
 
 # Secrets.
@@ -303,3 +267,28 @@ def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
     lab.give("one")
     lab.begin()
     assert all(node.takes("one") and node.holds == lab.judged().original for node in lab.nodes)
+
+
+def bus_policy(**labels: str) -> Obj:
+    resource = wished()
+    made = network_policy.network_policy(resource, names.owner(resource, SETTINGS.operator))
+    made["metadata"] |= {"uid": "np-1", "labels": made["metadata"]["labels"] | labels}
+    return made
+
+
+def test_network_policy_exists_unless_the_spec_disables_it() -> None:
+    (applied,) = provisioning.ensure_network_policy(SETTINGS, wished(), Observed(), NOW).actions
+    assert isinstance(applied, Apply)
+    disabled = wished(networkPolicy={"enabled": False})
+    (action,) = provisioning.ensure_network_policy(
+        SETTINGS, disabled, Observed(network_policy=bus_policy()), NOW
+    ).actions
+    assert isinstance(action, Delete)
+    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(), NOW).actions
+
+
+def test_network_policy_of_the_user_is_not_deleted() -> None:
+    found = bus_policy(**{"app.kubernetes.io/managed-by": "them"})
+    del found["metadata"]["ownerReferences"]
+    disabled = wished(networkPolicy={"enabled": False})
+    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(network_policy=found), NOW).actions

@@ -11,6 +11,7 @@ from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
+from tests.unit.redis import world as redis_world
 from tests.unit.redis.world import (
     ABSENT,
     NEW,
@@ -20,7 +21,6 @@ from tests.unit.redis.world import (
     node_id,
     of,
     plan,
-    planned,
     replica,
     requested_replicas,
     thirds,
@@ -44,6 +44,21 @@ def moves(made: Plan) -> dict[tuple[str, str], int]:
     return found
 
 
+def planned(*at: At, **more: Any) -> Plan:
+    """Return the plan; if it waits until its slot moves are in the status, the plan after that."""
+    made = redis_world.planned(*at, **more)
+    if made.verdict.message != "Recording the planned slot moves in status.":
+        return made
+    assert (moves(made), made.requeue) == ({}, 0), "no slot is opened before its move is recorded"
+    status = more.pop("status", {}) | {"moves": made.status["moves"]}
+    return redis_world.planned(*at, status=status, **more)
+
+
+def recorded(source: int, target: int, slots: str, **more: Any) -> Obj:
+    """Return a status that records a move."""
+    return {"moves": [{"from": node_id(source), "to": node_id(target), "slots": slots, **more}]}
+
+
 def test_scale_out_creates_all_new_pods_at_once() -> None:
     assert requested_replicas(planned(*formed(), replicas=9)) == 9
 
@@ -64,6 +79,7 @@ def test_new_primary_receives_an_equal_share_from_each_primary() -> None:
         "moved": 0,
         "since": "2026-01-01T12:00:00Z",
         "keys": 0,
+        "primaries": 3,
     }
     assert made.status["phase"] == "Scaling"
 
@@ -390,34 +406,199 @@ def test_removed_primary_is_drained_without_rebalancing_the_others() -> None:
 # Obstacles.
 
 
-def test_open_slots_are_completed_first() -> None:
+def test_recorded_open_slots_are_completed_first() -> None:
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), replica(6)]
-    made = planned(*at)
+    made = planned(*at, status=recorded(0, 6, "7"))
     assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
 
 
 def test_open_slot_moves_to_the_promoted_replica_of_its_target() -> None:
     """The promoted replica has the keys that had moved, but the slot is not importing there."""
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
-    assert moves(planned(*at)) == {("00", "07"): 1}
+    made = planned(*at, status=recorded(0, 6, "7"))
+    assert moves(made) == {("00", "07"): 1}
+    (call,) = of(made.actions, "ReopenSlots")
+    assert (call.source, call.target, str(call.slots)) == (node_id(0), node_id(7), "7")
+    assert made.status["moves"][0]["to"] == node_id(7)
 
 
 def test_open_slot_moves_from_the_promoted_replica_of_its_source() -> None:
+    """The promoted replica is not migrating: it would create keys again that had moved."""
     at = [replica(3), P1, P2, At(P0.slots), *GROWN[4:6], At("", open_slots={7: ("<", 0)}), replica(6)]
-    assert moves(planned(*at)) == {("03", "06"): 1}
+    made = planned(*at, status=recorded(0, 6, "7"))
+    assert moves(made) == {("03", "06"): 1}
+    (call,) = of(made.actions, "ReopenSlots")
+    assert (call.source, call.target, str(call.slots)) == (node_id(3), node_id(6), "7")
+    (move,) = of(made.actions, "MoveSlots")
+    assert str(move.promoted) == "7"
+    (kept,) = (each for each in made.status["moves"] if each["from"] == node_id(3) and each.get("promoted"))
+    assert (kept["to"], kept["slots"]) == (node_id(6), "7")
+
+
+def test_slots_are_opened_again_before_the_nodes_agree() -> None:
+    """The importing node ignores the claim of the promoted one, so that they do not agree before."""
+    at = [
+        replace(P0, up=False, slots=""),
+        *(P1, P2, At(P0.slots), *GROWN[4:6]),
+        At("", open_slots={7: ("<", 0)}),
+        replica(6),
+    ]
+    resource = redis_world.cluster(*GROWN, status=recorded(0, 6, "7"))
+    made = plan(resource, redis_world.seen(resource, *at))
+    assert [call.source for call in of(made.actions, "ReopenSlots")] == [node_id(3)]
+    assert moves(made) == {}
 
 
 def test_slot_that_its_target_owns_is_closed_and_not_reassigned() -> None:
     at = [replace(P0, slots="0-6 8-5460", open_slots={7: (">", 6)}), *GROWN[1:6], At("7"), replica(6)]
-    made = planned(*at)
+    made = planned(*at, status=recorded(0, 6, "7"))
     (call,) = of(made.actions, "CloseSlots")
     assert (call.source, call.target, str(call.slots)) == (node_id(0), node_id(6), "7")
+    assert any(7 in Slots.parse(move["slots"]) for move in made.status["moves"]), "recorded until it is closed"
 
 
 def test_open_slot_with_an_unreachable_target_waits() -> None:
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
-    made = planned(*at)
+    made = planned(*at, status=recorded(0, 6, "7"))
     assert (made.verdict.reason, acts(made.actions)) == ("SlotsOpen", [])
+    assert made.status["moves"] == recorded(0, 6, "7")["moves"]
+
+
+# Provenance: open slots that the operator did not open.
+
+
+def condition(made: Plan, of_type: str) -> Obj:
+    return next((each for each in made.status["conditions"] if each["type"] == of_type), {})
+
+
+def test_lone_importing_mark_outside_the_record_is_removed_and_no_key_moves() -> None:
+    """A primary that starts with older data marks slots of other nodes, of which it has keys, as importing."""
+    at = [replace(P0, open_slots={6000: ("<", 1), 7000: ("<", 1)}, strays={7000: 3}), *formed()[1:]]
+    made = planned(*at)
+    assert (moves(made), acts(made.actions), made.requeue) == ({}, [], 0)
+    assert made.status["foreign"] == [{"nodeId": node_id(0), "slots": "7000"}]
+    made = planned(*at, status={"foreign": made.status["foreign"]})
+    assert acts(made.actions) == ["close slots 6000 7000 at demo-0, which it imports from no migration"]
+    assert made.verdict.done, "nothing else waits for it"
+    assert "demo-0 holds 3 keys of slot 7000, which it does not own." in condition(made, "ForeignKeys")["message"]
+
+
+def test_foreign_keys_are_reported_until_they_are_deleted() -> None:
+    status = {"foreign": [{"nodeId": node_id(0), "slots": "7000"}]}
+    made = planned(replace(P0, strays={7000: 3}), *formed()[1:], status=status)
+    assert (made.verdict.done, acts(made.actions), made.status["foreign"]) == (True, [], status["foreign"])
+    again = planned(replace(P0, strays={7000: 3}), *formed()[1:], status=made.status)
+    assert condition(again, "ForeignKeys") == condition(made, "ForeignKeys")
+    away = planned(replace(P0, up=False, failed=True), *formed()[1:], status=status)
+    assert away.status["foreign"] == status["foreign"], "an unreachable node may still have them"
+    assert "foreign" not in planned(*formed(), status=status).status
+
+
+def test_slots_do_not_move_to_a_node_with_foreign_keys_of_them() -> None:
+    at = [*formed(), At("", keys=2, epoch=0, strays={}), replica(6)]
+    at[2] = replace(P2, slots="", keys=0)
+    at[6] = At(P2.slots, keys=5)
+    made = planned(*at[:2], replace(at[2], keys=0), R0, R1, replica(6), at[6], replica(6), status={"foreign": []})
+    assert {source for source, _ in moves(made)} <= {"00", "01", "06"}
+    uneven = [At("0-6000", keys=1), At("6001-10922", keys=1, strays={1000: 1, 6000: 1}), P2, R0, R1, R2]
+    foreign = {"foreign": [{"nodeId": node_id(1), "slots": "1000 6000"}]}
+    made = planned(*uneven, status=foreign)
+    (call,) = of(made.actions, "MoveSlots")
+    assert [6000 in move.slots or 1000 in move.slots for move in call.moves] == [False]
+    assert sum(moves(made).values()) == 539
+
+
+def test_unbegun_move_to_a_node_that_restarted_with_older_keys_is_not_finished() -> None:
+    """The record does not make keys ours: no key moves before the source is migrating."""
+    at = [*formed()[:6], At("", open_slots={7: ("<", 0)}, strays={7: 2}, keys=2), replica(6)]
+    made = planned(*at, status=recorded(0, 6, "0-100"))
+    assert made.status["foreign"] == [{"nodeId": node_id(6), "slots": "7"}]
+    assert moves(made) == {}
+
+
+def test_slots_that_another_client_migrates_are_left_alone_and_reported() -> None:
+    at = [replace(P0, open_slots={7: (">", 1)}), replace(P1, open_slots={7: ("<", 0)}), *formed()[2:]]
+    made = planned(*at)
+    assert (made.verdict.done, acts(made.actions)) == (True, [])
+    assert condition(made, "ForeignMigration")["message"].startswith("Slot 7 migrate from demo-0 to demo-1, and the op")
+    assert moves(planned(*at, JOINED, replica(6))) == {("00", "06"): 1365, ("01", "06"): 1366, ("02", "06"): 1365}
+
+
+def test_lone_migrating_mark_outside_the_record_is_closed_if_the_other_end_has_no_keys() -> None:
+    at = [replace(P0, open_slots={7: (">", 1)}), *formed()[1:]]
+    assert acts(planned(*at).actions) == ["close slots 7 that another client left open"]
+
+
+def test_importing_mark_is_left_alone_on_an_engine_that_sets_none_itself() -> None:
+    """Valkey 8 deletes such keys at its next start, unless the slot is importing."""
+    at = replace(P0, open_slots={7000: ("<", 1)}, strays={7000: 3}, version="8.1.1")
+    resource, found = world(at, *formed()[1:])
+    report = found.instances[0].report
+    assert report
+    first = replace(found.instances[0], report=replace(report, engine="valkey"))
+    made = plan(resource, replace(found, instances=(first, *found.instances[1:])))
+    assert [act for act in acts(made.actions) if "close" in act] == []
+    assert condition(made, "ForeignMigration")
+
+
+def test_slots_that_an_earlier_operator_opened_are_finished_if_its_status_reports_them() -> None:
+    """It recorded no moves."""
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), replica(6)]
+    report = {"from": "demo-0", "to": "demo-6", "slots": 4096, "moved": 1}
+    before = redis_world.cluster(*at, status={"migration": report})
+    del before.obj["status"]["moves"]
+    made = plan(before, redis_world.seen(before, *at))
+    assert (moves(made), made.requeue) == ({}, 0), "the move is recorded first"
+    assert any(7 in Slots.parse(move["slots"]) for move in made.status["moves"])
+    then = planned(*at, status={"migration": report, "moves": made.status["moves"]})
+    assert (then.verdict.reason, moves(then)) == ("MendingSlots", {("00", "06"): 1})
+    lost = redis_world.cluster(*at)
+    del lost.obj["status"]["moves"]
+    made = plan(lost, redis_world.seen(lost, *at))
+    assert condition(made, "ForeignMigration"), "a lost status proves nothing"
+
+
+# Replication of the targets.
+
+
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [
+        (replica(6, offset=1000 - 64 * 2**20), "demo-7 is 67,108,864 bytes behind"),
+        (replica(6, up=False, failed=True), "demo-7 is unreachable"),
+    ],
+)
+def test_no_slot_moves_to_a_primary_that_does_not_replicate(copy: At, why: str) -> None:
+    at = [*formed(), JOINED, copy]
+    made = planned(*at)
+    assert moves(made) == {}
+    if copy.up:
+        assert made.verdict.reason == "TargetNotReplicating"
+        assert (
+            f"demo-6 is to receive slots, and no replica of it is online and up to date: {why}." in made.verdict.message
+        )
+        cache = planned(*at, updateStrategy={"waitForReplicas": False})
+        assert [call.acknowledge for call in of(cache.actions, "MoveSlots")] == [False]
+
+
+def test_open_slot_waits_for_a_replica_of_its_target() -> None:
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)})]
+    made = planned(*at, replica(6, up=False, failed=True), status=recorded(0, 6, "7"))
+    assert (made.verdict.reason, moves(made)) == ("TargetNotReplicating", {})
+    assert "demo-7 is unreachable" in made.verdict.message
+
+
+def test_message_says_whether_the_size_changes() -> None:
+    made = planned(*GROWN)
+    assert made.verdict.message.startswith("Scaling to 4 primaries: moving 4096 slots (0 moved)")
+    half = [replace(P0, slots="1000-5460"), *formed()[1:], At("0-999"), replica(6)]
+    again = planned(*half, status={"migration": made.status["migration"]})
+    assert again.verdict.message.startswith("Scaling to 4 primaries: moving 4096 slots (1000 moved)")
+    uneven = [At("0-6460"), At("6461-10922"), *formed()[2:]]
+    made = planned(*uneven)
+    assert made.verdict.message.startswith(
+        "Rebalancing 999 slots over 3 primaries (0 moved); remaining: 999 from demo-0"
+    )
 
 
 def test_no_slot_moves_while_a_primary_is_unreachable() -> None:

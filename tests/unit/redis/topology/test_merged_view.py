@@ -19,10 +19,14 @@ from tests.unit.redis.topology.tables import (
     Role,
     Truth,
     all_reports,
+    changed,
+    cluster,
     failed_over,
+    flagged,
     node_id,
     report_of,
     slots_moved,
+    unaware,
     view,
 )
 
@@ -157,3 +161,45 @@ def test_slots_without_an_owner_are_uncovered() -> None:
     assert seen.uncovered == seen.unserved == Slots.of(6000)
     assert 6000 not in seen.owners
     assert seen.settled == "", "all nodes agree that the slot has no owner"
+
+
+@given(st.data())
+def test_entries_are_those_of_each_table(data: st.DataObject) -> None:
+    """Alike tables are read together; the result is as if each line were read by itself."""
+    reports = all_reports(SIX)
+    for _ in range(data.draw(st.integers(0, 12))):
+        reporter, subject = data.draw(st.sampled_from(list(SIX))), data.draw(st.sampled_from(list(SIX)))
+        change = data.draw(st.sampled_from(["fail", "noaddr", "handshake", "unaware", "copy", "address"]))
+        if reporter == subject and change in ("unaware", "handshake"):
+            continue
+        if change == "unaware":
+            reports[reporter] = unaware(reports[reporter], subject)
+        elif change == "copy":
+            reports[reporter] = replace(reports[reporter])
+        elif change == "address":
+            reports[reporter] = changed(reports[reporter], subject, address="192.0.2.9")
+        elif reports[reporter].node(subject):
+            reports[reporter] = flagged(reports[reporter], subject, change)
+    found = {
+        (seen.id, reporter): entry.node
+        for seen in view(reports).nodes.values()
+        for entry in seen.others
+        for reporter in entry.reporters
+    }
+    assert found == {
+        (node.id, reporter): node
+        for reporter, report in reports.items()
+        for node in report.nodes
+        if node.id != reporter and not node.handshake
+    }
+
+
+def test_tables_that_all_differ_are_read_line_by_line() -> None:
+    truth = cluster(primaries=10, replicas=10)
+    reports = {
+        reporter: changed(report, node_id((number + 1) % 20), address=f"192.0.2.{number}")
+        for number, (reporter, report) in enumerate(all_reports(truth).items())
+    }
+    nodes = view(reports).nodes
+    assert {len(seen.reporters) for seen in nodes.values()} == {19}
+    assert nodes[P1].reported_by(lambda node: node.address.startswith("192")) == {P0}

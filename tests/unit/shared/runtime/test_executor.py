@@ -28,6 +28,7 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan
+from shared.runtime.reconciler import MAX_REPAIR_DELAY_SECONDS
 from shared.status import conditions
 from shared.status.verdict import Verdict
 from shared.testing.faults import requests
@@ -56,12 +57,16 @@ class Boxes:
         done: executed calls.
         observe_error: error to raise when it observes; None for none.
         call_error: error to raise when it executes a call; None for none.
+        dropped: number of calls that failed.
+        heals_after: seconds until repairs continue, in the next plans.
     """
 
     planned: tuple[Action, ...] = ()
     done: list[Call] = field(default_factory=list)
     observe_error: Exception | None = None
     call_error: Exception | None = None
+    dropped: int = 0
+    heals_after: float | None = None
 
     @property
     def controller(self) -> Controller[Obj, Obj]:
@@ -75,11 +80,14 @@ class Boxes:
 
     def _plan(self, _: Obj, __: Obj, ___: datetime) -> Plan:
         planned, self.planned = self.planned, ()
-        return Plan(planned, Verdict(message="All is well."), {"phase": "Running"})
+        return Plan((planned,), Verdict(message="All is well."), {"phase": "Running"}, heals_after=self.heals_after)
 
     async def _call(self, call: Call) -> None:
         if self.call_error:
             raise self.call_error
+        if isinstance(call, Drop):
+            self.dropped += 1
+            raise BoxUnreachable("first" if self.dropped == 1 else "later")
         self.done.append(call)
 
 
@@ -98,7 +106,7 @@ class Lab:
 
     async def do(self, *actions: Action) -> bool:
         """Execute actions as planned on the box in its initial state."""
-        return await self.harness.reconciler._executor.execute(self.box, actions)
+        return await self.harness.reconciler._executor.execute(self.box, (actions,))
 
     async def plan(self, *actions: Action) -> list[str]:
         """Reconcile once, with a plan of these actions."""
@@ -190,6 +198,41 @@ async def test_database_call_requires_the_permit_and_kubernetes_writes_do_not(la
     with pytest.raises(Unavailable, match="another replica"):
         await lab.do(Shake())
     assert (acts, lab.boxes.done) == (["shake the box"], [])
+
+
+@dataclass(frozen=True)
+class Drop(Call):
+    """A call that always fails."""
+
+    def __str__(self) -> str:
+        return "drop the box"
+
+
+async def test_failed_action_ends_its_own_chain_only(lab: Lab) -> None:
+    service = lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})
+    chains: list[tuple[Action, ...]] = [(Drop(), Shake()), (Apply(SERVICE, service), Drop()), (Shake(),)]
+    with pytest.raises(BoxUnreachable, match="first"):
+        await lab.harness.reconciler._executor.execute(lab.box, chains)
+    assert lab.boxes.done == [Shake()], "the chains after a failure, and nothing after it in its own chain"
+    assert lab.user_client.get(SERVICE, NAMESPACE, "a")
+
+
+async def test_no_chain_is_executed_after_one_that_finds_an_outdated_plan(lab: Lab) -> None:
+    lab.harness.broken_watches.update(lab.harness.controller.kinds)
+    another_spec(lab)
+    service = lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})
+    with pytest.raises(Conflict):
+        await lab.harness.reconciler._executor.execute(lab.box, [(Shake(),), (Apply(SERVICE, service),)])
+    assert not lab.server.objects(SERVICE)
+
+
+async def test_repairs_continue_soon_although_an_action_keeps_failing(lab: Lab) -> None:
+    await lab.harness.run()
+    lab.boxes.heals_after = 0.5
+    for _ in range(12):
+        await lab.plan(Drop())
+        assert (lab.harness.queue.delay or 99) <= MAX_REPAIR_DELAY_SECONDS, "the back-off alone reaches a minute"
+        lab.harness.queue.ring()
 
 
 class TestPatch:

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.errors import Conflict, Forbidden
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import ForeignObject
 from shared.pki import certs
 from shared.pki.ca import fulfil, make
 from shared.pki.rotation import CertificateOrder, Made
+from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade
-from shared.runtime.plan import Apply, Patch, WriteSecret
+from shared.runtime.plan import Apply, Attempt, Call, Patch, WriteSecret
 from shared.testing.harness.harness import NAMESPACE
-from tests.unit.shared.runtime.test_executor import Lab
+from tests.unit.shared.runtime.test_executor import BoxUnreachable, Lab
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 AUTHORITY = CertificateOrder("box", (), BEGINS, None, None, BEGINS + timedelta(days=100))
@@ -160,3 +161,42 @@ async def test_lasting_object_loses_its_owner_reference_and_gets_it_back(lab: La
     assert await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec=spec)))
     (owner,) = lab.user_client.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
     assert owner["uid"] == lab.own.uid
+
+
+# Refusals by the database.
+
+
+class Refusal(DatabaseError):
+    """The box does not accept this."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shake(Call):
+    def __str__(self) -> str:
+        return "shake the box"
+
+
+def noted(lab: Lab) -> str | None:
+    found = lab.user_client.get(POD, NAMESPACE, "a-0")["metadata"].get("annotations") or {}
+    return found.get("example.com/refused")
+
+
+async def test_refusal_by_the_database_is_recorded_and_the_plan_continues(lab: Lab) -> None:
+    pod = lab.pod()
+    attempt = Attempt(Shake(), Refusal, POD, pod, ("example.com/refused", "hard at noon"))
+    lab.boxes.call_error = Refusal("ERR too hard")
+    label = Patch(POD, pod, {"metadata": {"labels": {"shaken": "no"}}})
+    assert await lab.do(attempt, label)
+    assert noted(lab) == "hard at noon: ERR too hard"
+    assert lab.user_client.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]["shaken"] == "no"
+    lab.boxes.call_error = None
+    assert await lab.do(dataclasses.replace(attempt, obj=lab.user_client.get(POD, NAMESPACE, "a-0")))
+    assert noted(lab) is None, "the note is removed when the call succeeds"
+    assert lab.boxes.done == [Shake()]
+
+
+async def test_other_errors_of_an_attempt_end_the_reconcile(lab: Lab) -> None:
+    lab.boxes.call_error = BoxUnreachable("no route to the box")
+    with pytest.raises(BoxUnreachable):
+        await lab.do(Attempt(Shake(), Refusal, POD, lab.pod(), ("example.com/refused", "hard")))
+    assert noted(lab) is None

@@ -1,11 +1,13 @@
-"""The chain of steps: which step stops it, and which verdict is reported."""
+"""Chains of steps: which step stops them, and which verdict is reported."""
 
 from datetime import UTC, datetime
 
+import pytest
+
 from shared.kubernetes.kinds import SERVICE
-from shared.runtime.plan import PASS, Apply, Step, StepOf, follow
+from shared.runtime.plan import PASS, Apply, Step, StepOf, combine, follow
 from shared.status.reasons import Reason
-from shared.status.verdict import Progress
+from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))
@@ -50,3 +52,33 @@ def test_resource_is_ready_if_every_step_is_done() -> None:
     assert verdict.done
     assert verdict.reason == "Ready"
     assert requeue is None
+
+
+DONE = Verdict()
+REPAIR = Verdict(Progress.WAITING, "Meeting", "Updating addresses.")
+WORKING = Verdict(Progress.PROGRESSING, "Rotating", "Rotating the password.")
+INVALID = Verdict(Progress.BLOCKED, "InvalidSpec", "spec.size is wrong.", warning=True)
+PAUSED = Verdict(Progress.PAUSED, "Paused", "spec.paused is true.")
+WRITING = Verdict(Progress.WAITING, "Preparing", "Creating a Secret.")
+SCALING = Verdict(Progress.WAITING, "Scaling", "Moving slots.")
+
+
+@pytest.mark.parametrize(
+    ("healing", "provided", "changed", "reason", "message"),
+    [
+        ([DONE, DONE], DONE, DONE, "Ready", ""),
+        ([DONE, REPAIR], DONE, DONE, "Meeting", "Updating addresses."),
+        ([DONE, REPAIR], INVALID, DONE, "Meeting", "Updating addresses. spec.size is wrong."),
+        ([REPAIR], PAUSED, DONE, "Meeting", "Updating addresses. spec.paused is true."),
+        ([REPAIR], WRITING, DONE, "Meeting", "Updating addresses."),
+        ([WORKING], INVALID, DONE, "InvalidSpec", "spec.size is wrong."),
+        ([WORKING], PAUSED, DONE, "Paused", "spec.paused is true."),
+        ([WORKING, DONE], DONE, SCALING, "Scaling", "Moving slots."),
+        ([WORKING], DONE, DONE, "Rotating", "Rotating the password."),
+    ],
+)
+def test_repairs_are_reported_first_and_then_what_is_wrong_with_the_spec(
+    healing: list[Verdict], provided: Verdict, changed: Verdict, reason: str, message: str
+) -> None:
+    verdict = combine(healing, provided, changed)
+    assert (verdict.reason, verdict.message) == (reason, message)

@@ -126,7 +126,7 @@ class RingOperator:
 
     def plan(self, ring: Ring, seen: Observed, now: datetime) -> Plan:
         actions, verdict, requeue = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
-        return Plan(actions, verdict, self.status(ring, seen), requeue)
+        return Plan((actions,), verdict, self.status(ring, seen), requeue)
 
     def status(self, ring: Ring, seen: Observed) -> Obj:
         return {"members": len(seen.members)}

@@ -1,0 +1,59 @@
+"""Conditions about slots that the operator leaves alone: foreign keys, and migrations of other clients. Pure.
+
+They need a user, and nothing else waits for them: Ready does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from operators.redis.assessment import Assessment
+from operators.redis.reasons import FOREIGN_KEYS, FOREIGN_MIGRATION
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.topology.provenance import Ends
+from operators.redis.topology.view_conflicts import brief
+from shared.kubernetes.accessors import condition_in
+from shared.kubernetes.kinds import Obj
+from shared.status.reasons import Reason
+
+
+def conditions(seen: Assessment, now: datetime) -> list[Obj]:
+    """Return the conditions that hold; each is True, and missing otherwise."""
+    if not seen.resource.formed:
+        return []
+    elsewhere = [*seen.provenance.elsewhere.items(), *seen.provenance.left.items()]
+    sentences: Mapping[Reason, Iterable[str]] = {
+        FOREIGN_KEYS: [_held(seen, *each) for each in sorted(seen.foreign.items())],
+        FOREIGN_MIGRATION: [_begun(seen, *each) for each in sorted(elsewhere)],
+    }
+    return list(_made(seen, sentences, now))
+
+
+def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]], now: datetime) -> Iterator[Obj]:
+    earlier = seen.resource.reported.get("conditions") or []
+    for reason, each in sentences.items():
+        if message := " ".join(each):
+            since = condition_in(earlier, str(reason)).get("lastTransitionTime") or f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            about = {"type": str(reason), "status": "True", "reason": str(reason), "message": message}
+            yield about | {"lastTransitionTime": since}
+
+
+def _held(seen: Assessment, node_id: str, slots: Slots) -> str:
+    instance = seen.reachable.get(node_id)
+    counts = instance.report.strays if instance and instance.report else {}
+    keys = sum(count for slot, count in counts.items() if slot in slots)
+    return (
+        f"{seen.name_of(node_id)} holds {keys or 'some'} keys of {brief(slots)}, which it does not own. They are not "
+        "served, and are usually an older copy from before a restart, with keys that were deleted since. These slots "
+        "do not move to it. Compare the keys with those of the owner, then delete them."
+    )
+
+
+def _begun(seen: Assessment, ends: Ends, slots: Slots) -> str:
+    source, target = map(seen.name_of, ends)
+    return (
+        f"{brief(slots).capitalize()} migrate from {source} to {target}, and the operator did not begin that: it moves "
+        "no other keys of them. Finish it with redis-cli --cluster reshard or --cluster fix; or, if the other node has "
+        "no keys of them, close them on both nodes (CLUSTER SETSLOT … STABLE)."
+    )

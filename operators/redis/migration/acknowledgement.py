@@ -1,0 +1,76 @@
+"""Replication of the target: MIGRATE deletes the source's copy, so a replica of the target must have the keys too.
+
+WAIT covers the writes of its own connection only: of any command up to Redis 7.0, and of the last write since 7.2. The
+keys arrive on the source's connection, so WAIT alone would return at once. Therefore it follows a write that changes
+nothing: restoring an empty dump of functions (since 7.0), which every server since then replicates.
+
+Source: https://redis.io/docs/latest/commands/wait/; `woff` in server.c of Redis 7.0 and 7.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operators.redis.client.errors import TargetNotReplicating
+from operators.redis.client.responses import Facts
+from operators.redis.client.server import Command
+from operators.redis.migration.participants import End
+
+MAX_LAG_BYTES = 32 * 2**20
+"""Maximum difference between the replication offsets of a target and of its best replica, in bytes.
+
+Replicas acknowledge their offset once per second, so a busy primary always shows some difference.
+"""
+
+WAIT_MILLISECONDS = 2000
+"""Time allowed for a replica to acknowledge a batch, in milliseconds."""
+
+_NO_FUNCTIONS = bytes.fromhex("0a005d9b5c400f7fa2da")
+"""An empty FUNCTION DUMP: version 10 of RDB, which every later server reads."""
+
+COMMANDS: tuple[Command, ...] = (
+    ("FUNCTION", "RESTORE", _NO_FUNCTIONS, "APPEND"),
+    ("PING",),
+    ("WAIT", 1, WAIT_MILLISECONDS),
+)
+"""Commands that wait until a replica of the server has all its present keys; the last one returns how many have."""
+
+
+def is_expected(target: End) -> bool:
+    """Return whether the target has replicas, running or not."""
+    return any(node.primary == target.id for node in target.report.nodes)
+
+
+def require_replica(target: End, facts: Facts) -> None:
+    """Check that a replica of the target follows it closely.
+
+    Args:
+        facts: current INFO of the target.
+
+    Raises:
+        TargetNotReplicating: all replicas are offline or far behind.
+    """
+    lags = [facts.offset - replica.offset for replica in facts.replicas if replica.online]
+    if lags and min(lags) <= MAX_LAG_BYTES:
+        return
+    why = f"its best replica is {min(lags):,} bytes behind" if lags else "none of its replicas is online"
+    raise TargetNotReplicating(
+        f"No slot moves to {target.name}: {why}. Moved keys would exist on {target.name} alone. The migration "
+        "continues when a replica has caught up. For a cache that may lose keys, set "
+        "spec.updateStrategy.waitForReplicas to false."
+    )
+
+
+def require_acknowledged(target: End, replicas: Any) -> None:
+    """Evaluate the reply of WAIT.
+
+    Raises:
+        TargetNotReplicating: no replica acknowledged the keys in time.
+    """
+    if isinstance(replicas, int) and replicas > 0:
+        return
+    raise TargetNotReplicating(
+        f"Migration to {target.name} paused: no replica of it acknowledged the last keys within "
+        f"{WAIT_MILLISECONDS / 1000:g} s. The migration continues when a replica has caught up. For a cache that may "
+        "lose keys, set spec.updateStrategy.waitForReplicas to false."
+    )

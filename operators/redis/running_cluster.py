@@ -1,0 +1,61 @@
+"""The cluster as it runs: the state that is healed while the spec is paused, invalid or not applied. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.instance import Instance
+from operators.redis.objects import redis_conf
+from operators.redis.objects.names import is_foreign
+from operators.redis.observe import ConfigTemplate, Observed
+
+
+def as_it_runs(resource: RedisCluster, observed: Observed, _facts: Assessment, /) -> tuple[RedisCluster, Assessment]:
+    """Return the cluster with its present size and settings, instead of the spec's, and without foreign data."""
+    own = replace(_without_foreign(resource, observed), config=ConfigTemplate())
+    running = _with_present_settings(_at_present_size(resource, own), own)
+    return running, Assessment.of(running, own)
+
+
+def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
+    """Return the observed state without objects of another cluster.
+
+    The recorded node of such an instance stays known. It counts as unreachable, which is no evidence of lost data.
+    """
+    stateful_set = observed.stateful_set
+    if stateful_set is not None and is_foreign(resource, stateful_set):
+        stateful_set = None
+
+    def own(instance: Instance) -> Instance:
+        # A pod belongs to its StatefulSet, but a node belongs to the volume that has its data.
+        holder = instance.volume or observed.stateful_set
+        if holder is None or not is_foreign(resource, holder):
+            return instance
+        return Instance(instance.number, instance.name, recorded=instance.recorded)
+
+    return replace(observed, stateful_set=stateful_set, instances=tuple(map(own, observed.instances)))
+
+
+def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
+    """Return the resource with as many pods and primaries as there are.
+
+    No recorded node counts as removed, because the spec that would remove it is not applied.
+    """
+    known = [instance.number + 1 for instance in seen.instances if instance.recorded]
+    made = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set is not None else 0
+    replicas = max([made, *known])
+    primaries = sum(1 for node in resource.recorded_nodes if node.slots)
+    if not replicas or not primaries:
+        return resource
+    update = {"replicas": replicas, "replicas_per_master": max(replicas // primaries - 1, 0)}
+    return RedisCluster(resource.obj, resource.spec.model_copy(update=update))
+
+
+def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisCluster:
+    """Return the resource with the settings of the file that nodes read when they start."""
+    if seen.config_map is None:
+        return resource
+    settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(seen.config_map).items()}
+    return RedisCluster(resource.obj, resource.spec.model_copy(update={"config": settings}))

@@ -1,0 +1,49 @@
+"""Keeps nodes without persistence from resuming as empty primaries. Pure.
+
+A container that is restarted keeps its volume and its address. With its nodes.conf, the server resumes as the primary
+that it was, but without its keys. Its replicas copy that empty data set before anyone elects one of them.
+
+So the next process must not read that file. It is named after the UID of the pod and after the process that ran before
+(annotation LAST_RUN of the pod, which the kubelet passes to each start of the container). The operator sets the
+annotation before the node becomes a member: so no member can resume, even if the operator does not run at that time.
+The returning node has a new id, which proves that the former node lost its data (`Observed.lost`): a replica takes
+over (`failover.replace_failed`), and the node joins again as an empty one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.instance import Instance
+from operators.redis.objects.names import CONTAINER, LAST_RUN
+from operators.redis.objects.pod import LAST_RUN_VARIABLE
+from operators.redis.reasons import PREPARING_RESTART
+from operators.redis.steps.rollout_markers import mark_pod
+from shared.kubernetes.accessors import annotation
+from shared.runtime.plan import PASS, Step
+
+
+def prepare_restarts(_resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Record the running process of each node without persistence, so that the next process gets another identity."""
+    unprepared = [instance for instance in seen.instances if _resumes(instance)]
+    if not unprepared:
+        return PASS
+    names = ", ".join(instance.name for instance in unprepared)
+    marks = (mark_pod(instance, LAST_RUN, instance.report.run_id) for instance in unprepared if instance.report)
+    message = f"Recording the process of {names}: without persistence, the next process must not resume as this node."
+    return Step.wait(PREPARING_RESTART, message, *marks, requeue=0)
+
+
+def _resumes(instance: Instance) -> bool:
+    """Return whether the next process of a node would have the id of the running one."""
+    if instance.report is None or instance.pod_obj is None or instance.leaving:
+        return False
+    variables = [
+        variable["name"]
+        for container in instance.pod_obj["spec"]["containers"]
+        if container.get("name") == CONTAINER
+        for variable in container.get("env") or ()
+    ]
+    return LAST_RUN_VARIABLE in variables and annotation(instance.pod_obj, LAST_RUN) != instance.report.run_id

@@ -1,0 +1,60 @@
+"""Checks that the targets of slot moves replicate what they receive. Pure.
+
+MIGRATE deletes the source's copy at once. So from then on the key depends on the target, and without a replica on one
+process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from operators.redis.assessment import Assessment
+from operators.redis.client.responses import Follower, NodeReport
+from operators.redis.reasons import TARGET_NOT_REPLICATING
+from operators.redis.slots.slot_planner import Move
+from operators.redis.steps.waiting import SYNC_SECONDS
+from operators.redis.topology.cluster_view import Seen
+from shared.runtime.plan import Step
+
+MAX_LAG_BYTES = 32 * 2**20
+"""Maximum number of bytes that a replica may lag behind a target. Replicas acknowledge once a second, so that the
+lag of a healthy one is what the target receives in that time."""
+
+
+def await_replicas(seen: Assessment, moves: Iterable[Move]) -> Step | None:
+    """Wait until each target has a replica that is online and nearly up to date (waitForReplicas)."""
+    if not seen.acknowledges_moves:
+        return None
+    for target in dict.fromkeys(move.target for move in moves):
+        if why := _why_not_replicating(seen, target):
+            message = (
+                f"Migration paused: {seen.name_of(target)} is to receive slots, and no replica of it is online and up "
+                f"to date: {why}. If it failed, keys that just moved would be lost. Bring the replica back; for a "
+                "cache, set spec.updateStrategy.waitForReplicas to false."
+            )
+            return Step.wait(TARGET_NOT_REPLICATING, message, warning=True, requeue=SYNC_SECONDS)
+    return None
+
+
+def _why_not_replicating(seen: Assessment, target: str) -> str:
+    """Return what is wrong with the replicas of a node; empty if one of them follows it closely."""
+    report = seen.view.nodes[target].report
+    if report is None:
+        return "it is unreachable"
+    if any(each.online and report.offset - each.offset <= MAX_LAG_BYTES for each in report.replicas):
+        return ""
+    replicas = seen.view.replicas_of(target)
+    return "; ".join(_state(replica, report) for replica in replicas) or "it has no replica"
+
+
+def _state(replica: Seen, primary: NodeReport) -> str:
+    link = next((each for each in primary.replicas if _is(each, replica)), None)
+    if link is not None and link.online:
+        return f"{replica.name} is {primary.offset - link.offset:,} bytes behind"
+    if link is not None:
+        return f"{replica.name} is syncing"
+    return f"{replica.name} is {'not connected to it' if replica.answers else 'unreachable'}"
+
+
+def _is(follower: Follower, node: Seen) -> bool:
+    return (follower.address, follower.port) == (node.line.address, node.line.port)

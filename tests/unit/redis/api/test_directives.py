@@ -1,0 +1,104 @@
+"""The table of directives: which values are refused, and which values mean the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.redis.api.directives import TABLE, find, present_name, refusal, same
+from operators.redis.api.engine_versions import Engine
+from operators.redis.api.reserved_directives import RESERVED
+
+OLD, REDIS, VALKEY = (Engine.parse(text) for text in ("redis 6.2.14", "redis 8.0.2", "valkey 9.1.0"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("maxmemory-policy", "sometimes", "one of noeviction, allkeys-lru"),
+        ("cluster-node-timeout", "0", "an integer of at least 1000"),
+        ("cluster-node-timeout", "5s", "an integer of at least 1000"),
+        ("hz", "007", "an integer of at least 0"),
+        ("repl-backlog-size", "1gib", "an amount of memory"),
+        ("proto-max-bulk-len", "1kb", "an amount of memory of at least 1048576 bytes"),
+        ("maxmemory-clients", "101%", "or a percentage such as 5%"),
+        ("appendonly", "true", "yes or no"),
+        ("save", "60", "pairs of seconds"),
+        ("save", "0 1", "pairs of seconds"),
+        ("client-output-buffer-limit", "master 0 0 0", "normal, replica or pubsub"),
+        ("notify-keyspace-events", "Q", "letters of the classes"),
+        ("shutdown-on-sigterm", "failover", "default, or some of save, nosave, now, force"),
+        ("oom-score-adj-values", "0 1", "three integers"),
+        ("proc-title-template", "{nonsense}", "placeholders"),
+        ("max-memory", "1gb", "is not a directive of redis 8.0"),
+        ("gopher-enabled", "yes", "is not a directive of redis 8.0"),
+    ],
+)
+def test_value_that_the_server_would_refuse_is_refused_with_what_is_accepted(name: str, value: str, words: str) -> None:
+    assert words in refusal(name, value, REDIS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "engine"),
+    [
+        ("maxmemory-policy", "ALLKEYS-LRU", REDIS),
+        ("cluster-node-timeout", "1000", REDIS),
+        ("slowlog-log-slower-than", "-1", REDIS),
+        ("maxmemory-clients", "5%", REDIS),
+        ("save", "", REDIS),
+        ("save", "3600 1 300 100", REDIS),
+        ("client-output-buffer-limit", "normal 0 0 0 slave 256mb 64mb 60", REDIS),
+        ("shutdown-on-sigterm", "save failover", VALKEY),
+        ("hash-max-ziplist-entries", "128", REDIS),
+        ("hash-max-ziplist-entries", "128", OLD),
+        ("search-threads", "4", REDIS),
+        ("mymodule.size", "4", REDIS),
+        ("lua-replicate-commands", "yes", REDIS),
+    ],
+)
+def test_value_that_the_server_accepts_is_accepted(name: str, value: str, engine: Engine) -> None:
+    assert refusal(name, value, engine) == ""
+
+
+def test_directive_of_other_versions_is_refused() -> None:
+    assert "is not a directive of redis 6.2" in refusal("maxmemory-clients", "5%", OLD)
+    assert "is not a directive of redis 6.2" in refusal("hash-max-listpack-entries", "5", OLD)
+    assert refusal("max-memory", "5", Engine.parse("redis 9.9.0")) == "", "the table does not know this version"
+    assert refusal("maxmemory-policy", "newest", Engine.parse("redis 9.9.0")) == ""
+    assert refusal("appendonly", "true", Engine.parse("redis 9.9.0")) != ""
+    assert refusal("max-memory", "5", REDIS, modules=True) == "", "a module may define it"
+
+
+@pytest.mark.parametrize(
+    ("name", "desired", "actual", "equal"),
+    [
+        ("maxmemory", "1gb", "1073741824", True),
+        ("maxmemory", "1g", "1073741824", False),
+        ("appendonly", "YES", "yes", True),
+        ("hz", "1000", "500", True),
+        ("repl-backlog-size", "100", "16384", True),
+        ("save", "3600 1 300 100", "3600 1 300 100", True),
+        ("save", "", "3600 1", False),
+        ("client-output-buffer-limit", "replica 1mb 1mb 60", "normal 0 0 0 slave 1048576 1048576 60", True),
+        ("client-output-buffer-limit", "replica 2mb 1mb 60", "normal 0 0 0 slave 1048576 1048576 60", False),
+        ("notify-keyspace-events", "KEA", "AKE", True),
+        ("notify-keyspace-events", "Kg$lshzxetd", "AK", True),
+        ("oom-score-adj", "relative", "yes", True),
+        ("shutdown-on-sigterm", "now save", "save now", True),
+        ("latency-tracking-info-percentiles", "50.0 99.90", "50 99.9", True),
+        ("cluster-node-timeout", "500", "500", True),
+        ("cluster-node-timeout", "5000", "276000", False),
+        ("cluster-node-timeout", "5000", "0", False),
+        ("mymodule.size", "4", "4", True),
+        ("mymodule.size", "4kb", "4096", None),
+    ],
+)
+def test_values_are_compared_by_meaning(name: str, desired: str, actual: str, equal: bool | None) -> None:
+    assert same(name, desired, actual, REDIS) is equal
+
+
+def test_table_is_consistent() -> None:
+    assert not set(TABLE) & set(RESERVED)
+    for name, entries in TABLE.items():
+        for engine in (OLD, Engine.parse("redis 7.0.15"), REDIS, Engine.parse("valkey 7.2.5"), VALKEY):
+            assert sum(each.exists_in(engine) for each in entries) <= 1, name
+        assert find(present_name(name), VALKEY) or find(name, REDIS) or find(name, OLD) or find(name, VALKEY), name

@@ -1,0 +1,43 @@
+"""A container that restarts at once, at the same address and on the same volume."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kubernetes.kinds import Obj
+from shared.testing.harness.scenario import ScenarioStep, operator_down, unobserved
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.redis.scenarios import REDIS, cluster, in_memory
+from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.guard import values
+
+VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
+
+
+def container_restarts(before: dict[bytes, Entry]) -> ScenarioStep:
+    """Kill the server of a primary; the kubelet starts it again before anyone notices that it failed."""
+
+    def act(redis: FakeRedis) -> None:
+        redis.client.idle = True  # a later write would hide the loss
+        redis.settle("replicas receive the last writes")
+        before.update(values(redis))
+        redis.stop(next(process for process in redis.running if process.node.me.slots), "killed")
+
+    return unobserved(ScenarioStep("the container of a primary restarts", lambda stage: act(stage.database)))
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
+@pytest.mark.parametrize("given", [cluster(6, **VOLATILE), in_memory(6, **VOLATILE)], ids=["volumes", "no volumes"])
+async def test_primary_without_persistence_does_not_resume_empty(given: ScenarioStep, *, absent: bool) -> None:
+    """The replicas would copy the empty data set before an election begins."""
+    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
+    await run.run_steps((given,))
+    steps = (container_restarts(before),)
+    await run.run_steps(operator_down(*steps) if absent else steps)
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    after = values(redis)
+    assert before
+    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+    assert redis.state()[0]["replicas by primary"] == [1, 1, 1]
