@@ -6,7 +6,7 @@ present nodes, so a crash at any moment, and any change of the spec, only leaves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -15,9 +15,12 @@ from operators.redis.client.server import Endpoint
 from operators.redis.detached import DetachedNode, detached_nodes
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
+from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.placement import choose_primaries, pair
+from operators.redis.slots.improvement import Failover, Repair, next_change
+from operators.redis.slots.pairing import pair
+from operators.redis.slots.placement import Location, choose_primaries
 from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
@@ -33,6 +36,7 @@ from operators.redis.topology import provenance
 from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.provenance import Provenance
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import is_outdated
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ class Assessment(Observed):
             if node_id in owners or view.nodes[node_id].primary in leaving or there[node_id].is_blank
         ]
         current = {node_id: view.nodes[node_id].primary for node_id in candidates}
-        return choose_primaries(candidates, self.resource.primaries, self._hosts(candidates), owners, current)
+        return choose_primaries(candidates, self.resource.primaries, self.locations, owners, current)
 
     @cached_property
     def _heads(self) -> Mapping[str, str]:
@@ -225,9 +229,11 @@ class Assessment(Observed):
 
     @cached_property
     def pairs(self) -> Mapping[str, str]:
-        """Id of the desired primary of each replica: on another host, evenly spread, with the fewest changes.
+        """Id of the desired primary of each replica: evenly distributed, with the fewest changes.
 
-        An unreachable node that may come back keeps its primary: a restart is no reason for a full sync.
+        A new replica gets a primary on another host, in another zone. A replica that has a primary changes it only for
+        an even distribution; `improvement` moves it because of its location. An unreachable node that may come back keeps
+        its primary: a restart is no reason for a full sync.
         """
         view, leading = self.view, self.primaries
         away = [
@@ -243,7 +249,7 @@ class Assessment(Observed):
             for node_id in following
             if (primary := view.nodes[node_id].primary)
         }
-        return pair(leading, following, self._hosts((*leading, *following)), current)
+        return pair(leading, following, self.locations, current, keep=True)
 
     @cached_property
     def changed_pairs(self) -> Mapping[str, str]:
@@ -257,8 +263,45 @@ class Assessment(Observed):
             and self._heads.get(view.nodes[node_id].primary, view.nodes[node_id].primary) != primary
         }
 
-    def _hosts(self, ids: Sequence[str]) -> Mapping[str, str]:
-        return {node_id: instance.host for node_id in ids if (instance := self.instance_of(node_id))}
+    @cached_property
+    def locations(self) -> Mapping[str, Location]:
+        """Where nodes run, or last ran, by node id."""
+        return {node_id: instance.location for node_id, instance in (*self.recorded.items(), *self.reachable.items())}
+
+    @cached_property
+    def shards(self) -> Mapping[str, tuple[str, ...]]:
+        """Ids of the replicas of each primary that owns slots."""
+        return {
+            primary.id: tuple(replica.id for replica in self.view.replicas_of(primary.id))
+            for primary in self.view.primaries
+        }
+
+    @cached_property
+    def is_at_rest(self) -> bool:
+        """Whether every node has its final role and is in sync, and nothing else is changing.
+
+        Otherwise the placement stays: a pod that is being restarted or rescheduled keeps its location, and a rolling
+        update or a migration fails over and moves on its own.
+        """
+        view, resource = self.view, self.resource
+        if not resource.formed or self.awaited or self.unsynced or view.settled or view.open:
+            return False
+        if len(self.instances) != len(self.staying) or len(view.primaries) != len(self.primaries):
+            return False
+        if self.slot_plan.moves or self.slot_plan.refusal is not None:
+            return False
+        return all(self._is_settled(instance) for instance in self.staying)
+
+    def _is_settled(self, instance: Instance) -> bool:
+        node = self.view.nodes[instance.id]
+        rolls = self.resource.spec.rolls and is_outdated(instance.pod_obj, self.stateful_set, TEMPLATE)
+        has_role = bool(self.view.slots_of(node.id)) or node.synced
+        return has_role and instance.ready and not instance.leaving and instance.zone is not None and not rolls
+
+    @cached_property
+    def improvement(self) -> Failover | Repair | None:
+        """The next change to a better placement; None if there is none, or while the cluster is not at rest."""
+        return next_change(self.shards, self.locations) if self.is_at_rest else None
 
     def successor(self, node_id: str) -> str:
         """Return the id of the primary that a node is, or that replaced it; empty if there is none."""
@@ -304,7 +347,7 @@ class Assessment(Observed):
 
     @cached_property
     def provenance(self) -> Provenance:
-        """The open slots, by who opened them."""
+        """The open slots, by the client that opened them."""
         return provenance.judge(
             self.view, self.recorded_moves, self.took_over, lambda node_id: not self.successor(node_id)
         )
@@ -331,21 +374,21 @@ class Assessment(Observed):
         return away | self.provenance.foreign
 
     @cached_property
-    def held_moves(self) -> tuple[RecordedMove, ...]:
+    def begun_moves(self) -> tuple[RecordedMove, ...]:
         """Recorded moves, as far as they have begun or may have begun: other moves may replace the rest.
 
         An unreachable owner may be migrating; and a promoted one does not know which slots its predecessor opened, so
         that an unreachable target may have keys of any of them.
         """
-        view, held = self.view, []
+        view, found = self.view, []
+        away = Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
         for move in self.recorded_moves:
-            begun = self.provenance.own
-            begun |= Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
+            begun = self.provenance.own | away
             if move.promoted and move.target not in self.reachable and self.successor(move.target):
                 begun |= view.slots_of(move.source)
             if slots := move.slots & begun:
-                held.append(RecordedMove(move.source, move.target, slots, move.promoted))
-        return tuple(held)
+                found.append(RecordedMove(move.source, move.target, slots, move.promoted))
+        return tuple(found)
 
     @cached_property
     def refused_slots(self) -> Mapping[str, Slots]:
@@ -353,10 +396,12 @@ class Assessment(Observed):
 
         It holds keys of them without owning them; another client migrates them; or they have begun to move elsewhere.
         """
+        others, begun = self.provenance.others, Slots.union(move.slots for move in self.begun_moves)
+        coming: dict[str, Slots] = {}
+        for move in self.begun_moves:
+            coming[move.target] = coming.get(move.target, Slots()) | move.slots
         return {
-            node_id: self.provenance.others
-            | self.foreign.get(node_id, Slots())
-            | Slots.union(move.slots for move in self.held_moves if move.target != node_id)
+            node_id: others | self.foreign.get(node_id, Slots()) | (begun - coming.get(node_id, Slots()))
             for node_id in self.primaries
         }
 

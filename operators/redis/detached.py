@@ -2,8 +2,8 @@
 
 Such a node starts with a new id and knows no other node. It claims each slot that it has keys of, with config epoch 0
 (verifyClusterConfigWithData in src/cluster_legacy.c). That it has the data of a recorded node follows from its volume:
-the status records which node was on it. If it met the others like that, their older but higher claims would win, and it
-would delete its keys (clusterUpdateSlotsConfigWith).
+the status records which node was on it. If it met the others like that, the claim of the former node, which they know,
+would win by its epoch: the slots would stay unserved, or the node would even delete its keys.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ class DetachedNode:
     Attributes:
         slots: slots whose keys it has: those of the primary that it was or replicated.
         owner: id of that primary, whose claim to the slots members may still know.
-        epoch: config epoch of that claim; 0 if no member knows one.
         successor: id of the reachable primary that owns these slots now, and has newer data; empty if there is none.
     """
 
     instance: Instance
     slots: Slots
     owner: str
-    epoch: int = 0
     successor: str = ""
 
     @property
@@ -42,9 +40,9 @@ class DetachedNode:
 
     @property
     def claims_slots(self) -> bool:
-        """Whether it claims its slots with a higher epoch than any former claim, so that it can meet the others."""
+        """Whether it claims exactly its slots, with an epoch of its own, so that it can meet the others."""
         report = self.instance.report
-        return report is not None and report.me.slots == self.slots and report.me.epoch > self.epoch
+        return report is not None and report.me.slots == self.slots and report.me.epoch > 0
 
 
 def detached_nodes(seen: Observed) -> tuple[DetachedNode, ...]:
@@ -94,10 +92,10 @@ def _with_data_of(seen: Observed, instance: Instance, known: RecordedNode) -> It
         if primary.answers:
             if claimed - slots:
                 return  # it has keys of other slots as well, which nothing else may have
-            yield DetachedNode(instance, slots, primary.id, primary.epoch, successor=primary.id)
+            yield DetachedNode(instance, slots, primary.id, successor=primary.id)
             return
         if primary.id in sources and seen.lost(primary.id):
-            yield DetachedNode(instance, slots, primary.id, primary.epoch)
+            yield DetachedNode(instance, slots, primary.id)
             return
     owners = {owner for slot in known.slots if (owner := view.owners.get(slot))} - {instance.id}
     if known.slots and not owners and known.node_id not in view.nodes:

@@ -1,4 +1,4 @@
-"""Conditions about slots that the operator leaves alone: foreign keys, and migrations of other clients. Pure.
+"""Conditions about slots that the operator does not change: foreign keys, and migrations of other clients. Pure.
 
 They need a user, and nothing else waits for them: Ready does not depend on them.
 """
@@ -24,8 +24,8 @@ def conditions(seen: Assessment, now: datetime) -> list[Obj]:
         return []
     elsewhere = [*seen.provenance.elsewhere.items(), *seen.provenance.left.items()]
     sentences: Mapping[Reason, Iterable[str]] = {
-        FOREIGN_KEYS: [_held(seen, *each) for each in sorted(seen.foreign.items())],
-        FOREIGN_MIGRATION: [_begun(seen, *each) for each in sorted(elsewhere)],
+        FOREIGN_KEYS: [_keys_of(seen, *each) for each in sorted(seen.foreign.items())],
+        FOREIGN_MIGRATION: [_migration(seen, *each) for each in sorted(elsewhere)],
     }
     return list(_made(seen, sentences, now))
 
@@ -39,7 +39,7 @@ def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]], now: date
             yield about | {"lastTransitionTime": since}
 
 
-def _held(seen: Assessment, node_id: str, slots: Slots) -> str:
+def _keys_of(seen: Assessment, node_id: str, slots: Slots) -> str:
     instance = seen.reachable.get(node_id)
     counts = instance.report.strays if instance and instance.report else {}
     keys = sum(count for slot, count in counts.items() if slot in slots)
@@ -50,10 +50,10 @@ def _held(seen: Assessment, node_id: str, slots: Slots) -> str:
     )
 
 
-def _begun(seen: Assessment, ends: Ends, slots: Slots) -> str:
+def _migration(seen: Assessment, ends: Ends, slots: Slots) -> str:
     source, target = map(seen.name_of, ends)
     return (
         f"{brief(slots).capitalize()} migrate from {source} to {target}, and the operator did not begin that: it moves "
-        "no other keys of them. Finish it with redis-cli --cluster reshard or --cluster fix; or, if the other node has "
-        "no keys of them, close them on both nodes (CLUSTER SETSLOT … STABLE)."
+        "no other keys of them. Let the client that began it finish it; or, if the other node has no keys of them, "
+        "close them on both nodes (CLUSTER SETSLOT … STABLE)."
     )

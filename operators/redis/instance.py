@@ -10,6 +10,7 @@ from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Endpoint
 from operators.redis.objects.names import CONTAINER, host
+from operators.redis.slots.placement import Location
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
@@ -35,6 +36,7 @@ class Instance:
             (spec.pod[0].volumes), name
             of the claim or of the Kubernetes node. Empty if there is none.
         recorded: node that the status records for this instance; None if it records none.
+        zone: zone of the Kubernetes node that the pod runs on; empty if it has none, None if it could not be read.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Instance:
     denied: bool = False
     disk: str = ""
     recorded: RecordedNode | None = None
+    zone: str | None = ""
 
     @property
     def id(self) -> str:
@@ -80,6 +83,14 @@ class Instance:
     def host(self) -> str:
         """Name of the Kubernetes node that the pod runs on; empty until it is scheduled."""
         return str(((self.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
+
+    @property
+    def location(self) -> Location:
+        """Where the node runs; while its pod is missing or not scheduled, where it last ran: it keeps its location."""
+        last = Location(self.recorded.host, self.recorded.zone) if self.recorded else Location()
+        if not self.host or (self.zone is None and self.host == last.host):
+            return last
+        return Location(self.host, self.zone or "")
 
     @property
     def as_recorded(self) -> tuple[str, str] | None:

@@ -25,10 +25,10 @@ def moves(seen: Assessment) -> list[Obj]:
     """
     if not seen.resource.formed:
         return []
-    found = list(seen.held_moves)
-    held = Slots.union(move.slots for move in found)
+    found = list(seen.begun_moves)
+    begun = Slots.union(move.slots for move in found)
     for move in seen.slot_plan.moves:
-        left = move.slots - held
+        left = move.slots - begun
         for known in seen.recorded_moves:  # keeps `promoted`
             if (known.source, known.target) == (move.source, move.target) and (slots := known.slots & left):
                 found.append(RecordedMove(known.source, known.target, slots, known.promoted))

@@ -15,7 +15,7 @@ import asyncio
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
@@ -31,6 +31,7 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.reasons import CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.zones import Zones
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -63,10 +64,10 @@ def observer(connect: Connect) -> Observe:
     Args:
         connect: opens a connection to a node.
     """
-    return partial(_observe, connect)
+    return partial(_observe, connect, Zones())
 
 
-async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
+async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
     secrets, config = await asyncio.gather(read(resource, kube), _config(resource, kube))
     seen = Observed(
@@ -90,7 +91,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
         _instance(resource, number, pods.get(number), volumes.get(number))
         for number in sorted(number for number in numbers if number is not None)
     )
-    seen = dataclasses.replace(seen, instances=instances)
+    seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube))
     seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
     if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
         log.debug("%s: %s", key, conflicts)
@@ -113,6 +114,15 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
         message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     return ConfigTemplate(text)
+
+
+async def _in_zones(zones: Zones, instances: Sequence[Instance], kube: Kube) -> tuple[Instance, ...]:
+    """Return the instances with the zones that their pods run in."""
+    known = await zones.of([instance.pod_obj for instance in instances if instance.pod_obj and instance.host], kube)
+    return tuple(
+        dataclasses.replace(instance, zone=known[instance.host]) if instance.host else instance
+        for instance in instances
+    )
 
 
 def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:

@@ -14,6 +14,7 @@ from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
+from operators.redis.reasons import SPREADING
 from operators.redis.running_cluster import as_it_runs
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
@@ -28,6 +29,7 @@ from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
+from operators.redis.steps.placement import improve_placement
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
     create_secrets,
@@ -113,7 +115,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         return (
             create_cluster,  # once, from empty nodes only
-            pair_replicas,  # on other hosts than their primary
+            improve_placement,  # over hosts and zones, while everything is in sync
+            pair_replicas,  # an equal number for each primary
             refuse_version,  # the engine could not read the data
             roll_outdated,  # replicas first; a primary after its failover
             hand_over,  # fail over primaries on instances that are removed
@@ -126,6 +129,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         )
 
     update_phase = UPGRADING
+    serving_reasons = frozenset({SPREADING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

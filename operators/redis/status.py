@@ -18,7 +18,7 @@ from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import JOINING, NOT_ANSWERING, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
-from operators.redis.steps import data_loss_recovery
+from operators.redis.steps import data_loss_recovery, placement
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import running
@@ -41,6 +41,7 @@ def report(
         "conditions": [
             *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
             *foreign_slots.conditions(seen, now),
+            *([degraded] if (degraded := placement.condition(resource, seen, now)) else []),
         ],
         "formed": begun,
         "forming": [
@@ -52,6 +53,7 @@ def report(
         "assigned": migration_status.assigned(seen),
         "moves": migration_status.moves(seen),
         "foreign": migration_status.foreign(seen) or None,
+        "placement": _attempt(resource, seen, now),
         "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
@@ -64,6 +66,14 @@ def report(
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
+    """Return the failover that spreads the primaries, which is recorded before it is requested."""
+    found = placement.attempt(resource, seen, now)
+    if found is None:
+        return None
+    return {"from": found.source, "to": found.target, "since": f"{found.since:%Y-%m-%dT%H:%M:%SZ}"}
+
+
 def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
     """Return the entry of one node, with its volume."""
     before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
@@ -73,7 +83,8 @@ def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance,
         "instance": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
         "nodeId": known[0] if known else None,
         "domainName": names.domain_name(resource, instance.name),
-        "hostname": instance.host or None,
+        "hostname": instance.location.host or None,
+        "zone": instance.location.zone or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
         "status": str(serves(seen, instance)),
         "reason": str(reason),

@@ -106,7 +106,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             changed = follow(self._change(), resource, facts, now)
         outcomes = (*healing, provided, changed)  # repairs first: a write for a new spec may be slow
         verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
-        phase = str(self._phase(resource, facts, verdict))
+        phase = str(self._phase(*running, verdict))
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:

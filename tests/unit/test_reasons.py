@@ -26,7 +26,8 @@ COMPOSED = {
     },
     "redis": {
         *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "Meeting", "NodeFailing", "RotatingPassword"),
-        *("Scaling", "SecretMissing", "Settling", "Upgrading"),
+        *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
+        *("Scaling", "Upgrading"),
     },
     "shared": set(),
 }

@@ -51,6 +51,17 @@ subjects: {{- include "operator.subject" $ | nindent 2 }}
 {{- toYaml $rules }}
 {{- end -}}
 
+{{/* Rules about cluster-scoped objects, of files/cluster-rules-NAME.yaml if the value rbac.NAME is true. */}}
+{{- define "operator.clusterRules" -}}
+{{- $rules := list }}
+{{- range $path, $content := .Files.Glob "files/cluster-rules-*.yaml" }}
+{{- if get $.Values.rbac ($path | base | trimPrefix "cluster-rules-" | trimSuffix ".yaml") }}
+{{- $rules = concat $rules ($content | toString | fromYamlArray) }}
+{{- end }}
+{{- end }}
+{{- toYaml $rules }}
+{{- end -}}
+
 {{- define "operator.accessMetadata" -}}
 {{- $root := index . 0 -}}
 name: {{ include "operator.fullname" $root | quote }}
@@ -108,14 +119,15 @@ subjects: {{- include "operator.subject" . | nindent 2 }}
 
 {{/*
 Cluster-scoped permissions of the operator: review the tokens and permissions of metrics clients, and set the caBundle of
-its webhook configurations. Also the ClusterRole that allows reading the metrics; bind it to your Prometheus.
+its webhook configurations; and optional rules about cluster-scoped objects. Also the ClusterRole that allows reading the metrics; bind it to your Prometheus.
 */}}
 {{- define "operator.clusterAccess" -}}
 {{- if .Values.rbac.create }}
 {{- $name := printf "%s-cluster" (include "operator.fullname" .) }}
 {{- $reviews := and .Values.metrics.enabled .Values.metrics.secure }}
 {{- $injects := include "operator.certificatesInjected" . }}
-{{- if or $reviews $injects }}
+{{- $optional := include "operator.clusterRules" . | fromYamlArray }}
+{{- if or $reviews $injects $optional }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -136,6 +148,9 @@ rules:
     resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
     resourceNames: [{{ $injects | quote }}]
     verbs: [get, patch]
+  {{- end }}
+  {{- with $optional }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

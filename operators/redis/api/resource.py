@@ -12,6 +12,7 @@ from operators.redis.api.rules import TOO_OLD_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (
     FormingNode,
+    PlacementAttempt,
     RecordedNode,
     RedisClusterStatus,
     assigned_moves,
@@ -19,6 +20,7 @@ from operators.redis.api.status import (
     foreign_slots,
     former_nodes,
     forming_nodes,
+    placement_attempt,
     recorded_moves,
     recorded_nodes,
 )
@@ -148,6 +150,11 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recorded_foreign(self) -> Mapping[str, Slots]:
         """Return the slots of which a primary holds keys without owning them, by node id."""
         return foreign_slots(self.reported)
+
+    @property
+    def placement_attempt(self) -> PlacementAttempt | None:
+        """Return the recorded attempt of a failover that spreads the primaries; None if there is none."""
+        return placement_attempt(self.reported)
 
     @property
     def recovery_token(self) -> str:

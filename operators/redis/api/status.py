@@ -23,12 +23,15 @@ SlotRanges = Annotated[str, Field(max_length=65536)]
 
 
 class ClusterCondition(SpecModel):
-    """A condition that kstatus reads (type Ready, Reconciling, Stalled), another one, or a node (`master`, `slave`)."""
+    """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another), or a node (`master`, `slave`)."""
 
-    type: Literal["master", "slave", "Ready", "Reconciling", "Stalled", "ForeignKeys", "ForeignMigration"] = Field(
-        description="Ready, Reconciling or Stalled; ForeignKeys (a primary holds keys of slots that it does not own); "
-        "ForeignMigration (another client migrates slots); or the role of a node: `master` (primary) or `slave` "
-        "(replica)."
+    type: Literal[
+        "master", "slave", "Degraded", "ForeignKeys", "ForeignMigration", "Ready", "Reconciling", "Stalled"
+    ] = Field(
+        description="Ready, Reconciling or Stalled; Degraded (clients are served, but with less redundancy than "
+        "requested, or primaries and replicas share hosts or zones); ForeignKeys (a primary holds keys of slots that "
+        "it does not own); ForeignMigration (another client migrates slots); or the role of a node: `master` (primary) "
+        "or `slave` (replica).",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Whether the condition holds; of a node, whether it serves clients."
@@ -47,7 +50,14 @@ class ClusterCondition(SpecModel):
     master_node_id: str | None = Field(None, description="Of a node: id of its primary; of a primary, its own id.")
     domain_name: str | None = Field(None, description="Of a node: DNS name of its pod.")
     slots: SlotRanges | None = Field(None, description="Of a primary: slots that it owns, such as 0-5460.")
-    hostname: str | None = Field(None, description="Of a node: name of the Kubernetes node that it runs on.")
+    hostname: str | None = Field(
+        None, description="Of a node: name of the Kubernetes node that it runs on, or last ran on."
+    )
+    zone: str | None = Field(
+        None,
+        description="Of a node: zone of the Kubernetes node that it runs on, or last ran on "
+        "(topology.kubernetes.io/zone).",
+    )
     host_ip: str | None = Field(None, alias="hostIP", description="Of a node: address of the Kubernetes node.")
     disk: str | None = Field(
         None,
@@ -110,8 +120,8 @@ class MoveStatus(SpecModel):
     from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
     to: NodeId = Field(description="Id of the primary that receives the slots.")
     slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
-    promoted: bool = Field(
-        False,
+    promoted: bool | None = Field(
+        None,
         description="Whether a replica took over from the primary that gave the slots at first. If a key is then at "
         "both ends, neither copy is replaced.",
     )
@@ -122,6 +132,14 @@ class ForeignStatus(SpecModel):
 
     node_id: NodeId = Field(description="Id of the primary that holds the keys.")
     slots: SlotRanges = Field(description="Slots of the keys, such as 0-99.")
+
+
+class PlacementStatus(SpecModel):
+    """A failover that spreads the primaries over hosts and zones."""
+
+    from_: NodeId = Field(alias="from", description="Id of the primary that a replica takes over from.")
+    to: NodeId = Field(description="Id of the replica that takes over.")
+    since: Time = Field(description="Time of the last attempt.")
 
 
 class RecoveryStatus(SpecModel):
@@ -147,7 +165,7 @@ class RedisClusterStatus(Reported):
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Conditions Ready, Reconciling and Stalled (kstatus), and an entry for each node.",
+        description="Conditions Ready, Reconciling and Stalled (kstatus), Degraded, and an entry for each node.",
     )
     reason: str | None = Field(
         None, description="Current problem or work, as a sentence; empty if the cluster matches the spec."
@@ -171,12 +189,15 @@ class RedisClusterStatus(Reported):
     moves: Annotated[list[MoveStatus], Field(max_length=1024)] = Field(
         default_factory=list,
         description="Slot moves that the operator has planned or begun. Only these are carried out, and only these are "
-        "finished after an interruption; slots that another client opened are left alone.",
+        "finished after an interruption; slots that another client opened are not changed.",
     )
     foreign: Annotated[list[ForeignStatus], Field(max_length=1024)] = Field(
         default_factory=list,
         description="Keys on primaries, of slots that they do not own, such as an outdated copy after a restart. "
         "These slots do not move to that primary.",
+    )
+    placement: PlacementStatus | None = Field(
+        None, description="Failover that spreads the primaries over hosts and zones; empty if none is needed."
     )
     former: list[FormerStatus] = Field(
         default_factory=list,
@@ -205,6 +226,8 @@ class RecordedNode:
         engine: engine that it ran; None if that is not recorded.
         copy_of: id of the primary that it was last fully synced with; empty if there is none.
         since: time of the last change of its role or readiness; None if that is not recorded.
+        host: Kubernetes node that it ran on; empty if that is not recorded.
+        zone: zone of that Kubernetes node; empty if it has none, or if that is not recorded.
     """
 
     name: str
@@ -216,6 +239,8 @@ class RecordedNode:
     engine: Engine | None = None
     copy_of: str = ""
     since: datetime | None = None
+    host: str = ""
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +273,33 @@ def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
             copy_of=entry.get("copyOf") or "",
             engine=engine_of(entry),
             since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
+            host=entry.get("hostname") or "",
+            zone=entry.get("zone") or "",
         )
         for entry in status.get("conditions") or ()
         if entry.get("type") in ("master", "slave") and entry.get("name")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementAttempt:
+    """The recorded attempt of a failover that spreads the primaries.
+
+    Attributes:
+        source: id of the primary.
+        target: id of the replica that takes over.
+        since: time of the last attempt.
+    """
+
+    source: str
+    target: str
+    since: datetime
+
+
+def placement_attempt(status: Obj) -> PlacementAttempt | None:
+    """Return the recorded attempt of a failover that spreads the primaries; None if there is none."""
+    found = status.get("placement")
+    return PlacementAttempt(found["from"], found["to"], datetime.fromisoformat(found["since"])) if found else None
 
 
 def engine_of(status: Obj) -> Engine | None:

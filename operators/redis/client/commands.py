@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Engine
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
-from operators.redis.client.errors import ConfigRefused, Denied, Loading, Refused
+from operators.redis.client.errors import ConfigRefused, Denied, ForeignNodeMet, Loading, RedisError, Refused
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Connect, Endpoint, Server
@@ -58,8 +58,20 @@ class Meet(RedisCall):
         async with known(connect, self.access, self.at, self.id):
             pass
 
+        failures = []
+        for via in (self.via[:1], self.via[1:]):  # one node first: a foreign node reaches only that one
+            try:
+                await self._meet(connect, via)
+            except ForeignNodeMet:
+                raise
+            except RedisError as error:
+                failures.append(error)
+        for failure in failures:
+            raise failure
+
+    async def _meet(self, connect: Connect, via: tuple[Endpoint, ...]) -> None:
         before: dict[Endpoint, frozenset[str]] = {}
-        by_id = {endpoint.id: endpoint for endpoint in self.via}
+        by_id = {endpoint.id: endpoint for endpoint in via}
 
         async def apply(server: Server, report: NodeReport) -> None:
             found, address = report.node(self.id), (self.at.address, self.at.port)
@@ -68,7 +80,7 @@ class Meet(RedisCall):
                 await server.execute("CLUSTER", "MEET", *address)
 
         try:
-            await each(connect, self.access, self.via, apply)
+            await each(connect, self.access, via, apply)
         finally:  # some have met the node, although another one failed
             await Handshakes(self.access, self.at, self.id, self.own, before).verify(connect, self.via)
 
@@ -109,12 +121,9 @@ class AddSlots(NodeCall):
 class TakeBack(NodeCall):
     """Let a node that lost its nodes.conf claim the slots whose keys it has, before it meets the others.
 
-    Its claims get a higher config epoch than those of the former node, which the others still know: with a lower one,
-    it would delete its keys as soon as it meets them.
-
     Attributes:
         slots: slots of the former node.
-        epoch: config epoch above every known one.
+        epoch: config epoch above every known one, so that no former claim wins.
     """
 
     slots: Slots

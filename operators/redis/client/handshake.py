@@ -4,6 +4,10 @@ A handshake happens on the cluster bus after the command was accepted, and is re
 ends, the address may be given to a node of another cluster. That node would become a member, and introduce all members
 of its own cluster.
 
+The foreign node still knows the nodes that met it. It must not be told to forget them: since Redis 7.2, CLUSTER FORGET
+spreads by gossip, also back to these nodes. Since Valkey 8.1 such a node sends MEET itself after the node timeout, and
+only a NetworkPolicy or TLS keeps it out; then `preconditions.refuse_unknown_nodes` reports it.
+
 Source: clusterStartHandshake and clusterProcessPacket in src/cluster_legacy.c of redis 7.4.
 """
 
@@ -21,8 +25,11 @@ from operators.redis.client.server import Access, Connect, Endpoint, Server
 POLL_INTERVAL_SECONDS = 0.1
 """Time between inspections of a handshake, which usually takes one or two ticks of the cluster bus (0.1 s)."""
 
-HANDSHAKE_SECONDS = 5.0
-"""Time after which a handshake is cancelled: the default of cluster-node-timeout, after which nodes give up."""
+MAX_POLLS = 50
+"""Polls after which a handshake is cancelled. They take 5 s, the default of cluster-node-timeout."""
+
+QUIET_POLLS = 10
+"""Polls without a foreign node after which none is expected to appear any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Handshakes:
             RedisError: a node is unreachable.
         """
         pending, foreign, failures = list(self.before), set[str](), list[RedisError]()
-        for _ in range(int(HANDSHAKE_SECONDS / (POLL_INTERVAL_SECONDS or 0.1))):
+        for _ in range(MAX_POLLS):
             pending = [at for at in pending if await self._pends(connect, at, foreign, failures)]
             if foreign or not pending:
                 break
@@ -93,14 +100,26 @@ class Handshakes:
         return list(parse_nodes("\n".join(lines)))
 
     async def _expel(self, connect: Connect, via: Sequence[Endpoint]) -> None:
-        """Let all nodes forget all nodes that they met since: a foreign node introduces the members of its cluster."""
+        """Let all nodes forget all nodes that they met since: a foreign node introduces the members of its cluster.
+
+        Until the last handshake has ended, nodes that were forgotten may appear again, with another id.
+        """
+        found: list[str] = []
 
         async def expel(server: Server, report: NodeReport) -> None:
             for node in report.nodes:
                 if node.id not in self._known:
+                    found.append(node.id)
                     await _forget(server, node.id)
 
-        await each(connect, self.access, via, expel)
+        quiet = 0
+        for _ in range(MAX_POLLS):
+            found.clear()
+            await each(connect, self.access, via, expel)
+            quiet = 0 if found else quiet + 1
+            if quiet == QUIET_POLLS:
+                return
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
     async def _cancel(self, server: Server, report: NodeReport) -> None:
         """Remove a handshake that has not ended: a node that answers at the address later is not verified."""

@@ -12,6 +12,12 @@ class RedisRbac(RbacValues):
     """RBAC settings of the Redis operator."""
 
     cert_manager: bool = CERT_MANAGER
+    nodes: bool = Field(
+        True,
+        description="Allow the operator to read Nodes by name (cluster-scoped), to spread primaries and replicas over "
+        "zones. If false, it knows only the zones of pods with the label topology.kubernetes.io/zone, which Kubernetes "
+        "1.35 and later sets.",
+    )
 
 
 class RedisThresholds(Thresholds):

@@ -39,7 +39,7 @@ async def reopen_slots(
         lost = [slot for slot in slots if _may_replace(source, migrating.get(slot, ""), target.id)]
         await _send(source, [(*_SETSLOT, slot, "MIGRATING", target.id) for slot in lost])
         renamed = [slot for slot in slots if importing.get(slot, source.id) != source.id]
-        # A node that imports a slot ignores claims of other nodes to it, so it is told the owner.
+        # A node that imports a slot ignores claims of other nodes to it, so the owner is set explicitly.
         await _send(target, [(*_SETSLOT, slot, "NODE", source.id) for slot in renamed])
         await _send(target, [(*_SETSLOT, slot, "IMPORTING", source.id) for slot in renamed])
 

@@ -8,7 +8,6 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.reasons import NODE_FAILING
-from operators.redis.slots.placement import violations
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
@@ -89,16 +88,9 @@ def _is_idle(resource: RedisCluster, seen: Assessment, instance: Instance) -> bo
 
 
 def _count(resource: RedisCluster, seen: Assessment) -> str:
-    """Return how many nodes serve, and which replicas share a host with their primary."""
+    """Return how many nodes serve."""
     serving = sum(1 for instance in seen.staying if serves(seen, instance))
-    pairs = {node.id: node.primary for node in seen.view.members if node.is_replica}
-    hosts = {node_id: instance.host for node_id, instance in seen.reachable.items()}
-    shared_hosts = violations(pairs, hosts)
-    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.primaries)} of them primaries"
-    if not shared_hosts:
-        return message
-    names = ", ".join(seen.name_of(each.replica) for each in shared_hosts[:MAX_LISTED_ITEMS])
-    return f"{message}; replicas on the host of their primary because no other host is available: {names}"
+    return f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.primaries)} of them primaries"
 
 
 def summary(resource: RedisCluster, seen: Assessment) -> str:

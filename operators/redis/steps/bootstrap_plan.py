@@ -30,7 +30,7 @@ def planned(seen: Assessment) -> tuple[FormingNode, ...]:
         return _renewed(resource.forming, instances)
     ids = {instance.id: instance for instance in instances.values()}
     primaries = choose_primaries(
-        list(ids), resource.primaries, {node_id: instance.host for node_id, instance in ids.items()}, {}
+        list(ids), resource.primaries, {node_id: instance.location for node_id, instance in ids.items()}, {}
     )
     plan, start = [], 0
     for epoch, (node_id, share) in enumerate(shares({}, primaries).items(), start=1):

@@ -1,4 +1,4 @@
-"""Open slots: finishes and closes those that the operator opened, and tells them from all others. Pure.
+"""Finishes and closes open slots that the operator opened, and closes others where that is safe. Pure.
 
 `Assessment.provenance` sorts them; only moves that the status records are the operator's own.
 """
@@ -38,7 +38,7 @@ def reopen_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     calls = tuple(ReopenSlots(access, *ends, slots, nodes) for ends, slots in reopened.items())
     open_slots = brief(Slots.union(reopened.values()))
     message = f"Opening {open_slots} again after a failover, so that clients find the keys that have moved."
-    # Other healing goes on: it must not depend on these nodes.
+    # Other healing continues: it must not depend on these nodes.
     return Step(calls, Progress.PROGRESSING, REPAIRING_SLOTS, message, requeue=GOSSIP_SECONDS)
 
 

@@ -3,11 +3,14 @@
 A reachable replica with the data of such a node takes over first (`failover.replace_failed`). If there is none, nothing
 has newer data, because a majority of primaries knows of no other owner. Then the node
 
-1. claims its slots with the highest config epoch, while it knows no other node (`TakeBack`);
-2. meets the others, which accept the claim, and forget its former id.
+1. is forgotten under its former id by all members (CLUSTER FORGET). A member that still pings the former node at the
+   same address would take the new epoch for that of the former node, and keep the former claim
+   (getNodeFromLinkAndMsg in src/cluster_legacy.c; seen with valkey 8.1 and 9.1);
+2. claims its slots with the highest config epoch, while it knows no other node (`TakeBack`);
+3. meets the others, which accept the claim.
 
-A crash in between leaves a node that still knows no other node, and the next reconcile continues. If another primary
-owns the slots by then, the data of the node is an outdated copy: it is recreated with an empty volume.
+After a crash in between, the status still records the slots of the former node, and the next reconcile continues. If
+another primary owns the slots by then, the data of the node is an outdated copy: it is recreated with an empty volume.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.client.commands import Meet, TakeBack
+from operators.redis.client.commands import Forget, Meet, TakeBack
 from operators.redis.detached import DetachedNode
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import IDENTITY_LOST
@@ -39,7 +42,7 @@ def take_back_slots(resource: RedisCluster, seen: Assessment, _now: datetime) ->
 
 def _take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
     names = _names(nodes)
-    if away := _why_unknown(seen, nodes):
+    if away := _why_unknown(seen):
         message = (
             f"{names} lost nodes.conf, but not their data. Waiting for a majority of primaries to be reachable before "
             f"they join again with their slots. {away}"
@@ -53,6 +56,9 @@ def _take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
         return Step.wait(IDENTITY_LOST, message, warning=True, requeue=BLOCKED_SECONDS)
     for node in nodes:
         NODE.after(seen.node_state(node.instance.id), NodeEvent.TAKE_BACK)
+    if forgetting := [call for node in nodes if (call := _forget(seen, node)).at]:
+        message = f"{names} lost nodes.conf, but not their data: removing their former ids (CLUSTER FORGET)."
+        return Step.wait(IDENTITY_LOST, message, *forgetting, warning=True, requeue=0)
     if claiming := [node for node in nodes if not node.claims_slots]:
         slots = brief(Slots.union(node.slots for node in claiming))
         message = f"{_names(claiming)} lost nodes.conf, but not their data: claiming {slots} again, with their keys."
@@ -62,16 +68,28 @@ def _take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
     return Step.wait(IDENTITY_LOST, message, *_meet(seen, nodes), warning=True, requeue=GOSSIP_SECONDS)
 
 
-def _why_unknown(seen: Assessment, nodes: Sequence[DetachedNode]) -> str:
+def _why_unknown(seen: Assessment) -> str:
     """Return which nodes are unreachable, if one of them may own the slots by now; empty if none can."""
     members = [node for node in seen.view.reachable_nodes if node.id not in seen.detached]
     if members and seen.view.can_elect:
         return ""
-    if not members and all(not node.epoch for node in nodes):
+    if not members:
         away = [known for known in seen.recorded if known not in seen.reachable and not seen.lost(known)]
     else:
         away = [primary.id for primary in seen.view.primaries if not primary.answers and not seen.lost(primary.id)]
     return " ".join(instance.why_away for known in away if (instance := seen.instance_of(known)))
+
+
+def _forget(seen: Assessment, node: DetachedNode) -> Forget:
+    """Return the call on all members that know the former node, except its replicas, which follow the new claim."""
+    knowing = [
+        member.id
+        for member in seen.view.reachable_nodes
+        if node.owner in seen.view.nodes
+        and seen.view.nodes[node.owner].is_known_to(member.id)
+        and member.primary != node.owner
+    ]
+    return Forget(seen.secrets.access, node.owner, tuple(map(seen.at, knowing)))
 
 
 def _claim(seen: Assessment, node: DetachedNode, number: int) -> TakeBack:

@@ -2,7 +2,8 @@
 
 The number of slots of each node follows from the desired primaries. Two things are recorded in the status before the
 first slot moves: manual assignments (AssignReceive), because afterwards nothing would show which slots a primary
-received by assignment; and the moves themselves, because an open slot does not show who opened it (open_slots.py).
+received by assignment; and the moves themselves, because an open slot does not show which client opened it
+(open_slots.py).
 """
 
 from __future__ import annotations

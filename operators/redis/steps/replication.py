@@ -1,4 +1,4 @@
-"""Gives each primary its replicas, on other hosts where there are any. Pure."""
+"""Gives each primary its replicas. Pure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> S
     """Let a replica change to its planned primary. It has no data until it is synced: so one at a time."""
     if not resource.formed:
         return PASS
-    return next((_change_primary(seen, *each) for each in seen.changed_pairs.items()), PASS)
+    return next((change_primary(seen, *each) for each in seen.changed_pairs.items()), PASS)
 
 
-def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
+def change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
     """Let a replica change its primary: only while all others are in sync, and never the only copy."""
     node = seen.view.nodes[node_id]
     change = f"{node.name} to replicate {seen.name_of(primary)}"

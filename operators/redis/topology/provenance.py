@@ -1,15 +1,15 @@
-"""Tells open slots that the operator opened from all others, by the moves that the status records. Pure.
+"""Distinguishes open slots that the operator opened from all others, by the moves that the status records. Pure.
 
-A mark on a server (importing, migrating) does not say who set it. Redis sets importing marks by itself: a primary that
-starts with keys of slots that another node owns marks them, and its keys are then an older copy, with keys that have
-been deleted since. Moving such a slot would bring them back. redis-cli and other clients open slots as well. So a slot
-is finished only if the status recorded its move before the first command, from the present owner or the primary that it
-took over from, and to the present target or the primary that it took over from.
+A mark on a server (importing, migrating) does not show which client set it. Redis sets importing marks by itself: a
+primary that starts with keys of slots that another node owns marks them. Its keys are then an older copy, with keys
+that have been deleted since. Moving such a slot would bring them back. redis-cli and other clients open slots as well.
+So a slot is finished only if the status recorded its move before the first command. The recorded ends are its present
+ends, or the primaries that these took over from.
 
 Even a recorded move has not begun before its source is migrating: until then the operator has moved no key. A source
 that was promoted is the exception, because Redis does not replicate the mark (Valkey does since 8.0).
 
-If the status was lost, nothing is recorded, and open slots are left alone. One written by an operator that recorded no
+If the status was lost, nothing is recorded, and no open slot is finished. One written by an operator that recorded no
 moves is recognized by `moves` missing: then its progress report (status.migration), which names both pods, counts.
 
 Sources: verifyClusterConfigWithData in cluster.c of Redis 7.0, in cluster_legacy.c of Valkey 8.0; Redis Cluster
@@ -39,13 +39,13 @@ class Provenance:
 
     Attributes:
         onward: begun by the operator: the rest of their keys moves.
-        promoted: those of `onward` whose first source a replica replaced.
-        reopened: those of `onward` that a failover closed at one end.
+        promoted: slots of `onward` whose first source a replica replaced.
+        reopened: slots of `onward` that a failover closed at one end.
         arrived: begun by the operator, and owned by their target, or their target is lost: they are closed.
         waiting: begun by the operator, and an end is unreachable.
         unexplained: importing at one node that is no target of a recorded move: they are closed there.
         left: migrating at one node alone, outside the record: closed if the other node has no keys of them.
-        elsewhere: begun by another client: left alone.
+        elsewhere: begun by another client: not changed.
         foreign: keys that a reachable primary holds without owning their slot: their slots.
     """
 
@@ -74,17 +74,17 @@ def judge(
     view: ClusterView,
     moves: Iterable[RecordedMove],
     took_over: Callable[[str, str], bool],
-    is_gone: Callable[[str], bool],
+    is_lost: Callable[[str], bool],
 ) -> Provenance:
     """Sort all open slots by their provenance.
 
     Args:
         moves: recorded moves, with their present ends.
         took_over: whether the first node took over from the second one.
-        is_gone: whether a node is lost, or unknown to all.
+        is_lost: whether a node is lost, or unknown to all.
     """
     marked = _Marks.of(view)
-    judging = _Judging(view, marked, took_over, is_gone)
+    judging = _Judging(view, marked, took_over, is_lost)
     recorded: dict[int, RecordedMove] = {}
     for move in moves:
         recorded |= dict.fromkeys(move.slots & marked.slots, move)
@@ -98,7 +98,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """Marks of the reachable primaries: by slot, the other end by the id of the node. Replicas copy those of theirs."""
+    """Marks of the reachable primaries: by slot, the other end by the id of the node. Replicas of Valkey copy them."""
 
     importing: Mapping[int, dict[str, str]]
     migrating: Mapping[int, dict[str, str]]
@@ -122,7 +122,7 @@ class _Judging:
     view: ClusterView
     marks: _Marks
     took_over: Callable[[str, str], bool]
-    is_gone: Callable[[str], bool]
+    is_lost: Callable[[str], bool]
     found: Provenance = field(default_factory=Provenance)
 
     def judge(self, slot: int, move: RecordedMove | None) -> None:
@@ -153,9 +153,9 @@ class _Judging:
             return False
         if not to and not move.promoted and self._strays(move.target, slot):
             return False  # no key was moved yet: these are of unknown origin
-        if not self._answers(owner) or not (self._answers(move.target) or self.is_gone(move.target)):
+        if not self._answers(owner) or not (self._answers(move.target) or self.is_lost(move.target)):
             _add(found.waiting, ends, slot)
-        elif self.is_gone(move.target):
+        elif self.is_lost(move.target):
             _add(found.arrived, ends, slot)
         else:
             _add(found.onward, ends, slot)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, Client, Redis, all_know, key_in
-from operators.redis.client.errors import RedisError, SlotStuck, TargetFull, Unreachable
-from operators.redis.client.server import Access
+from e2e.databases.redis_servers import OLDEST, Client, Node, Redis, all_know, key_in
+from operators.redis.client.errors import RedisError, SlotStuck, TargetFull, TargetNotReplicating, Unreachable
+from operators.redis.client.server import Access, Command
 from operators.redis.migration import big_keys
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, balanced
@@ -310,4 +312,113 @@ async def test_hanging_target_causes_no_failover_of_the_source(redis: Redis) -> 
         assert (await successor.report()).me.primary == one.id
         await cluster.settled()
         await move(cluster, [Move(one.id, two.id, slots)])
+        await require_whole(cluster, wrote)
+
+
+async def test_counter_that_a_promoted_replica_created_again_does_not_replace_the_moved_one(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(3, 1)
+        one, two, _, successor, *_ = cluster.nodes
+        slots, counter = Slots.of(0, 1), key_in(0, 99)
+        wrote = await fill(cluster, slots)
+        async with one.connected() as source, two.connected() as target:
+            await source.execute("SET", counter, 1_000_000)
+            await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await source.execute("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
+            await source.execute("MIGRATE", "127.0.0.1", two.port, counter, 0, 1000)
+        await cluster.until(lambda reports: reports[successor.id].offset >= reports[one.id].offset)
+        one.end()
+        await cluster.until(lambda reports: all_know(reports, successor.id) and reports[successor.id].state_ok)
+        async with successor.connected() as promoted, two.connected() as target:
+            assert await promoted.execute("INCR", counter) == 1  # it does not know that the slot is migrating
+            with pytest.raises(SlotStuck, match=r"Slot 0 cannot leave demo-3: .* exist there and at demo-1"):
+                await move(cluster, [Move(successor.id, two.id, slots)])
+            assert await promoted.execute("GET", counter) == b"1"
+            assert (await target.pipe((("ASKING",), ("GET", counter))))[1] == b"1000000"
+            reports = await cluster.settled()
+            assert 1 in reports[two.id].me.slots  # the other slot has moved
+            assert reports[successor.id].keys < len(wrote)
+            await promoted.execute("DEL", counter)  # the decision of the user
+        await move(cluster, [Move(successor.id, two.id, slots)])
+        one.start()
+        await cluster.until(lambda reports: reports[one.id].me.is_replica or not reports[one.id].keys)
+        await close_arrived(cluster, one.id, two.id)
+        await require_whole(cluster, wrote | {counter: b"1000000"})
+
+
+@dataclass
+class _Stopping(Scissors):
+    """Stops a node right before the first MIGRATE to it is sent."""
+
+    node: Node | None = None
+    moved: tuple[bytes, ...] = ()
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def let(self, commands: Sequence[Command]) -> list[Command]:
+        first = next((command for command in commands if command[0] == "MIGRATE"), None)
+        if first is not None and self.node is not None:
+            self.node.signal(signal.SIGSTOP)
+            self.moved = tuple(key for key in first[first.index("KEYS") + 1 :] if isinstance(key, bytes))
+            self.node = None
+            self.stopped.set()
+        return super().let(commands)
+
+
+async def test_key_deleted_while_the_target_executes_migrate_late_stays_deleted(redis: Redis) -> None:
+    with redis.cluster(OLDEST, cluster_node_timeout="6000") as cluster:
+        await cluster.form(3)
+        one, two = cluster.nodes[:2]
+        slots = Slots.of(0)
+        wrote = await fill(cluster, slots)
+        scissors = _Stopping(node=two)
+        moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)], scissors=scissors))
+        await scissors.stopped.wait()
+        try:
+            await asyncio.sleep(3.5)  # MIGRATE fails after half of the node timeout
+            async with one.connected() as source:
+                deleted = [key for key in scissors.moved[:1] if await source.execute("DEL", key)]
+        finally:
+            two.signal(signal.SIGCONT)
+        await moving
+        assert deleted
+        await cluster.settled()
+        await require_whole(cluster, {key: value for key, value in wrote.items() if key not in deleted})
+
+
+async def test_target_whose_replica_hangs_receives_no_more_slots(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine, cluster_node_timeout="15000") as cluster:
+        await cluster.form(3, 1)
+        one, two, _, _, replica, _ = cluster.nodes
+        slots = Slots.of(range(100))
+        wrote = await fill(cluster, slots)
+        replica.signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(TargetNotReplicating, match="demo-1 paused: no replica of it acknowledged"):
+                await move(cluster, [Move(one.id, two.id, slots)])
+            reports = {node.id: await node.report() for node in (one, two)}
+            if engine == OLDEST:  # otherwise one job moves all of them at once
+                assert len(reports[two.id].me.slots & slots) < len(slots)
+            assert len(reports[one.id].me.migrating) <= 1  # a slot of which keys have moved stays open
+            assert reports[one.id].me.migrating.keys() == reports[two.id].me.importing.keys()
+        finally:
+            replica.signal(signal.SIGCONT)
+        await cluster.settled()
+        await move(cluster, [Move(one.id, two.id, slots)])
+        await require_whole(cluster, wrote)
+
+
+async def test_target_without_a_running_replica_receives_no_slot(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(3, 1)
+        one, two, _, _, replica, _ = cluster.nodes
+        slots = Slots.of(range(10))
+        wrote = await fill(cluster, slots)
+        replica.end()
+        await cluster.until(lambda reports: not reports[two.id].replicas)
+        with pytest.raises(TargetNotReplicating, match="No slot moves to demo-1: none of its replicas is online"):
+            await move(cluster, [Move(one.id, two.id, slots)])
+        assert not (await two.report()).me.importing
+        await move(cluster, [Move(one.id, two.id, slots)], acknowledge=False)
+        assert not slots - (await two.report()).me.slots
+        replica.start()
         await require_whole(cluster, wrote)

@@ -1,4 +1,4 @@
-"""Open slots of real servers: marks that nobody asked for, and marks that a failover lost."""
+"""Open slots of real servers: marks that no client set, and marks that a failover lost."""
 
 from __future__ import annotations
 

@@ -34,11 +34,16 @@ async def fill(cluster: Cluster, slots: Slots, value: str = "v") -> dict[bytes, 
 
 
 async def move(
-    cluster: Cluster, moves: Sequence[Move], *, scissors: Scissors | None = None, budget: float = 60
+    cluster: Cluster,
+    moves: Sequence[Move],
+    *,
+    scissors: Scissors | None = None,
+    budget: float = 60,
+    acknowledge: bool = True,
 ) -> None:
     nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
     factory = scissors.connect if scissors else connect
-    await coordinator.move(factory, cluster.access, nodes, moves, keys=FEW, budget=budget)
+    await coordinator.move(factory, cluster.access, nodes, moves, keys=FEW, budget=budget, acknowledge=acknowledge)
 
 
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:

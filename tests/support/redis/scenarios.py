@@ -326,6 +326,12 @@ SCENARIOS = (
         exact_counts=False,
     ),
     Scenario(
+        "delete all pods while paused",
+        (cluster(6, pause=True), *all_pods_deleted(), cluster(6)),
+        given=(cluster(6),),
+        exact_counts=False,
+    ),
+    Scenario(
         "delete owned objects",
         (
             delete(SERVICE, NAME),

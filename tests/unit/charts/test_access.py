@@ -31,6 +31,9 @@ SWITCHES = {
 }
 """Values under rbac that grant optional permissions: API group and resource of each, by chart."""
 
+CLUSTER_SWITCHES = {"redis-operator": {"nodes": ("", "nodes")}}
+"""The same for cluster-scoped objects."""
+
 WRITES_SECRETS = frozenset({"redis-operator"})
 """Charts of operators that create a Secret with ACL users for every resource."""
 
@@ -99,6 +102,24 @@ def test_optional_permissions_follow_their_rbac_values(operator_chart: Path) -> 
         assert [(rule["apiGroups"], rule["resources"]) for rule in taken] == [([group], [resource])]
 
 
+@pytest.mark.parametrize("namespaces", [[], ["shop"]], ids=["everywhere", "one-namespace"])
+def test_optional_cluster_scoped_permissions_follow_their_rbac_values(
+    operator_chart: Path, namespaces: list[str]
+) -> None:
+    paths = (operator_chart / "files").glob("cluster-rules-*.yaml")
+    files = {path.stem.removeprefix("cluster-rules-") for path in paths}
+    known = CLUSTER_SWITCHES.get(operator_chart.name, {})
+    assert files == known.keys()
+    for switch, (group, resource) in known.items():
+        granted = {"watchNamespaces": namespaces}
+        role = named(render(operator_chart, granted), "ClusterRole", "-cluster")
+        without = named(render(operator_chart, {**granted, "rbac": {switch: False}}), "ClusterRole", "-cluster")
+        taken = [rule for rule in role["rules"] if rule not in without["rules"]]
+        assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in taken] == [
+            ([group], [resource], ["get"])
+        ]
+
+
 def test_permissions_are_limited_to_the_watched_namespaces(operator_chart: Path) -> None:
     everywhere, bounded = render(operator_chart), render(operator_chart, {"watchNamespaces": ["shop", "search"]})
     roles = [obj for obj in of_kind(bounded, "Role") if not obj["metadata"]["name"].endswith("-own")]
@@ -114,6 +135,7 @@ def test_permissions_are_limited_to_the_watched_namespaces(operator_chart: Path)
         "subjectaccessreviews",
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
+        *(resource for _, resource in CLUSTER_SWITCHES.get(operator_chart.name, {}).values()),
     }, "only cluster-scoped resources"
 
 
@@ -131,9 +153,10 @@ def test_permissions_are_limited_to_the_watched_namespaces(operator_chart: Path)
     ids=["no-webhook", "cert-manager", "plain-metrics", "neither"],
 )
 def test_disabled_features_get_no_permissions(operator_chart: Path, values: Values, resources: set[str]) -> None:
+    switches = {"rbac": dict.fromkeys(CLUSTER_SWITCHES.get(operator_chart.name, ()), False)}
     roles = [
         obj
-        for obj in of_kind(render(operator_chart, values), "ClusterRole")
+        for obj in of_kind(render(operator_chart, {**values, **switches}), "ClusterRole")
         if obj["metadata"]["name"].endswith("-cluster")
     ]
     assert {resource for _, rule in rules(roles) for resource in rule["resources"]} == resources

@@ -10,8 +10,17 @@ from operators.redis.objects.names import CLUSTER_UID, COMPONENT
 from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
-from shared.testing.harness.scenario import ScenarioStep, create, delete, edit, later, operator_down, unobserved
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
+from shared.testing.harness.scenario import (
+    ScenarioStep,
+    at_once,
+    create,
+    delete,
+    edit,
+    later,
+    operator_down,
+    unobserved,
+)
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import (
     AUTH,
@@ -79,6 +88,12 @@ OBSTACLES = {
         given=(password_given(), cluster(6, **AUTH)),
         remedy=(unobserved(password_given()),),
     ),
+    "Secret without a password": Obstacle(
+        "SecretMissing",
+        (unobserved(edit(SECRET, {"data": {"password": None}}, "secret")),),
+        given=(password_given(), cluster(6, **AUTH)),
+        remedy=(unobserved(delete(SECRET, "secret")), unobserved(password_given())),
+    ),
     "missing ConfigMap": Obstacle(
         "ConfigMapMissing",
         (unobserved(delete(CONFIG_MAP, "settings")),),
@@ -96,6 +111,11 @@ OBSTACLES = {
     "invalid spec of another size": Obstacle("InvalidSpec", (cluster(4),)),
     "foreign volume elsewhere": Obstacle(
         "ForeignData", (_foreign_volume(9),), remedy=(delete(PERSISTENT_VOLUME_CLAIM, f"data-{NAME}-9"),)
+    ),
+    "Service of another owner": Obstacle(
+        "NotOurs",
+        at_once(delete(SERVICE, NAME), create(SERVICE, NAME, spec={"clusterIP": "None"})),
+        remedy=(delete(SERVICE, NAME),),
     ),
     "paused": Obstacle("Paused", (cluster(6, pause=True),)),
     "paused with a larger size": Obstacle("Paused", (cluster(8, pause=True),)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operators.redis import zones
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
 from operators.redis.client.server import Access, Endpoint, Server
@@ -15,6 +16,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from operators.redis.operator import clusters
+from operators.redis.slots.placement import Location
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
@@ -42,12 +44,17 @@ class StubServer:
     id: str = ""
     error: RedisError | None = None
     calls: list[str] = field(default_factory=list)
+    importing: tuple[int, ...] = ()
+    keys: dict[int, int] = field(default_factory=dict)
 
     async def pipe(self, commands: Any) -> list[Any]:
         self.calls.append("pipe")
         if self.error:
             raise self.error
-        line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460\n"
+        if commands[0][:2] == ("CLUSTER", "COUNTKEYSINSLOT"):
+            return [self.keys.get(slot, 0) for _, _, slot in commands]
+        marks = "".join(f" [{slot}-<-{node_id(1)}]" for slot in self.importing)
+        line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
         found = [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
         settings = [command[2] for command in commands[len(found) :]]
@@ -66,7 +73,7 @@ class Kubernetes:
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
         self.user_client = self.server.actor("kubectl")
-        self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT)
+        self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT) | {zones.LABEL: "zone-1"}
 
     def pod(self, number: int, *, address: str | None = None, now: str | None = None, phase: str = "Running") -> Obj:
         """Create a pod in the cache and on the server, where `now` is its current address if that differs."""
@@ -132,7 +139,7 @@ async def test_observation_of_a_healthy_cluster() -> None:
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
-    assert seen.instances[0].host == "host"
+    assert seen.instances[0].location == Location("host", "zone-1")
 
 
 async def test_report_has_the_settings_that_the_spec_and_the_template_determine() -> None:
@@ -275,3 +282,28 @@ async def test_config_map_of_the_user_is_read_or_its_problem_reported() -> None:
     assert f"has no key {CONFIG_KEY}" in problem.message
     kubernetes.user_client.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
     assert (await kubernetes.observe()).config.text == "hz 20\n"
+
+
+async def test_keys_of_importing_and_of_recorded_foreign_slots_are_counted() -> None:
+    foreign = {"foreign": [{"nodeId": node_id(0), "slots": "7000 7001"}]}
+    world = Kubernetes(cluster(*formed(), status=foreign))
+    world.pod(0, address="10.0.0.1")
+    world.pod(1, address="10.0.0.2")
+    server = StubServer(node_id(0), importing=(6000, 6001), keys={6000: 5, 7001: 2, 8000: 9, 0: 1})
+    other = StubServer(node_id(1))
+    seen = await world.observe(a1=server, a2=other)
+    report = seen.instances[0].report
+    assert report
+    assert report.strays == {6000: 5, 7001: 2}
+    assert other.calls == ["pipe", "closed"], "a node without any needs no request"
+
+
+async def test_promoted_replica_of_a_node_with_foreign_keys_is_inspected_too() -> None:
+    """The replica has copied the keys."""
+    foreign = {"foreign": [{"nodeId": node_id(0), "slots": "7000"}]}
+    world = Kubernetes(cluster(*formed(), status=foreign))
+    world.pod(3, address="10.0.0.4")
+    seen = await world.observe(a4=StubServer(node_id(3), keys={7000: 2}))
+    report = seen.instances[3].report
+    assert report
+    assert report.strays == {7000: 2}

@@ -19,6 +19,7 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.runtime.plan import Plan
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
@@ -341,8 +342,7 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
             assert not move.slots - view.slots_of(move.source), "slots move from their owner"
             require_provenance(resource, view_of, move)
     require_reopened_slots_recorded(resource, view_of, made)
-    for call in of(made.actions, "CancelImport"):
-        assert not call.slots & view.slots_of(call.id)
+    assert all(not call.slots & view.slots_of(call.id) for call in of(made.actions, "CancelImport"))
     for call in of(made.actions, "AddSlots"):
         assert not resource.formed or allowed(resource), "no slot is assigned empty without confirmation"
         assert not call.slots - view.uncovered

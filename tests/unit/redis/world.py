@@ -63,6 +63,7 @@ class At:
         problem: reason and message of the waiting container, as `Reason: message`.
         stale_address: address at which the other nodes know this one; empty for its current address.
         old: whether the pod has an earlier template.
+        host: Kubernetes node of the pod (None: one of its own; empty: not scheduled); zone: zone of that node.
         since: last transition time in the status.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
@@ -91,6 +92,7 @@ class At:
     problem: str = ""
     disk: str | None = None
     host: str | None = None
+    zone: str | None = ""
     address: str = ""
     stale_address: str = ""
     old: bool = False
@@ -211,6 +213,7 @@ def _instance(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instan
         error="" if report or not spot.pod else spot.error,
         disk=disk if resource.has_storage or spot.pod else "",
         recorded=recorded,
+        zone=spot.zone,
     )
 
 

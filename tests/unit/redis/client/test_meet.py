@@ -108,7 +108,7 @@ async def test_handshake_with_the_expected_node_changes_nothing_else() -> None:
 async def test_foreign_node_at_the_address_is_forgotten_by_every_node_that_knows_it() -> None:
     """The members that it introduces are forgotten too; nodes that were known before stay."""
     met = {FOREIGN: NEW_ADDRESS, FRIEND: "10.1.0.1"}
-    member, other = Table(MEMBER, {OTHER: "10.0.0.2"}, met), Table(OTHER, {MEMBER: "10.0.0.1"}, met)
+    member, other = Table(MEMBER, {OTHER: "10.0.0.2"}, met), Table(OTHER, {MEMBER: "10.0.0.1"} | met)
     with pytest.raises(ForeignNodeMet, match=f"{FOREIGN}.*demo-9"):
         await Servers(member, other).meet()
     assert (set(member.known), set(other.known)) == ({OTHER}, {MEMBER})

@@ -97,7 +97,7 @@ def redis_of(world: World) -> FakeRedis:
 
 def of_migration(what: str) -> bool:
     """Whether a command moves slots."""
-    return what.startswith(("CLUSTER SETSLOT", "MIGRATE", "DEL"))
+    return what.startswith(("CLUSTER SETSLOT", "MIGRATE", "DEL", "EVAL"))
 
 
 def owner_of(world: World, slot: int) -> str:

@@ -12,6 +12,7 @@ from tests.support.redis.scenarios import NAME, REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.node import slot_of
+from tests.unit.redis.simulation.process import Process
 
 DELETED = 130
 
@@ -24,6 +25,14 @@ def status(play: ScenarioRun) -> Obj:
 def owner_has(redis: FakeRedis, key: bytes) -> bool:
     node = redis.node(redis.owner(slot_of(key), NAME))
     return node is not None and key in node.keys
+
+
+def owner_of(redis: FakeRedis, key: bytes) -> Process:
+    node = redis.node(redis.owner(slot_of(key), NAME))
+    assert node is not None
+    process = redis.process_of(node)
+    assert process is not None
+    return process
 
 
 async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
@@ -40,10 +49,7 @@ async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
     moved = [key for key in keys if not source.node.me.slots >> slot_of(key) & 1][:DELETED]
     assert len(moved) == DELETED
     for key in moved:
-        node = redis.node(redis.owner(slot_of(key), NAME))
-        assert node is not None
-        owner = redis.process_of(node)
-        assert owner is not None
+        owner = owner_of(redis, key)
         del owner.node.keys[key]
         data.wrote(owner)
     source.node.keys |= older
@@ -56,7 +62,7 @@ async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
     found = status(play)
     restarted = redis.named(source.pod)
     assert [key for key in moved if owner_has(redis, key)] == [], "deleted keys came back"
-    assert not restarted.node.importing, "the marks are gone, so that the node follows later owners"
+    assert not restarted.node.importing, "the marks are removed, so that the node follows later owners"
     assert all(key in restarted.node.keys for key in moved), "the operator deletes no key"
     condition = accessors.condition_in(found["conditions"], "ForeignKeys")
     assert f"{source.pod} holds " in condition["message"]
@@ -127,11 +133,7 @@ async def test_migration_continues_with_the_promoted_replica(source: bool) -> No
     redis: FakeRedis = play.stage.database
     for number in range(3000):
         key = b"old:%d" % number
-        node = redis.node(redis.owner(slot_of(key), NAME))
-        assert node is not None
-        owner = redis.process_of(node)
-        assert owner is not None
-        data.put(redis, owner, key, b"1")
+        data.put(redis, owner_of(redis, key), key, b"1")
     stopped = fails_during_migration(redis, source=source)
     await play.step(cluster(6))
     assert stopped

@@ -17,6 +17,7 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, OLD, OTHER, REDIS, cluster, in_memory
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.guard import values
 from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration, redis_of, settled, start_of
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
@@ -186,29 +187,34 @@ async def test_primary_without_persistence_and_replicas_comes_back_empty() -> No
 
 
 async def test_late_restore_does_not_revive_a_deleted_key() -> None:
-    """The target carries out a MIGRATE after the source has given up; then a client deletes the key at the source."""
+    """The target carries out a MIGRATE after the source has given up; then a client deletes the keys at the source.
+
+    Until the operator's next commands, no server can know that the copies at the target are outdated. They must be gone
+    at the end.
+    """
     start = await start_of(Shape("out", 1))
     play = ScenarioRun(start.world.fork())
     redis = redis_of(play.world)
     redis.stalled.add(start.target)
-    in_doubt: dict[int, list[bytes]] = {}
+    in_doubt: dict[bytes, Entry] = {}
     deleted: list[bytes] = []
 
     def observe(what: str) -> None:
-        if not of_migration(what):
-            return
         if redis.late and not in_doubt:
-            in_doubt[redis.batch] = [key for _, key, _ in redis.late]
-        elif in_doubt and redis.batch not in in_doubt:  # the operator has seen the failure, and sent a command
-            deleted.extend(next(iter(in_doubt.values())))
-            redis.after = str
-            for key in deleted:
-                redis.client.send(redis, key, "DEL")
+            in_doubt.update({key: value for _, key, value in redis.late})
+        elif in_doubt and of_migration(what) and not what.startswith("MIGRATE"):
+            redis.after = str  # the operator has seen the failure, and sent a command
+            redis.client.keys = tuple(key for key in redis.client.keys if key not in in_doubt)
+            for key, value in in_doubt.items():
+                redis.guard.records[key].revived.add(value.number)
+                if redis.client.send(redis, key, "DEL"):
+                    deleted.append(key)
 
     redis.after = observe
     await play.step(start.step)
-    assert deleted, "a MIGRATE timed out, and a client deleted its keys"
     await healed(play)
+    assert deleted, "a MIGRATE timed out, and a client deleted its keys"
+    assert not values(redis).keys() & {*deleted}, "deleted keys came back"
 
 
 async def test_slots_do_not_depend_on_one_process() -> None:

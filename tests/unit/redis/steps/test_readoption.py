@@ -51,23 +51,42 @@ def test_slots_whose_keys_a_node_has_are_not_reported_as_lost() -> None:
     assert Assessment.of(resource, found).node_state(node_id(0, 1)) is NodeState.DETACHED
 
 
-def test_node_claims_its_slots_above_every_known_epoch_before_it_meets_the_others() -> None:
-    """With a lower claim it would delete its keys as soon as it meets the others."""
-    made = plan(*detached(0, *ALONE, slots="0-100", replicasPerMaster=0))
+FORGOTTEN = (replace(P0, up=False, member=False), P1, P2)
+"""The same, after the others forgot the first one."""
+
+
+def test_former_id_is_forgotten_before_the_node_has_an_epoch() -> None:
+    """The others would take its epoch for that of the former node at the same address."""
+    made = plan(*detached(0, *ALONE, replicasPerMaster=0))
+    (call,) = of(made.actions, "Forget")
+    assert (call.id, [at.name for at in call.at]) == (node_id(0), ["demo-1", "demo-2"])
+    assert not of(made.actions, "TakeBack")
+
+
+def test_replica_of_the_former_node_does_not_forget_its_primary() -> None:
+    made = plan(*detached(0, *ALONE, replica(0, synced=False, copied=False), R1, R2))
+    (call,) = of(made.actions, "Forget")
+    assert "demo-3" not in [at.name for at in call.at]
+
+
+def test_node_claims_its_slots_before_it_meets_the_others() -> None:
+    """Otherwise the slots stay unserved, or it deletes its keys."""
+    made = plan(*detached(0, *FORGOTTEN, slots="0-100", replicasPerMaster=0))
     (call,) = of(made.actions, "TakeBack")
     assert (call.id, str(call.slots), call.epoch) == (node_id(0, 1), P0.slots, 4)
     assert not of(made.actions, "Meet")
 
 
 def test_node_with_its_claims_meets_the_others_under_its_new_id() -> None:
-    made = plan(*detached(0, *ALONE, epoch=4, replicasPerMaster=0))
+    made = plan(*detached(0, *FORGOTTEN, epoch=4, replicasPerMaster=0))
     (call,) = of(made.actions, "Meet")
     assert (call.id, [via.name for via in call.via]) == (node_id(0, 1), ["demo-1", "demo-2"])
 
 
-def test_former_id_stays_recorded_until_the_node_is_a_member() -> None:
+@pytest.mark.parametrize("at", [ALONE, FORGOTTEN], ids=["known", "forgotten"])
+def test_former_id_stays_recorded_until_the_node_is_a_member(at: tuple[At, ...]) -> None:
     """It proves whose data the node has."""
-    made = plan(*detached(0, *ALONE, replicasPerMaster=0))
+    made = plan(*detached(0, *at, replicasPerMaster=0))
     (entry,) = [entry for entry in made.status["conditions"] if entry.get("name") == "demo-0"]
     assert (entry["nodeId"], entry["slots"]) == (node_id(0), P0.slots)
 
@@ -135,8 +154,8 @@ def test_data_of_a_node_whose_slots_another_node_owns_for_another_reason_is_kept
 
 def test_replica_takes_the_slots_if_its_primary_lost_its_data() -> None:
     made = plan(*detached(3, lost(P0, 0), P1, P2, replace(R0, up=False, failed=True), R1, R2))
-    (call,) = of(made.actions, "TakeBack")
-    assert (call.id, str(call.slots)) == (node_id(3, 1), P0.slots)
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)]
+    assert made.verdict.reason == "IdentityLost"
     assert "recovery" not in made.status
 
 
