@@ -222,7 +222,7 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
 
 
 def _follow_failover(node: Node, sender: Known, claimed: int, former: str) -> None:
-    """Keep the marks of open slots when an end fails over: the successor takes the place of its primary.
+    """Keep the marks of open slots when an end fails over: the successor replaces its primary in them.
 
     Source: clusterUpdateSlotsConfigWith in cluster_legacy.c of Valkey 8.
     """

@@ -28,7 +28,7 @@ OLD_SIZE = 1_000_000
 """Value of an old counter; number of elements of an old set, list or hash."""
 
 OPERATIONS = ("INCR", "SADD", "LPUSH", "HSET", "SET", "DEL", "EXPIRE")
-"""What a client does to a key; the key's place among its peers decides. The last three set it again in between."""
+"""Command of a client for a key, by the index of the key. Keys with DEL and EXPIRE are set again in between."""
 
 TIME_TO_LIVE = 30.0
 """Seconds until a key expires after EXPIRE."""
@@ -112,8 +112,8 @@ class Client:
             self.missing.remove(key)
         self.rounds += 1
         first = self.rounds * KEYS_PER_ROUND
-        for place in range(first, first + KEYS_PER_ROUND):
-            key = self.keys[place % len(self.keys)]
+        for index in range(first, first + KEYS_PER_ROUND):
+            key = self.keys[index % len(self.keys)]
             self.send(redis, key, self._operation(key))
         self.send(redis, self.old[self.rounds * 3 % len(self.old)], OPERATIONS[self.rounds // 12 % 4])
         deleted, rest = divmod(self.rounds, ROUNDS_PER_DELETION)

@@ -243,9 +243,9 @@ class FakeRedis:
 
     def replace_disk(self, pod: str, other: str) -> None:
         """Give a node that does not run the disk of another pod, as it is now."""
-        mine, theirs = self.disk(pod), self.disk(other)
-        self.disks[next(uid for uid, disk in self.disks.items() if disk is mine)] = copy.deepcopy(theirs)
-        self.guard.lost(self, mine)
+        node, source = self.disk(pod), self.disk(other)
+        self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = copy.deepcopy(source)
+        self.guard.lost(self, node)
 
     def disk(self, pod: str) -> Node:
         """Return the node on the disk of a pod."""

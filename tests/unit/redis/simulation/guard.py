@@ -1,6 +1,6 @@
 """Detection of operations that may lose acknowledged writes or split a cluster, and the judge of every key.
 
-`ledger` says what may be found; here are the events that extend a budget, and the checks.
+`ledger` defines the states that clients may find; here are the events that extend a budget, and the checks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Guard:
         user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
             writes then (`test_random_worlds.fails_over`).
         disabled: whether nothing is a violation.
-        records: what clients were promised, by key.
+        records: acknowledged states, by key.
         lowered: keys whose budget of allowed loss is not used up.
         unconfirmed: keys that moved to a node and that no replica of it has yet, by node id: each batch of commands
             with its keys. Only those of the last batch may be lost with the node: the operator waits for a replica
@@ -86,21 +86,21 @@ class Guard:
 
     def lost(self, redis: FakeRedis, node: Node) -> None:
         """Extend the budget by what is lost with a disk, which is deleted already."""
-        self._extend(redis, node, node.keys, _disks(redis, node), gone=True)
+        self._extend(redis, node, node.keys, _disks(redis, node), deleted=True)
 
     def rolled_back(self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
         """Extend the budget by what a disk no longer has of the slots that its node owns."""
         self._extend(redis, node, had, [node])
 
     def _extend(
-        self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry], copies: list[Node], *, gone: bool = False
+        self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry], copies: list[Node], *, deleted: bool = False
     ) -> None:
         """Extend the budgets of the keys that clients find at a node, down to the newest of some copies.
 
         Args:
             had: keys of the node before.
             copies: nodes that may serve the keys from now on; without any, all other disks, and that of the node.
-            gone: whether the node's disk no longer exists.
+            deleted: whether the node's disk no longer exists.
         """
         if self.disabled:
             return
@@ -108,7 +108,7 @@ class Guard:
         for keys in list(self.unconfirmed.get(node.id, {}).values())[:-1]:
             exposed |= keys
         owned = redis.owners(node.cluster).get(node.id, 0)
-        everywhere = _disks(redis, node) if gone else [node, *_disks(redis, node)]
+        everywhere = _disks(redis, node) if deleted else [node, *_disks(redis, node)]
         for key, record in self.records.items():
             slot = slot_of(key)
             if key in exposed:
@@ -121,9 +121,9 @@ class Guard:
                 self._lower(redis, key, everywhere)
 
     def _lower(self, redis: FakeRedis, key: bytes, copies: Iterable[Node]) -> None:
-        held = [copy.keys.get(key) for copy in copies]
+        entries = [copy.keys.get(key) for copy in copies]
         for branch in self.records[key].branches:
-            if branch.lower(held, redis.now):
+            if branch.lower(entries, redis.now):
                 self.lowered.add(key)
 
     def _is_at_owner(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
@@ -280,7 +280,7 @@ class Guard:
         """Require at the end of a run that clients find all keys, except conflicts that the operator reports.
 
         Args:
-            reported: what the operator reports. It names a slot of a key in conflict; the others follow once a user
+            reported: message of the operator. It names a slot of a key in conflict; the others follow once a user
                 has resolved that one.
         """
         unresolved = self.unresolved(redis)

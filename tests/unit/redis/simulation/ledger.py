@@ -1,4 +1,4 @@
-"""What clients of `FakeRedis` were promised: every acknowledged state of each key, and which of them may be found.
+"""Acknowledged states of each key of `FakeRedis`, and which of them clients may find.
 
 The budget of allowed loss is kept by key. Normally only the last acknowledged state of a key may be found. When the
 process of its primary ends, or a replica is elected while the primary is cut off, the budget grows down to the newest
@@ -94,10 +94,10 @@ class Branch:
 
 @dataclass(slots=True)
 class Record:
-    """What clients were promised about one key.
+    """Acknowledged states of one key.
 
     Attributes:
-        branches: one line of states; several if clients wrote the key at two places (see the module).
+        branches: one line of states; several if clients wrote the key on two nodes (see the module).
         revived: numbers of values that may come back: a primary ended before a replica received that they had moved.
     """
 

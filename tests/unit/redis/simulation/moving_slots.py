@@ -138,7 +138,7 @@ async def build_start(shape: Shape) -> Start:
 
 
 async def healed(play: ScenarioRun) -> None:
-    """Wait until the operator has done what it can, and require that it has healed the cluster, or says why not."""
+    """Wait until the operator has done what it can, and require that it has healed the cluster, or reports why not."""
     redis = redis_of(play.world)
     for _ in range(4):
         later(130).act(play.stage)
@@ -147,12 +147,12 @@ async def healed(play: ScenarioRun) -> None:
     [found] = play.stage.find()
     ready = accessors.condition(found, conditions.READY)
     reason, message = ready["reason"], ready["message"]
-    kept_twice = in_two_places(redis)
+    kept_twice = on_two_primaries(redis)
     assert reason == "Ready" or (reason == "SlotStuck" and kept_twice), f"{reason}: {message}"
     redis.guard.require_resolved(redis, message if reason == "SlotStuck" else "")
 
 
-def in_two_places(redis: FakeRedis) -> set[bytes]:
+def on_two_primaries(redis: FakeRedis) -> set[bytes]:
     """Return the keys that two primaries have."""
     found: set[bytes] = set()
     several: set[bytes] = set()

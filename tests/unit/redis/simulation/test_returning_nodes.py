@@ -177,7 +177,7 @@ async def test_primary_without_persistence_does_not_resume_empty() -> None:
 
 
 async def test_primary_without_persistence_and_replicas_comes_back_empty() -> None:
-    """Its keys are lost, as its user chose; the cluster serves again."""
+    """The keys are lost, as the user chose; the cluster serves again."""
     play = await begun(in_memory(3, replicasPerMaster=0, **NO_PERSISTENCE))
     redis = redis_of(play.world)
     redis.stop(primary_of(redis), "killed")
@@ -189,8 +189,8 @@ async def test_primary_without_persistence_and_replicas_comes_back_empty() -> No
 async def test_late_restore_does_not_revive_a_deleted_key() -> None:
     """The target carries out a MIGRATE after the source has given up; then a client deletes the keys at the source.
 
-    Until the operator's next commands, no server can know that the copies at the target are outdated. They must be gone
-    at the end.
+    Until the operator's next commands, no server can know that the copies at the target are outdated. They must
+    not exist at the end.
     """
     start = await start_of(Shape("out", 1))
     play = ScenarioRun(start.world.fork())
