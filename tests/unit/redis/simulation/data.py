@@ -139,7 +139,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
     redis.guard.replicated(source)
-    if primary.replicates_slots:
+    if primary.replicates_slots:  # a full sync has them as well
         node.migrating, node.importing = dict(source.migrating), dict(source.importing)
 
 

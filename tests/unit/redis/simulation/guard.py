@@ -270,9 +270,10 @@ class Guard:
             value = _read(redis, node, key)
             if value is _UNREADABLE:
                 continue
-            kept = [branch for branch in record.branches if branch.found(value, redis.now)]
+            kept = any(branch.found(value, redis.now) for branch in record.branches)
             revived = value is not None and value.number in record.revived
-            if not (kept or revived) or len(record.branches) > 1:
+            existing = [branch for branch in record.branches if not branch.found(None, redis.now)]
+            if not (kept or revived) or len(existing) > 1:
                 found.append(key)
         return found
 
