@@ -22,6 +22,7 @@ from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.redis.simulation import data, server
+from tests.unit.redis.simulation.bus import ping
 from tests.unit.redis.simulation.client import Client, Entry
 from tests.unit.redis.simulation.command_line import Command, command
 from tests.unit.redis.simulation.election import tick
@@ -188,6 +189,8 @@ class FakeRedis:
     def end(self, uid: str) -> None:
         """Remove the process or the disk of a deleted pod or claim."""
         self.advance()
+        if uid in self.processes:
+            self._announce(self.processes[uid])
         process = self.processes.pop(uid, None)
         if process is not None:
             self.guard.ended(self, process)
@@ -199,6 +202,7 @@ class FakeRedis:
 
     def stop(self, process: Process, message: str) -> None:
         """Terminate a server; the kubelet restarts the container of its pod."""
+        self._announce(process)
         process.exit_message, process.linked = message, False
         self.guard.ended(self, process)
         self.settle(f"the server in {process.pod} ended: {message}")
@@ -207,10 +211,22 @@ class FakeRedis:
         """Make a server stop responding, or resume."""
         for process in self.processes.values():
             if process.pod == pod:
+                self._announce(process)
                 process.hangs = hangs
                 if hangs:
                     self.guard.ended(self, process)
         self.settle(f"{pod} {'hangs' if hangs else 'recovers'}")
+
+    def _announce(self, process: Process) -> None:
+        """Send what a server that is about to end has to broadcast: it does so with the command, not in the next tick.
+
+        Source: clusterBroadcastPong after SETSLOT NODE, in clusterCommand in cluster.c of Redis 7.0.
+        """
+        if process.broadcast_pending and process.runs:
+            process.broadcast_pending = False
+            for known in process.node.others:
+                if known.id in process.node.known:
+                    ping(self, process, known)
 
     # Disks that are not what they were.
 
