@@ -74,8 +74,8 @@ CASES = tuple(_cases())
 SHORT_SUITE = {
     "scale out, source ends before a command, back after an election",
     "scale out, target ends after a command, back after an election",
-    "scale in, source ends after a command, back at once",
-    "scale in, target ends before a command, back at once, no replicas",
+    "scale in, source ends after a command, back at once, no replicas",
+    "scale in, target ends before a command, back after an election",
 }
 
 
