@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +15,7 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.support.redis.recorded_conformance import SEEN
 from tests.unit.redis.simulation import data, server
-from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.client import KEYS, Entry
 from tests.unit.redis.simulation.lab import GuardedLab
 from tests.unit.redis.simulation.node import fake_id, slot_of
 from tests.unit.redis.simulation.process import Process
@@ -23,6 +23,28 @@ from tests.unit.redis.simulation.process import Process
 KEY, OTHER = b"{hot}:0", b"{hot}:1"
 SLOT = slot_of(KEY)
 FAILOVER_SECONDS = 10.0
+
+
+class Texts(MutableMapping[bytes, bytes]):
+    """The keys of a node, as texts."""
+
+    def __init__(self, entries: dict[bytes, Entry]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, key: bytes) -> bytes:
+        return self._entries[key].text
+
+    def __setitem__(self, key: bytes, text: bytes) -> None:
+        self._entries[key] = Entry(0, text=text)
+
+    def __delitem__(self, key: bytes) -> None:
+        del self._entries[key]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 @dataclass
@@ -44,7 +66,6 @@ class Bed:
     async def begin(cls, *, opened: bool = True, replicas: str = "def") -> Bed:
         lab = await GuardedLab.begin(replicas)
         lab.redis.client.idle = lab.redis.guard.disabled = True  # the tests write keys themselves
-        lab.redis.client.acknowledged.clear()
         source = next(name for name in "abc" if lab.process(name).node.me.slots >> SLOT & 1)
         target = next(name for name in "abc" if name != source)
         bed = cls(lab, source, target)
@@ -54,8 +75,8 @@ class Bed:
         lab.redis.commanded.clear()
         return bed
 
-    def keys(self, name: str) -> dict[bytes, bytes]:
-        return self.process(name).node.keys
+    def keys(self, name: str) -> Texts:
+        return Texts(self.process(name).node.keys)
 
     def process(self, name: str) -> Process:
         return self.lab.process(name)
@@ -129,6 +150,7 @@ async def _interrupted_by_failover(*, moved: bytes = b"1000000", lost: bool = Tr
     """Move one key, and stop the source; its replica, which has no MIGRATING, owns the slot then."""
     bed = await Bed.begin()
     await bed.lab.server(bed.source).execute("MIGRATE", *bed.lab.address(bed.target), "", 0, 1000, "KEYS", KEY)
+    await bed.lab.wait(1)  # the replica receives that the key moved
     bed.keys(bed.target)[KEY] = moved
     bed.source = await bed.fail_over()
     assert SLOT not in bed.process(bed.source).node.migrating
@@ -271,8 +293,8 @@ async def test_key_in_doubt_is_checked_again_before_the_hand_over() -> None:
             tries.append(what)
         first = next(iter(bed.keys(bed.source)), None)
         if len(tries) == 2 and what == tries[0] and KEY in bed.keys(bed.source) and first is not None:
-            value = bed.keys(bed.source).pop(KEY)  # deleted right before it is moved alone
-            bed.keys(bed.target)[KEY] = value  # by a RESTORE that arrives even later
+            value = bed.process(bed.source).node.keys.pop(KEY)  # deleted right before it is moved alone
+            bed.process(bed.target).node.keys[KEY] = value  # by a RESTORE that arrives even later
 
     bed.before = before
     await bed.move()

@@ -114,5 +114,5 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
         target.broadcast_pending = process.broadcast_pending = True
         redis.done["slots moved"] += job.slots.bit_count()
         for server in (target, process):
-            data.wrote(redis, server)
+            data.wrote(server)
         redis.settle(f"slots of {process.pod} move to {target.pod}")

@@ -194,8 +194,11 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     node = process.node
     me = node.me
     mine = me if not me.primary else node.known.get(me.primary)
-    for slot in node.importing:
-        claimed &= ~(1 << slot)
+    if process.replicates_slots:
+        _follow_failover(node, sender, former)
+    else:
+        for slot in node.importing:
+            claimed &= ~(1 << slot)
     lost = 0
     for known in node.known.values():
         taken = known.slots & claimed
@@ -206,13 +209,38 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
         if known is mine:
             lost = taken
     sender.slots |= claimed & ~node.assigned
+    if process.replicates_slots:
+        _close_slots(node, mine, sender)
     if not lost or mine is None:
         return
     succeeded = former == mine.id and lost == sender.slots
     if not mine.slots and (succeeded or process.config("cluster-allow-replica-migration") == "yes"):
+        if mine is me:
+            redis.guard.outbid(redis, node)
         redis.follow(process, sender)
     elif mine is me:
+        redis.guard.outbid(redis, node)
         redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.name} by a newer epoch")
+
+
+def _follow_failover(node: Node, sender: Known, former: str) -> None:
+    """Keep the marks of open slots when an end fails over: the successor replaces its primary in them.
+
+    Source: clusterUpdateSlotsConfigWith in cluster_legacy.c of Valkey 8.
+    """
+    if former:
+        for marks in (node.migrating, node.importing):
+            marks |= {slot: sender.id for slot, other in marks.items() if other == former}
+
+
+def _close_slots(node: Node, mine: Known | None, sender: Known) -> None:
+    """Clear the marks of slots that the sender owns by now, of another shard than the other end (as there)."""
+    owned = sender.slots
+    if sender is not mine:
+        node.migrating = {slot: to for slot, to in node.migrating.items() if not owned >> slot & 1}
+    node.importing = {
+        slot: source for slot, source in node.importing.items() if source == sender.id or not owned >> slot & 1
+    }
 
 
 def process_gossip(redis: FakeRedis, process: Process, message: Message, sender: Known | None) -> None:

@@ -117,6 +117,24 @@ def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
 
 
 def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
+    answer = _set_slot_at_primary(redis, process, words)
+    if process.replicates_slots:
+        _replicate_slot(redis, process, _slot(words[0]))
+    return answer
+
+
+def _replicate_slot(redis: FakeRedis, process: Process, slot: int) -> None:
+    """Replicate the marks and the owner of a slot: since Valkey 8, SETSLOT waits until replicas have them."""
+    node = process.node
+    owner = node.owner(slot)
+    for replica in redis.replicas_of(process):
+        if replica.linked and replica.pod not in redis.lagging:
+            replica.node.migrating, replica.node.importing = dict(node.migrating), dict(node.importing)
+            if owner is not None and owner.id in replica.node.known:
+                replica.node.give(slot, replica.node.known[owner.id])
+
+
+def _set_slot_at_primary(redis: FakeRedis, process: Process, words: Words) -> str:
     node, slot = process.node, _slot(words[0])
     what = words[1].decode().upper()
     if node.me.primary:

@@ -1,81 +1,24 @@
-"""Keys of `FakeRedis`: replication, migration, and a client that writes continuously.
+"""Keys of `FakeRedis`: routing, writes, replication and migration.
+
+Replication is asynchronous: a replica receives what was written before, when time passes or a client waits for it
+(WAIT), never with the write itself.
 
 Source: replication.c, migrateCommand and getNodeByQuery in cluster.c of Redis 7.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operators.redis.client.errors import Refused
+from tests.unit.redis.simulation.client import Entry, apply
 from tests.unit.redis.simulation.node import Known, Node, slot_of
 from tests.unit.redis.simulation.process import Process
 
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
-
-KEYS = tuple(f"key:{number}".encode() for number in range(20)) + tuple(
-    f"{{hot}}:{number}".encode() for number in range(3)
-)
-"""Keys that the client writes; the last ones share a slot."""
-
-HOPS = 6
-"""Redirections that the client follows."""
-
-
-@dataclass
-class Client:
-    """Client that writes increasing numbers.
-
-    Attributes:
-        home: cluster that it writes to.
-        idle: whether it writes nothing.
-        count: number of the last write.
-        acknowledged: last acknowledged number, by key.
-        routes: address that last accepted a write, by key.
-        refused: number of writes that no server accepted.
-    """
-
-    home: str = ""
-    idle: bool = False
-    count: int = 0
-    acknowledged: dict[bytes, int] = field(default_factory=dict)
-    routes: dict[bytes, str] = field(default_factory=dict)
-    refused: int = 0
-
-    def write(self, redis: FakeRedis, keys: Sequence[bytes] = KEYS) -> None:
-        for key in keys:
-            self.count += 1
-            if self._put(redis, key):
-                self.acknowledged[key] = self.count
-            else:
-                self.refused += 1
-
-    def _put(self, redis: FakeRedis, key: bytes) -> bool:
-        for first in self._addresses(redis, self.routes.get(key, "")):
-            address, redirected = first, False
-            for _ in range(HOPS):
-                process = redis.at(address)
-                if process is None or process.cluster != self.home:
-                    break
-                try:
-                    put(redis, process, key, str(self.count).encode(), redirected=redirected)
-                except Refused as refused:
-                    if refused.code not in ("MOVED", "ASK"):
-                        break
-                    address, redirected = str(refused).split()[2].rpartition(":")[0], refused.code == "ASK"
-                else:
-                    if not redirected:
-                        self.routes[key] = address
-                    return True
-        return False
-
-    def _addresses(self, redis: FakeRedis, best: str) -> Iterator[str]:
-        """Yield the addresses to try, best first."""
-        yield best
-        yield from (each.address for each in redis.running if each.cluster == self.home and each.address != best)
 
 
 def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirected: bool, read: bool = False) -> None:
@@ -106,24 +49,69 @@ def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirect
         raise Refused(_redirection("MOVED", slot, owner))
 
 
-def put(redis: FakeRedis, process: Process, key: bytes, value: bytes, *, redirected: bool = False) -> None:
-    """Write a key as a client does.
+def write(
+    redis: FakeRedis, process: Process, key: bytes, operation: str, number: int, *, redirected: bool = False
+) -> tuple[Entry | None, Entry | None]:
+    """Carry out a client's write; return the value before and after it.
 
     Raises:
         Refused: the node does not accept the write now.
     """
+    before = expire(redis, process.node, key)
     route(redis, process, [key], redirected=redirected)
     if process.paused > redis.now:
         raise Refused("BUSY the client waits: writes are paused")
-    process.node.keys[key] = value
-    wrote(redis, process)
+    after = apply(operation, number, before, redis.now)
+    store(process.node, key, after)
+    wrote(process)
+    return before, after
 
 
-def wrote(redis: FakeRedis, process: Process) -> None:
-    """Advance the offset after a write, and replicate it."""
+def put(redis: FakeRedis, process: Process, key: bytes, text: bytes) -> None:
+    """Set a key as a client of which the guard knows nothing.
+
+    Raises:
+        Refused: the node does not accept the write now.
+    """
+    route(redis, process, [key], redirected=False)
+    process.node.keys[key] = Entry(0, text=text)
+    wrote(process)
+
+
+def store(node: Node, key: bytes, value: Entry | None) -> None:
+    """Set or delete a key."""
+    if value is None:
+        node.keys.pop(key, None)
+    else:
+        node.keys[key] = value
+
+
+def expire(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
+    """Return the value of a key, which is deleted if it has expired."""
+    value = node.keys.get(key)
+    if value is not None and value.expires and value.expires <= redis.now:
+        del node.keys[key]
+        return None
+    return value
+
+
+def wrote(process: Process) -> None:
+    """Advance the offset after a write."""
     process.node.offset += 1
-    for replica in redis.replicas_of(process):
-        redis.replicate(replica)
+
+
+def wait(redis: FakeRedis, process: Process, offset: int) -> int:
+    """Wait until the replicas have everything up to an offset; return how many have.
+
+    Args:
+        offset: replication offset after the last command of the connection *before* WAIT (`client->woff`). A connection
+            that sent nothing since others wrote waits for nothing.
+    """
+    linked = [other for other in redis.replicas_of(process) if other.linked and other.pod not in redis.lagging]
+    for other in linked:
+        if other.node.offset < offset:
+            redis.replicate(other)
+    return sum(other.node.offset >= offset for other in linked)
 
 
 def replicate(redis: FakeRedis, process: Process) -> None:
@@ -150,6 +138,9 @@ def replicate(redis: FakeRedis, process: Process) -> None:
     process.linked, process.since, process.syncing = True, redis.now, 0.0
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
+    redis.guard.replicated(source)
+    if primary.replicates_slots:  # a full sync has them as well
+        node.migrating, node.importing = dict(source.migrating), dict(source.importing)
 
 
 def _accepts(process: Process, primary: Process) -> bool:
@@ -217,21 +208,31 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
         raise Refused("IOERR error or timeout connecting to the client")
     if target.passwords and not target.opens(transfer.password):
         raise Refused("ERR Target instance replied with error: NOAUTH Authentication required.")
+    moving = {each: node.keys[each] for each in found}
     if target.pod in redis.stalled:  # it receives the command, and executes it after the timeout
         redis.stalled.discard(target.pod)
-        redis.late += [(target.pod, each, node.keys[each]) for each in found]
+        redis.late += [(target.pod, each, value) for each, value in moving.items()]
         raise Refused("IOERR error or timeout reading to target instance")
-    failure = ""
-    for each in found:
-        refusal = _restore(redis, target, each, node.keys[each], replace=transfer.replace)
-        if not refusal:
-            del node.keys[each]
-        failure = failure or refusal
-    wrote(redis, target)
-    wrote(redis, process)
+    failure, moved = restore(redis, target, moving, replace=transfer.replace)
+    for each in moved:
+        del node.keys[each]
+    wrote(process)
+    redis.guard.moved(redis, process, target, moved)
     if failure:
         raise Refused(f"ERR Target instance replied with error: {failure}")
     return "OK"
+
+
+def restore(redis: FakeRedis, target: Process, moving: dict[bytes, Entry], *, replace: bool) -> tuple[str, list[bytes]]:
+    """Carry out RESTORE-ASKING of keys; return the first error, and the keys that were stored."""
+    failure, stored = "", []
+    for key, value in moving.items():
+        refusal = _restore(redis, target, key, value, replace=replace)
+        failure = failure or refusal
+        if not refusal:
+            stored.append(key)
+    wrote(target)
+    return failure, stored
 
 
 def arrive(redis: FakeRedis, target: Process) -> None:
@@ -241,10 +242,10 @@ def arrive(redis: FakeRedis, target: Process) -> None:
         redis.late.remove(each)
         _restore(redis, target, each[1], each[2], replace=False)
     if late:
-        wrote(redis, target)
+        wrote(target)
 
 
-def _restore(redis: FakeRedis, target: Process, key: bytes, value: bytes, *, replace: bool) -> str:
+def _restore(redis: FakeRedis, target: Process, key: bytes, value: Entry, *, replace: bool) -> str:
     """Carry out RESTORE-ASKING of one key; return the error, or an empty string."""
     node, slot = target.node, slot_of(key)
     owner = node.owner(slot)

@@ -8,6 +8,7 @@ acknowledged write is a violation (`tests.unit.redis.simulation.guard`), which n
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,9 @@ from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.redis.simulation import data, server
+from tests.unit.redis.simulation.bus import ping
+from tests.unit.redis.simulation.client import Client, Entry
 from tests.unit.redis.simulation.command_line import Command, command
-from tests.unit.redis.simulation.data import KEYS, Client
 from tests.unit.redis.simulation.election import tick
 from tests.unit.redis.simulation.guard import Guard
 from tests.unit.redis.simulation.node import ALL, Known, Node, fake_id, slot_of
@@ -57,7 +59,10 @@ class FakeRedis:
         done: number of operations of each kind.
         commanded: commands that change something, in order.
         fault: fault that hits such a command, see `strike`.
-        given_up: ids of nodes whose disk the operator deleted.
+        after: called after such a command was carried out.
+        stall: seconds that pass before the current batch of commands is answered. The operator's connection has given
+            up by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
+        batch: number of the last batch of commands.
         now: time up to which the world is simulated, in seconds.
         turn: number of ticks so far.
     """
@@ -69,7 +74,7 @@ class FakeRedis:
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
     stalled: set[str] = field(default_factory=set)
-    late: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    late: list[tuple[str, bytes, Entry]] = field(default_factory=list)
     refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
@@ -80,7 +85,9 @@ class FakeRedis:
     guard: Guard = field(default_factory=Guard)
     commanded: list[str] = field(default_factory=list)
     fault: Callable[[str], bool | None] | None = None
-    given_up: set[str] = field(default_factory=set)
+    after: Callable[[str], object] = str
+    stall: float = 0.0
+    batch: int = 0
     now: float = 0.0
     turn: int = 0
     begun: int = 0
@@ -118,6 +125,7 @@ class FakeRedis:
             "open slots": sum(len(node.migrating) + len(node.importing) for node in nodes),
             "consistent": len({tuple(sorted((known.id, known.slots) for known in n.known.values())) for n in nodes})
             == 1,
+            "keys that clients do not find": len(self.guard.unresolved(self)) if cluster == self.client.home else 0,
             "healthy": all(process.serves for process in self.running if process.cluster == cluster),
         }
 
@@ -162,7 +170,7 @@ class FakeRedis:
         process.settings, process.passwords, process.tls = dict(start.settings), set(start.passwords), start.tls
         process.run_id = fake_id("run", uid, self.begun)
         node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
-        if process.config("appendonly") != "yes":
+        if not process.persistent:
             node.keys = {}
         for known in node.known.values():
             known.last_response = self.now
@@ -175,16 +183,17 @@ class FakeRedis:
             )
         processes = {**self.processes, uid: process}
         self.processes = dict(sorted(processes.items(), key=lambda item: item[1].number))
-        self.guard.began(process)
         self.settle(f"a server started in {name}")
         return process
 
     def end(self, uid: str) -> None:
         """Remove the process or the disk of a deleted pod or claim."""
         self.advance()
+        if uid in self.processes:
+            self._announce(self.processes[uid])
         process = self.processes.pop(uid, None)
         if process is not None:
-            self.guard.ended(process)
+            self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
         node = self.disks.pop(uid, None)
         if node is not None and node.id:
@@ -193,17 +202,70 @@ class FakeRedis:
 
     def stop(self, process: Process, message: str) -> None:
         """Terminate a server; the kubelet restarts the container of its pod."""
+        self._announce(process)
         process.exit_message, process.linked = message, False
-        self.guard.ended(process)
+        self.guard.ended(self, process)
         self.settle(f"the server in {process.pod} ended: {message}")
 
     def hang(self, pod: str, *, hangs: bool = True) -> None:
         """Make a server stop responding, or resume."""
         for process in self.processes.values():
             if process.pod == pod:
+                self._announce(process)
                 process.hangs = hangs
-                self.guard.ended(process)
+                if hangs:
+                    self.guard.ended(self, process)
         self.settle(f"{pod} {'hangs' if hangs else 'recovers'}")
+
+    def _announce(self, process: Process) -> None:
+        """Send what a server that is about to end has to broadcast: it does so with the command, not in the next tick.
+
+        Source: clusterBroadcastPong after SETSLOT NODE, in clusterCommand in cluster.c of Redis 7.0.
+        """
+        if process.broadcast_pending and process.runs:
+            process.broadcast_pending = False
+            for known in process.node.others:
+                if known.id in process.node.known:
+                    ping(self, process, known)
+
+    # Disks that are not what they were.
+
+    def snapshot(self, pod: str) -> dict[bytes, Entry]:
+        """Return the data set of a node as an old RDB file or a truncated log has it."""
+        return dict(self.disk(pod).keys)
+
+    def roll_back(self, pod: str, keys: Mapping[bytes, Entry]) -> None:
+        """Give a node that does not run older data than it had; its nodes.conf stays."""
+        node = self.disk(pod)
+        had, node.keys = node.keys, dict(keys)
+        self.guard.rolled_back(self, node, had)
+
+    def copy_of_disk(self, pod: str) -> Node:
+        """Return the disk of a pod as a snapshot of its volume has it."""
+        return copy.deepcopy(self.disk(pod))
+
+    def restore_disk(self, pod: str, disk: Node) -> None:
+        """Restore the volume of a node that does not run, nodes.conf included."""
+        node = self.disk(pod)
+        self.disks[next(uid for uid, each in self.disks.items() if each is node)] = disk
+        self.guard.rolled_back(self, disk, node.keys)
+
+    def lose_identity(self, pod: str) -> None:
+        """Delete the nodes.conf of a node that does not run: its server gets another id, and keeps the data."""
+        node = self.disk(pod)
+        new = Node(node.name, fake_id("node", node.id, "again"), cluster=node.cluster, family=node.family)
+        new.keys, new.known[new.id] = node.keys, Known(new.id, node.me.address)
+        self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = new
+
+    def replace_disk(self, pod: str, other: str) -> None:
+        """Give a node that does not run the disk of another pod, as it is now."""
+        node, source = self.disk(pod), self.disk(other)
+        self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = copy.deepcopy(source)
+        self.guard.lost(self, node)
+
+    def disk(self, pod: str) -> Node:
+        """Return the node on the disk of a pod."""
+        return next(node for node in self.disks.values() if node.id and node.name in (pod, f"data-{pod}"))
 
     # Connections and views of the servers.
 
@@ -264,6 +326,14 @@ class FakeRedis:
         if isinstance(self.clock, Clock):
             self.clock.wait(seconds)
 
+    def pass_stall(self) -> bool:
+        """Let the time of `stall` pass; return whether there was any."""
+        seconds, self.stall = self.stall, 0.0
+        if seconds:
+            self.pass_by(seconds)
+            self.advance()
+        return bool(seconds)
+
     def _skip(self, seconds: float) -> None:
         """Skip time in which nothing new happens."""
         self.now += seconds
@@ -286,13 +356,17 @@ class FakeRedis:
 
     def touch(self, keys: Sequence[bytes], action: str) -> None:
         """Let the client write some keys, then inspect whether they are safe."""
-        acknowledged = [key for key in keys if key in self.client.acknowledged]
-        if acknowledged and not self.client.idle:
-            self.client.write(self, acknowledged)
-        self.guard.inspect(self, action, acknowledged)
+        if not self.client.idle:
+            self.client.touch(self, keys)
+        self.guard.inspect(self, action, keys)
 
     def touch_slot(self, slot: int, action: str) -> None:
-        self.touch([key for key in KEYS if slot_of(key) == slot], action)
+        self.touch([key for key in self.guard.records if slot_of(key) == slot], action)
+
+    def write(
+        self, process: Process, key: bytes, operation: str, number: int, *, redirected: bool
+    ) -> tuple[Entry | None, Entry | None]:
+        return data.write(self, process, key, operation, number, redirected=redirected)
 
     def strike(self, what: str) -> bool | None:
         """Record a command that changes something, and apply the configured fault.
@@ -322,6 +396,7 @@ class FakeRedis:
         node = process.node
         lead = node.lead
         assert lead is not None
+        self.guard.deposed(self, process)
         self.done["failovers"] += 1
         node.me.primary, node.me.epoch = "", epoch
         node.me.slots, lead.slots = node.me.slots | lead.slots, 0
@@ -335,7 +410,7 @@ class FakeRedis:
         node = process.node
         if any(slots >> slot_of(key) & 1 for key in node.keys):
             node.drop(slots)
-            data.wrote(self, process)
+            data.wrote(process)
             self.guard.inspect(self, action)
 
     # Interface of operator and tests.

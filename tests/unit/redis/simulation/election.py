@@ -79,7 +79,7 @@ def run_election(redis: FakeRedis, process: Process) -> None:
     if election.manual and not election.forced and not election.caught_up:
         election.caught_up = _caught_up(redis, process, lead)
     by_request = bool(election.manual) and (election.forced or election.caught_up)
-    if not by_request and (not lead.fails or not _fresh(redis, process)):
+    if not by_request and (not lead.fails or not is_electable(redis, process)):
         return
     if not election.at or redis.now - election.at > 4 * process.timeout:
         manual_failover = (election.manual, election.forced, election.caught_up)
@@ -108,7 +108,7 @@ def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
     return process.linked and process.node.offset >= primary.node.offset
 
 
-def _fresh(redis: FakeRedis, process: Process) -> bool:
+def is_electable(redis: FakeRedis, process: Process) -> bool:
     """Whether the data of a replica is recent enough for an election (cluster-replica-validity-factor)."""
     factor = int(process.config("cluster-replica-validity-factor"))
     if not factor or process.linked:

@@ -1,15 +1,23 @@
-"""Detection of operations by the operator that may lose acknowledged writes or split a cluster."""
+"""Detection of operations that may lose acknowledged writes or split a cluster, and the judge of every key.
+
+`ledger` defines the states that clients may find; here are the events that extend a budget, and the checks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
-from tests.unit.redis.simulation.node import Node, slot_of
+from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.election import is_electable
+from tests.unit.redis.simulation.ledger import Branch, Record, State, alive
+from tests.unit.redis.simulation.node import ALL, Node, slot_of
 from tests.unit.redis.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -18,24 +26,34 @@ if TYPE_CHECKING:
 
 @dataclass
 class Guard:
-    """Checks every operation on servers and Kubernetes objects.
+    """Checks every operation on servers and Kubernetes objects, and every key after every event.
+
+    A key is judged as soon as its slot has an owner that serves clients. Meanwhile some disk must have it.
 
     Attributes:
         violations: unsafe operations so far, in order.
         formed: names of clusters whose status reports that they are formed.
         confirmed: whether the user allowed the recovery without the data of lost slots.
-        disturbed: whether servers failed without the operator's doing, and have not all recovered. Until then, losses
-            by asynchronous replication are no violation.
+        user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
+            writes then (`test_random_worlds.fails_over`).
         disabled: whether nothing is a violation.
-        stopping: pods that the operator stopped.
+        records: acknowledged states, by key.
+        lowered: keys whose budget of allowed loss is not used up.
+        unconfirmed: keys that moved to a node and that no replica of it has yet, by node id: each batch of commands
+            with its keys. Only those of the last batch may be lost with the node: the operator waits for a replica
+            (WAIT) after each batch.
+        readopted: ids of nodes that have all keys of an owner that no longer exists, and so may become the owner.
     """
 
     violations: list[str] = field(default_factory=list)
     formed: set[str] = field(default_factory=set)
     confirmed: bool = False
-    disturbed: bool = False
+    user_failovers: bool = False
     disabled: bool = False
-    stopping: set[str] = field(default_factory=set)
+    records: dict[bytes, Record] = field(default_factory=dict)
+    lowered: set[bytes] = field(default_factory=set)
+    unconfirmed: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
+    readopted: set[str] = field(default_factory=set)
 
     def fail(self, what: str) -> None:
         """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
@@ -46,18 +64,91 @@ class Guard:
 
     # Events of servers.
 
-    def began(self, process: Process) -> None:
-        self.stopping.discard(process.pod)
+    def ended(self, redis: FakeRedis, process: Process) -> None:
+        """Extend the budget by what is lost with a process that ends or hangs."""
+        node, had = process.node, process.node.keys
+        if not process.persistent and not process.hangs:
+            node.keys = {}
+        self._extend(redis, node, had, _candidates(redis, process))
 
-    def ended(self, process: Process) -> None:
-        """Record that a server ended, hangs or resumed."""
-        if process.pod not in self.stopping:
-            self.disturbed = True
+    def deposed(self, redis: FakeRedis, successor: Process) -> None:
+        """Extend the budget by what a primary has that was cut off when its replica was elected."""
+        lead, election = successor.node.lead, successor.election
+        primary = redis.node(lead.id) if lead else None
+        coordinated = election.caught_up and not election.forced
+        if primary is not None and redis.process_of(primary) is not None and not coordinated:
+            self._extend(redis, primary, primary.keys, [successor.node])
+
+    def outbid(self, redis: FakeRedis, node: Node) -> None:
+        """Extend the budget by what a primary has that loses its slots to a newer claim, after a user's failover."""
+        if self.user_failovers:
+            self._extend(redis, node, node.keys, _disks(redis, node))
 
     def lost(self, redis: FakeRedis, node: Node) -> None:
-        """Record that a disk was deleted."""
-        if node.id not in redis.given_up:
-            self.disturbed = True
+        """Extend the budget by what is lost with a disk, which is deleted already."""
+        self._extend(redis, node, node.keys, _disks(redis, node), deleted=True)
+
+    def rolled_back(self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
+        """Extend the budget by what a disk no longer has of the slots that its node owns."""
+        self._extend(redis, node, had, [node])
+
+    def _extend(
+        self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry], copies: list[Node], *, deleted: bool = False
+    ) -> None:
+        """Extend the budgets of the keys that clients find at a node, down to the newest of some copies.
+
+        Args:
+            had: keys of the node before.
+            copies: nodes that may serve the keys from now on; without any, all other disks, and that of the node.
+            deleted: whether the node's disk no longer exists.
+        """
+        if self.disabled:
+            return
+        exposed: set[bytes] = set()
+        for keys in list(self.unconfirmed.get(node.id, {}).values())[:-1]:
+            exposed |= keys
+        owned = redis.owners(node.cluster).get(node.id, 0)
+        everywhere = _disks(redis, node) if deleted else [node, *_disks(redis, node)]
+        for key, record in self.records.items():
+            slot = slot_of(key)
+            if key in exposed:
+                continue
+            if owned >> slot & 1 and slot in node.migrating and self._is_kept(redis, key, node.migrating[slot]):
+                record.revived |= {copy.keys[key].number for copy in copies if key in copy.keys}
+            elif owned >> slot & 1 or (slot in node.importing and not self._is_at_owner(redis, key, node)):
+                self._lower(redis, key, copies or everywhere)
+            elif key in had and not any(self._holds(redis, key, other) for other in everywhere):
+                self._lower(redis, key, everywhere)
+
+    def _lower(self, redis: FakeRedis, key: bytes, copies: Iterable[Node]) -> None:
+        entries = [copy.keys.get(key) for copy in copies]
+        for branch in self.records[key].branches:
+            if branch.lower(entries, redis.now):
+                self.lowered.add(key)
+
+    def _is_at_owner(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
+        owner = redis.node(redis.owner(slot_of(key), node.cluster))
+        return owner is not None and key in owner.keys
+
+    def _holds(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
+        """Whether a node has a state of a key that may be found."""
+        value = node.keys.get(key)
+        return any(branch.found(value, redis.now) for branch in self.records[key].branches)
+
+    def _is_kept(self, redis: FakeRedis, key: bytes, target: str) -> bool:
+        """Whether the target of an open slot has the key as promised, or may have deleted it."""
+        node = redis.node(target)
+        return node is not None and self._holds(redis, key, node)
+
+    def moved(self, redis: FakeRedis, source: Process, target: Process, keys: Iterable[bytes]) -> None:
+        """Record keys that moved by MIGRATE to a node whose replicas do not have them yet, though replicas had them."""
+        copied = any(other.linked for other in redis.replicas_of(source))
+        if copied and (keys := {*keys} & self.records.keys()):
+            self.unconfirmed.setdefault(target.node.id, {}).setdefault(redis.batch, set()).update(keys)
+
+    def replicated(self, primary: Node) -> None:
+        """Record that a replica has everything that its primary has."""
+        self.unconfirmed.pop(primary.id, None)
 
     def may_join(self, redis: FakeRedis, one: Node, other: Node) -> None:
         """Check that two nodes that meet belong to one cluster."""
@@ -80,78 +171,152 @@ class Guard:
 
     def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Node) -> None:
         """Check that a full resync discards no only copy."""
-        missing = self._only_copies(redis, replica)
-        if missing and not self.disturbed:
+        if missing := self._only_copies(redis, replica):
             self.fail(f"{replica.name} replicates {primary.name}, which discards the only copy of {_keys(missing)}")
 
-    def inspect(self, redis: FakeRedis, action: str, keys: Iterable[bytes] | None = None) -> None:
-        """Check that acknowledged writes can be read from the owner of their slot."""
-        acknowledged = redis.client.acknowledged
-        if self.disturbed:
-            if self._is_healthy(redis):
-                self.disturbed = False
-                self._rebase(redis)
+    # Writes of clients, and what they find.
+
+    def acknowledge(
+        self, redis: FakeRedis, process: Process, key: bytes, before: Entry | None, after: Entry | None
+    ) -> None:
+        """Record an acknowledged write, and check the value that it found."""
+        if self.disabled:
             return
-        lost = [
-            key
-            for key in (acknowledged if keys is None else keys)
-            if key in acknowledged and not self._readable(redis, key)
-        ]
-        if lost:
-            self.fail(f"{action}: acknowledged writes are lost: {_keys(lost)}")
+        record, number = self.records.get(key), redis.client.count
+        if record is None:
+            self.records[key] = Record([Branch(State(number, after, None), number)])
+            return
+        for branch in record.branches:
+            if state := branch.found(before, redis.now):
+                branch.head, branch.floor = State(number, after, state), number
+                return
+        self._require_kept(redis, key, before, f"a client writes {key.decode()} at {process.pod}")
+        if after is not None:
+            record.branches.append(Branch(State(number, after, None), number))
 
-    def _readable(self, redis: FakeRedis, key: bytes) -> bool:
-        return self._found(redis, key) >= redis.client.acknowledged[key]
+    def inspect(self, redis: FakeRedis, action: str, keys: Collection[bytes] | None = None) -> None:
+        """Check that clients find what they were promised, or that it exists while no server answers them."""
+        if self.disabled or not self.records or (keys is not None and not keys):
+            return
+        serving = _serving(redis)
+        for key in self.records if keys is None else keys:
+            record = self.records.get(key)
+            if record is None:
+                continue
+            node = serving.get(slot_of(key))
+            head = record.branches[0].head.entry
+            plain = head is not None and not head.expires and len(record.branches) == 1 and key not in self.lowered
+            if node is None or not plain or node.keys.get(key) is not head:
+                self._judge(redis, key, node, action)
 
-    def _found(self, redis: FakeRedis, key: bytes) -> int:
-        """Return the value that a client reads once all views have converged; 0 if there is none."""
-        slot = slot_of(key)
-        node = redis.node(redis.owner(slot, redis.client.home))
-        if node is None:
-            return 0
-        if key not in node.keys and slot in node.migrating:
-            node = redis.node(node.migrating[slot]) or node
-        return int(node.keys.get(key, b"0"))
+    def _judge(self, redis: FakeRedis, key: bytes, node: Node | None, action: str) -> None:
+        record = self.records[key]
+        found = _read(redis, node, key) if node is not None else None
+        if node is None or found is _UNREADABLE:
+            self._require_copies(redis, key, record.branches, action)
+            return
+        known = [branch for branch in record.branches if branch.found(found, redis.now)]
+        if not known:
+            self._require_kept(redis, key, found, action)
+        elif key in self.lowered:
+            self._use_up(redis, key, node, known[0], found)
+        if len(record.branches) > 1:
+            self._require_copies(redis, key, record.branches, action)
 
-    def _is_healthy(self, redis: FakeRedis) -> bool:
-        """Whether all servers have recovered."""
-        running = redis.running
-        return (
-            len(running) == len(redis.processes)
-            and not redis.lagging
-            and not redis.partitions
-            and all(process.serves and (process.linked or not process.node.me.primary) for process in running)
-            and not any(process.election.manual > redis.now for process in running)
-            and not self._disputed(running)
-            and not any(known.flags for process in running for known in process.node.known.values())
-        )
+    def _use_up(self, redis: FakeRedis, key: bytes, node: Node, branch: Branch, found: Entry | None) -> None:
+        """End the budget of a key once all replicas of its owner have what clients find."""
+        process = redis.process_of(node)
+        replicas = redis.replicas_of(process) if process else []
+        expected = sum(known.primary == node.id for known in node.known.values())
+        if len(replicas) >= expected and all(other.linked and other.node.keys.get(key) is found for other in replicas):
+            state = branch.found(found, redis.now)
+            assert state is not None
+            branch.head, branch.floor = state, state.number
+            self.lowered.discard(key)
 
-    def _disputed(self, running: Iterable[Process]) -> bool:
-        """Whether two servers claim the same slot."""
-        owned: dict[str, int] = {}
-        for process in running:
-            mine, others = process.node.me.slots, owned.get(process.cluster, 0)
-            if mine & others:
-                return True
-            owned[process.cluster] = others | mine
-        return False
+    def _require_kept(self, redis: FakeRedis, key: bytes, found: Entry | None, action: str) -> None:
+        """Require that what clients were promised is kept elsewhere, where a migration of its slot left it."""
+        record = self.records[key]
+        if found is not None and found.number in record.revived:
+            return
+        slot, promised = slot_of(key), record.branches[0].head.entry
+        if found is not None and alive(promised, redis.now) is None:
+            self.fail(f"{action}: {key.decode()} was deleted, and comes back as {found}")
+        if not any(slot in node.importing or slot in node.migrating for node in redis.disks.values()):
+            self.fail(
+                f"{action}: acknowledged writes are lost: {key.decode()} was {promised}, and clients find {found}"
+            )
+        self._require_copies(redis, key, record.branches, action)
 
-    def _rebase(self, redis: FakeRedis) -> None:
-        """Accept the current values as the acknowledged ones."""
-        acknowledged = redis.client.acknowledged
-        for key in acknowledged:
-            acknowledged[key] = self._found(redis, key)
+    def _require_copies(self, redis: FakeRedis, key: bytes, branches: Iterable[Branch], action: str) -> None:
+        """Require that some disk has what clients were promised."""
+        for branch in branches:
+            head = branch.head.entry
+            if branch.found(None, redis.now) or head is None:
+                continue
+            if not any(branch.found(node.keys.get(key), redis.now) for node in redis.disks.values()):
+                self.fail(f"{action}: acknowledged writes are lost: no server has {key.decode()}, which was {head}")
+
+    def unresolved(self, redis: FakeRedis) -> list[bytes]:
+        """Return the keys of which clients do not find all that they were promised, though their slot is served.
+
+        Keys of slots without an owner that serves are not included: `inspect` requires that a disk has them.
+        """
+        serving, found = _serving(redis), []
+        for key, record in self.records.items():
+            node = serving.get(slot_of(key))
+            if node is None:
+                continue
+            value = _read(redis, node, key)
+            if value is _UNREADABLE:
+                continue
+            kept = any(branch.found(value, redis.now) for branch in record.branches)
+            revived = value is not None and value.number in record.revived
+            existing = [branch for branch in record.branches if not branch.found(None, redis.now)]
+            if not (kept or revived) or len(existing) > 1:
+                found.append(key)
+        return found
+
+    def require_resolved(self, redis: FakeRedis, reported: str = "") -> None:
+        """Require at the end of a run that clients find all keys, except conflicts that the operator reports.
+
+        Args:
+            reported: message of the operator. It names a slot of a key in conflict; the others follow once a user
+                has resolved that one.
+        """
+        unresolved = self.unresolved(redis)
+        if unresolved and not named_slots(reported) & {slot_of(key) for key in unresolved}:
+            slots = ", ".join(map(str, sorted({slot_of(key) for key in unresolved})))
+            self.fail(f"the run ends with keys that clients do not find, in slots {slots}: {_keys(unresolved)}")
 
     def _only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
-        """Return the acknowledged keys of which no other disk has a value as recent."""
+        """Return the keys of which no other disk has what clients were promised."""
         others = [other for other in redis.disks.values() if other is not node]
         return [
             key
-            for key, value in redis.client.acknowledged.items()
-            if int(node.keys.get(key, b"0")) >= value
-            and all(int(other.keys.get(key, b"0")) < value for other in others)
-            and value
+            for key, record in self.records.items()
+            if key in node.keys
+            and any(
+                branch.found(node.keys[key], redis.now)
+                and not branch.found(None, redis.now)
+                and not any(branch.found(other.keys.get(key), redis.now) for other in others)
+                for branch in record.branches
+            )
         ]
+
+    def _has_lost(self, redis: FakeRedis, node: Node) -> bool:
+        """Whether a node has the keys of all slots that have no owner, or whose owner no longer exists.
+
+        That is so if it lost its nodes.conf, but not its data.
+        """
+        there = {other.id for other in redis.disks.values()}
+        slots = ALL
+        for node_id, owned in redis.owners(node.cluster).items():
+            slots &= ~owned if node_id in there else ALL
+        keys = [key for key in self.records if slots >> slot_of(key) & 1]
+        if any(key in node.keys for key in keys) and all(self._holds(redis, key, node) for key in keys):
+            self.readopted.add(node.id)
+        return node.id in self.readopted
 
     # Commands of the operator.
 
@@ -164,10 +329,12 @@ class Guard:
 
     def may_add(self, redis: FakeRedis, process: Process, slots: int) -> None:
         """Check that slots are assigned once, and again only with the user's consent."""
-        if process.cluster in self.formed and not self.confirmed:
+        if self.confirmed or self._has_lost(redis, process.node):
+            return
+        if process.cluster in self.formed:
             self.fail(f"{process.pod} is assigned slots again without consent, though the cluster is formed")
         for node_id, owned in redis.owners(process.cluster).items():
-            if owned & slots and node_id != process.node.id and not self.confirmed:
+            if owned & slots and node_id != process.node.id:
                 self.fail(f"{process.pod} is assigned slots that {redis.name(node_id)} owns")
 
     def may_own(self, redis: FakeRedis, process: Process, slot: int, to: str) -> None:
@@ -177,7 +344,8 @@ class Guard:
             return
         node = redis.node(owner)
         if node is None:
-            if not self.confirmed:
+            new = redis.node(to)
+            if not self.confirmed and (new is None or not self._has_lost(redis, new)):
                 self.fail(f"slot {slot} of {redis.name(owner)}, which is lost, is reassigned without consent")
         elif left := node.in_slot(slot):
             self.fail(
@@ -188,7 +356,10 @@ class Guard:
     def may_forget(self, redis: FakeRedis, process: Process, node_id: str) -> None:
         """Check that a node that is forgotten owns no slots and has no only copy."""
         owned = redis.owners(process.cluster).get(node_id, 0)
-        if owned and not self.confirmed:
+        readopted = redis.node(node_id) is None and any(
+            self._has_lost(redis, other) for other in redis.disks.values() if other.id
+        )
+        if owned and not self.confirmed and not readopted:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which owns {owned.bit_count()} slots")
         node = redis.node(node_id)
         if node is None:
@@ -212,8 +383,11 @@ class Guard:
                 self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has newer writes")
 
     def _newer(self, redis: FakeRedis, one: Node, other: Node) -> list[bytes]:
-        acknowledged = redis.client.acknowledged
-        return [key for key in acknowledged if int(one.keys.get(key, b"0")) > int(other.keys.get(key, b"0"))]
+        return [
+            key
+            for key in self.records
+            if key in one.keys and (key not in other.keys or one.keys[key].number > other.keys[key].number)
+        ]
 
     def may_reset(self, redis: FakeRedis, process: Process, *, hard: bool) -> None:
         """Check that only a node without keys and slots is reset, and not hard."""
@@ -241,7 +415,6 @@ class Guard:
 
     def may_stop(self, redis: FakeRedis, pod: str, action: str) -> None:
         """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running."""
-        self.stopping.add(pod)
         owners = redis.owners(pod.rpartition("-")[0])
         for process in redis.running:
             if process.pod != pod:
@@ -261,7 +434,6 @@ class Guard:
             stem, _, number = process.pod.rpartition("-")
             if stem != name or int(number) < replicas:
                 continue
-            self.stopping.add(process.pod)
             if owned := owners.get(process.node.id, 0):
                 self.fail(f"{action}: {process.pod} owns {owned.bit_count()} slots")
             if missing := self._only_copies(redis, process.node):
@@ -272,12 +444,65 @@ class Guard:
         node = redis.disks.get(claim["metadata"]["uid"])
         if node is None or not node.id:
             return
-        redis.given_up.add(node.id)
         if owned := redis.owners(node.cluster).get(node.id, 0):
             self.fail(f"{action}: its node owns {owned.bit_count()} slots")
         if missing := self._only_copies(redis, node):
             self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
 
+_UNREADABLE = Entry(-1)
+"""Read of a key whose slot is open while the other end does not answer."""
+
+
+def _serving(redis: FakeRedis) -> dict[int, Node]:
+    """Return the nodes that serve clients, by the slots of keys: those with the newest claim, if they run and serve."""
+    owners = redis.owners(redis.client.home)
+    used = {slot_of(key) for key in redis.guard.records}
+    serving = {process.node.id: process.node for process in redis.running if process.serves}
+    found: dict[int, Node] = {}
+    for node_id, slots in owners.items():
+        if (node := serving.get(node_id)) is not None and not node.me.primary:
+            found |= {slot: node for slot in used if slots & _bit(slot)}
+    return found
+
+
+_bit = cache(lambda slot: 1 << slot)
+
+
+def values(redis: FakeRedis) -> dict[bytes, Entry]:
+    """Return the values of the keys that clients wrote, as the nodes that serve clients have them."""
+    serving = _serving(redis)
+    read = {key: _read(redis, serving[slot_of(key)], key) for key in redis.guard.records if slot_of(key) in serving}
+    return {key: value for key, value in read.items() if value is not None}
+
+
+def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
+    """Return what a client reads from the owner of a slot, following its redirection."""
+    slot = slot_of(key)
+    if key in node.keys or slot not in node.migrating:
+        return alive(node.keys.get(key), redis.now)
+    other = redis.node(node.migrating[slot])
+    if other is None or redis.process_of(other) is None:
+        return _UNREADABLE
+    return alive(other.keys.get(key), redis.now)
+
+
+def named_slots(text: str) -> set[int]:
+    """Return the slots that a message names, one by one or as ranges."""
+    found: set[int] = set()
+    for first, last in re.findall(r"\b(\d+)(?:-(\d+))?\b", text):
+        found |= {*range(int(first), min(int(last or first), ALL.bit_length()) + 1)}
+    return found
+
+
+def _candidates(redis: FakeRedis, primary: Process) -> list[Node]:
+    """Return the replicas of a primary that Redis may elect."""
+    return [other.node for other in redis.replicas_of(primary) if is_electable(redis, other)]
+
+
+def _disks(redis: FakeRedis, node: Node) -> list[Node]:
+    return [other for other in redis.disks.values() if other is not node]
+
+
 def _keys(keys: list[bytes]) -> str:
-    return f"{len(keys)} writes ({', '.join(key.decode() for key in keys[:3])})"
+    return f"{len(keys)} keys ({', '.join(key.decode() for key in keys[:3])})"

@@ -6,8 +6,8 @@ from operators.redis.client.server import Access, Endpoint, Server
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
 from tests.support.redis.recorded_conformance import Recorder, form
+from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.unit.redis.simulation.command_line import Command
-from tests.unit.redis.simulation.data import KEYS
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.process import Process
 
@@ -79,12 +79,17 @@ class GuardedLab(FakeLab):
         redis = lab.redis
         redis.guard.disabled = redis.client.idle = False
         redis.guard.formed.add("demo")
-        redis.settle("the cluster starts")
-        assert redis.client.acknowledged.keys() == {*KEYS}
+        for _ in range(2):  # the second time, replicas receive the first writes
+            redis.settle("the cluster starts")
+        assert redis.guard.records.keys() == {*KEYS, *OLD_KEYS}
         return lab
 
     async def cluster(self, name: str, *words: str | int) -> object:
         return await self.server(name).execute("CLUSTER", *words)
+
+    def keys(self, name: str) -> dict[bytes, Entry]:
+        """Return a copy of the data set of a server."""
+        return dict(self.process(name).node.keys)
 
     def id(self, name: str) -> str:
         return self.recorder.ids[name]

@@ -14,6 +14,7 @@ from functools import cache
 
 from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
+from tests.unit.redis.simulation.client import Entry
 
 ALL = (1 << SLOTS) - 1
 
@@ -105,7 +106,7 @@ class Node:
     migrating: dict[int, str] = field(default_factory=dict)
     importing: dict[int, str] = field(default_factory=dict)
     banned: dict[str, float] = field(default_factory=dict)
-    keys: dict[bytes, bytes] = field(default_factory=dict)
+    keys: dict[bytes, Entry] = field(default_factory=dict)
     history: str = ""
     offset: int = 0
     former: str = ""

@@ -106,6 +106,20 @@ class Process:
         return not self.exit_message and not self.hangs
 
     @property
+    def persistent(self) -> bool:
+        """Whether the data set survives the end of the process.
+
+        With `appendfsync everysec` as well: the server writes to its log before it answers (flushAppendOnlyFile in
+        aof.c), so only the end of the whole machine loses the last second.
+        """
+        return self.config("appendonly") == "yes"
+
+    @property
+    def replicates_slots(self) -> bool:
+        """Whether MIGRATING and IMPORTING are replicated (Valkey 8, clusterCommandSetSlot)."""
+        return self.engine == "valkey" and int(self.version.partition(".")[0]) >= 8
+
+    @property
     def timeout(self) -> float:
         """cluster-node-timeout in seconds."""
         return int(self.settings.get("cluster-node-timeout", TIMEOUT * 1000)) / 1000

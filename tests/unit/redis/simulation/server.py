@@ -12,6 +12,7 @@ from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
+from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class FakeServer:
         self._endpoint = endpoint
         self._access = access
         self._redirected = False
+        self._offset = 0
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
@@ -83,15 +85,19 @@ class FakeServer:
         process = self._reached()
         self._enter(process)
         try:
+            self._redis.batch += 1
             answers = [self._answer(process, command) for command in commands]
             data.arrive(self._redis, process)
-            return answers
         except Crash as crash:
             self._life.crash = crash
             raise
         finally:
             if any(name_of(_words(command)) not in READS for command in commands):
                 self._redis.pass_by(LATENCY)
+            late = self._redis.pass_stall()
+        if late:
+            raise Unreachable(f"{self._endpoint.name} gave no answer in time.")
+        return answers
 
     async def aclose(self) -> None:
         pass
@@ -121,16 +127,22 @@ class FakeServer:
     def _answer(self, process: Process, command: Command) -> Any:
         words = _words(command)
         name = name_of(words)
+        what = f"{name} at {process.pod}"
         if name not in READS:
-            lost = self._redis.strike(f"{name} at {process.pod}")
+            lost = self._redis.strike(what)
             if lost is not None and not lost:
                 raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
+        if not process.runs:
+            raise Unreachable(f"{self._endpoint.name} closed the connection.")
         try:
             answer = self._carry_out(process, name, words)
         except Refused as refused:
             kind = Denied if refused.code in _DENIED else Loading if refused.code in _LATER else Refused
             answer = kind(f"{self._endpoint.name} refuses {name}: {refused}", refused.code)
-        if name not in READS and lost:
+        self._offset = process.node.offset
+        if name not in READS:
+            self._redis.after(what)
+        if (name not in READS and lost) or not process.runs:
             raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
         return answer
 
@@ -153,6 +165,8 @@ class FakeServer:
             answer = data.migrate(redis, process, words[1:])
             redis.touch(words[3:], f"{name} at {process.pod}")
             return answer
+        if name == "WAIT":
+            return data.wait(redis, process, self._offset)
         known = _COMMANDS.get(name)
         if known is None:
             raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
@@ -162,15 +176,17 @@ class FakeServer:
         redis, keys = self._redis, process.node.keys
         data.route(redis, process, words[:1] if name == "SET" else words, redirected=redirected)
         if name == "GET":
-            return keys.get(words[0])
+            return keys[words[0]].text if words[0] in keys else None
         if name == "SET":
-            data.put(redis, process, words[0], words[1], redirected=redirected)
+            keys[words[0]] = Entry(0, text=words[1])
+            data.wrote(process)
             return "OK"
         found = [word for word in words if word in keys]
         if name == "DEL":
             for word in found:
                 del keys[word]
-            data.wrote(redis, process)
+            data.wrote(process)
+            redis.guard.inspect(redis, f"the operator deletes keys at {process.pod}", found)
         return len(found)
 
 
@@ -178,18 +194,15 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digest of a key, or its deletion if it has a digest."""
     script, _, key, *digests = words[1:]
     value = process.node.keys.get(key)
-    found = None if value is None else hashlib.sha1(value, usedforsecurity=False).hexdigest()
+    found = None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
     if b"'DEL'" not in script:
         return found
     if found is None or found.encode() != digests[0]:
         return 0
     del process.node.keys[key]
-    data.wrote(redis, process)
+    data.wrote(process)
+    redis.guard.inspect(redis, f"the operator deletes a key at {process.pod}", [key])
     return 1
-
-
-def _acknowledged(redis: FakeRedis, process: Process, _: Words) -> int:
-    return sum(other.linked and other.node.offset >= process.node.offset for other in redis.replicas_of(process))
 
 
 def _words(command: Command) -> Words:
@@ -307,10 +320,9 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "FUNCTION LIST": lambda *_: [],
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
-    "WAIT": _acknowledged,
     "FUNCTION RESTORE": lambda *_: "OK",
     "CLIENT LIST": lambda *_: "",
-    "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], b"")) + 50,
+    "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], Entry(0)).text) + 50,
     "READONLY": lambda *_: "OK",
     "FLUSHALL": _flush,
     "FLUSHDB": _flush,

@@ -11,7 +11,8 @@ from operators.redis.client.server import Access, Endpoint
 from shared.testing.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SCRIPTS, SEEN
-from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
+from tests.unit.redis.simulation.command_line import Command
 from tests.unit.redis.simulation.lab import FakeLab, GuardedLab
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import digest
@@ -108,19 +109,81 @@ async def test_merging_two_clusters_is_a_violation(lab: GuardedLab) -> None:
 
 
 async def test_crash_may_lose_only_unreplicated_writes(lab: GuardedLab) -> None:
+    guard = lab.redis.guard
     lab.redis.lagging.add("demo-f")
     await lab.wait(1)
+    before = lab.keys("f")
+    newer = [key for key, value in lab.keys("c").items() if value != before.get(key)]
     await lab.stop("c")
+    assert guard.lowered >= {*newer}, "c's last writes may be lost"
+    assert newer
     lab.redis.lagging.clear()
     await lab.wait(ELECTED)
     await lab.recorder.start("c")
     await lab.wait(2 * SEEN)
     assert not lab.redis.violations
-    assert not lab.redis.guard.disturbed, "all servers recovered"
-    lab.process("f").node.keys.pop(next(iter(lab.process("f").node.keys)))
-    lab.redis.client.idle = True
+    assert not guard.lowered, "all servers recovered"
+
+
+async def test_key_that_vanishes_is_a_violation_at_any_time(lab: GuardedLab) -> None:
+    await lab.stop("a")
+    lab.process("f").node.keys.pop(OLD_KEYS[1], None)
+    key = next(key for key in OLD_KEYS if key in lab.process("c").node.keys)
+    del lab.process("c").node.keys[key]
     with pytest.raises(Unsafe, match="acknowledged writes are lost"):
-        lab.redis.settle("a key is deleted")
+        lab.redis.settle("a key is deleted, while another server is down")
+
+
+async def test_crash_loses_nothing_that_was_replicated(lab: GuardedLab) -> None:
+    key = next(key for key in OLD_KEYS if key in lab.keys("c"))
+    await lab.stop("c")
+    await lab.wait(1)
+    del lab.process("f").node.keys[key]
+    lab.redis.disk("c").keys.clear()
+    with pytest.raises(Unsafe, match="acknowledged writes are lost: no server has"):
+        await lab.wait(ELECTED)
+
+
+async def test_deleted_key_that_comes_back_is_a_violation(lab: GuardedLab) -> None:
+    key = next(key for key in OLD_KEYS if key in lab.keys("c"))
+    value = lab.keys("c")[key]
+    assert lab.redis.client.send(lab.redis, key, "DEL")
+    await lab.wait(1)
+    lab.process("c").node.keys[key] = value
+    with pytest.raises(Unsafe, match="was deleted, and comes back as 1,000,000"):
+        await lab.wait(1)
+
+
+async def test_counter_that_begins_again_is_a_violation(lab: GuardedLab) -> None:
+    key = next(key for key in OLD_KEYS if key in lab.keys("c"))
+    del lab.process("c").node.keys[key]
+    with pytest.raises(Unsafe, match=r"was 1,000,000 .*, and clients find None"):
+        lab.redis.client.send(lab.redis, key, "INCR")
+
+
+async def test_wait_covers_only_what_was_written_before_the_last_command_of_the_connection(lab: GuardedLab) -> None:
+    server = lab.server("c")
+    for command in (("PING",), ("WAIT", 1, 100)):
+        await server.execute(*command)
+    key = next(key for key in KEYS if key in lab.keys("c"))
+    assert lab.redis.client.send(lab.redis, key, "INCR")
+    assert await server.execute("WAIT", 1, 100) == 1
+    assert lab.keys("f").get(key) != lab.keys("c")[key], "WAIT knows nothing of others' writes"
+    await server.execute("PING")
+    assert await server.execute("WAIT", 1, 100) == 1
+    assert lab.keys("f")[key] == lab.keys("c")[key]
+
+
+async def test_restarted_primary_marks_slots_of_its_stray_keys_as_importing(lab: GuardedLab) -> None:
+    lab.redis.client.idle = lab.redis.guard.disabled = True
+    process = lab.process("c")
+    process.node.keys[b"foo"] = Entry(0)
+    for name in "abc":
+        node = lab.process(name).node
+        node.give(FOO, node.known[lab.id("a")])
+    lab.redis.stop(process, "killed")
+    lab.redis.begin(process.uid, process.pod, process.address, Command(process.disk, "c"))
+    assert lab.process("c").node.importing == {FOO: lab.id("a")}
 
 
 async def test_cluster_view_is_stale_until_gossip_arrives(lab: GuardedLab) -> None:

@@ -8,22 +8,20 @@ from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import ScenarioStep, operator_down, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster, in_memory
+from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.guard import values
 
 VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
 
 
-def values(redis: FakeRedis) -> dict[bytes, int]:
-    """Return the value of each key that clients wrote, as its owner has it."""
-    return {key: redis.guard._found(redis, key) for key in redis.client.acknowledged}
-
-
-def container_restarts(before: dict[bytes, int]) -> ScenarioStep:
+def container_restarts(before: dict[bytes, Entry]) -> ScenarioStep:
     """Kill the server of a primary; the kubelet starts it again before anyone notices that it failed."""
 
     def act(redis: FakeRedis) -> None:
-        before.update(values(redis))
         redis.client.idle = True  # a later write would hide the loss
+        redis.settle("replicas receive the last writes")
+        before.update(values(redis))
         redis.stop(next(process for process in redis.running if process.node.me.slots), "killed")
 
     return unobserved(ScenarioStep("the container of a primary restarts", lambda stage: act(stage.database)))
@@ -33,7 +31,7 @@ def container_restarts(before: dict[bytes, int]) -> ScenarioStep:
 @pytest.mark.parametrize("given", [cluster(6, **VOLATILE), in_memory(6, **VOLATILE)], ids=["volumes", "no volumes"])
 async def test_primary_without_persistence_does_not_resume_empty(given: ScenarioStep, *, absent: bool) -> None:
     """The replicas would copy the empty data set before an election begins."""
-    run, before = ScenarioRun(World(REDIS)), dict[bytes, int]()
+    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
     await run.run_steps((given,))
     steps = (container_restarts(before),)
     await run.run_steps(operator_down(*steps) if absent else steps)
@@ -41,5 +39,5 @@ async def test_primary_without_persistence_does_not_resume_empty(given: Scenario
     assert isinstance(redis, FakeRedis)
     after = values(redis)
     assert before
-    assert {key for key, value in before.items() if after[key] < value} == set()
+    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
     assert redis.state()[0]["replicas by primary"] == [1, 1, 1]

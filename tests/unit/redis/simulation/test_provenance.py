@@ -41,7 +41,7 @@ async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
     await play.step(cluster(6))
     redis: FakeRedis = play.stage.database
     source = next(process for process in redis.running if process.node.me.slots)
-    keys = [key for number in range(6000) if source.node.me.slots >> slot_of(key := b"old:%d" % number) & 1]
+    keys = [key for number in range(6000) if source.node.me.slots >> slot_of(key := b"stored:%d" % number) & 1]
     for key in keys:
         data.put(redis, source, key, b"1")
     older = {key: source.node.keys[key] for key in keys}
@@ -51,7 +51,7 @@ async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
     for key in moved:
         owner = owner_of(redis, key)
         del owner.node.keys[key]
-        data.wrote(redis, owner)
+        data.wrote(owner)
     source.node.keys |= older
     redis.stop(source, "killed")
     play.world.settle_workloads()  # the container is back before a replica is elected
@@ -132,7 +132,7 @@ async def test_migration_continues_with_the_promoted_replica(source: bool) -> No
     await play.step(cluster(8))
     redis: FakeRedis = play.stage.database
     for number in range(3000):
-        key = b"old:%d" % number
+        key = b"stored:%d" % number
         data.put(redis, owner_of(redis, key), key, b"1")
     stopped = fails_during_migration(redis, source=source)
     await play.step(cluster(6))
@@ -149,6 +149,6 @@ async def test_migration_continues_with_the_promoted_replica(source: bool) -> No
     [shape] = redis.state()
     assert (shape["open slots"], shape["consistent"], shape["clusters"]) == (0, True, 1), status(play)["reason"]
     assert sorted(shape["slots by primary"]) == [5461, 5461, 5462]
-    lost = [b"old:%d" % number for number in range(3000) if not owner_has(redis, b"old:%d" % number)]
+    lost = [b"stored:%d" % number for number in range(3000) if not owner_has(redis, b"stored:%d" % number)]
     assert len(lost) <= 100, "only keys of the last batch, which no replica had yet"
     assert status(play)["moves"] == []

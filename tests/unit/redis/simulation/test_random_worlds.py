@@ -151,7 +151,7 @@ def fails_over(number: int) -> ScenarioStep:
         for process in redis.running:
             if process.pod == node(number) and process.node.lead is not None and process.linked:
                 process.election.manual = redis.now + 5.0
-                redis.guard.disturbed = True
+                redis.guard.user_failovers = True
 
     return to_redis(f"{node(number)} runs CLUSTER FAILOVER", act)
 
@@ -258,8 +258,7 @@ async def require_converged(play: ScenarioRun) -> None:
 def check_planned_changes(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
-        redis: FakeRedis = play.stage.database
-        assert not redis.guard.disturbed, "only planned changes happened"
+        play.stage.database.guard.require_resolved(play.stage.database)
         ready = ready_condition(play)
         if ready["reason"] == "VersionRefused" or (kind.volatile and ready["reason"] == "RollHeld"):
             return  # correct: the last change is a downgrade, or would lose the data
@@ -273,6 +272,8 @@ def check_faults(kind: Kind, replicas: int, happens: list[Event]) -> None:
     async def run() -> None:
         play = await course(kind, replicas, happens)
         ready = ready_condition(play)
+        reported = ready["message"] if ready["reason"] == "SlotStuck" else ""
+        play.stage.database.guard.require_resolved(play.stage.database, reported)
         allowed = NEEDS_USER | ({"RollHeld"} if kind.volatile else set())
         assert ready["reason"] in allowed | {"Ready"}, f"{ready['reason']}: {ready['message']}"
         if ready["reason"] == "Ready":
