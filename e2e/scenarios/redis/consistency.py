@@ -143,7 +143,8 @@ def lost(history: Iterable[Operation], finals: Iterable[Read]) -> list[Write]:
         number = max((each.number for each in writes if each.deletes), default=0)
         last = left[key]
         if isinstance(last, int):
-            found += [each for each in writes if each.returned is not None and each.number > (last or number)]
+            now = [each for each in writes if not each.delay]  # a key may expire later
+            found += [each for each in now if each.returned is not None and each.number > (last or number)]
         else:
             kept = [each for each in writes if each.returned is not None and each.adds and each.number > number]
             found += _missing(kept, last)

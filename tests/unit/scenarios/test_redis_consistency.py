@@ -85,9 +85,10 @@ def test_lost_write_is_detected_by_the_last_read(seed: int, data: st.DataObject)
     history = played(seed)
     last = max(each.number for each in acknowledged(history))
     end = max(each.returned or 0.0 for each in history) + 1
-    final = got(data.draw(st.integers(0, last - 1)), end, end + 1)
+    left = data.draw(st.integers(0, last - 1))
+    final = got(left, end, end + 1)
     assert any("misses" in output for output in violations([*history, final]))
-    assert {each.number for each in lost(history, [final])} == set(range(int(final.found) + 1, last + 1))
+    assert {each.number for each in lost(history, [final])} == set(range(left + 1, last + 1))
 
 
 IMPOSSIBLE: dict[str, tuple[list[Operation], str]] = {
@@ -173,7 +174,7 @@ def test_only_writes_that_were_not_replicated_before_a_crash_may_be_lost(
 
 
 def test_keys_of_other_shards_have_no_budget() -> None:
-    history = [write(1, 0, 1), write(2, 9.5, 10), got(1, 12, 13)]
+    history: list[Operation] = [write(1, 0, 1), write(2, 9.5, 10), got(1, 12, 13)]
     own = frozenset({key_slot(b"k")})
     assert violations(history, [replace(DEATH, slots=own)]) == []
     assert violations(history, [replace(DEATH, slots=ALL_SLOTS - own)])
