@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -309,26 +309,21 @@ def test_workload_on_a_store_that_loses_what_it_had_not_replicated_is_accepted(s
 @given(st.integers(0, 100_000), st.sampled_from(["gone", "first write", "returned"]))
 def test_damage_to_an_old_key_in_the_shard_of_a_crash_is_detected(seed: int, damage: str) -> None:
     trial, workload = tried(seed)
-    answered = {each.key for each in acknowledged(trial.history) if each.number == 1 and (each.returned or 0) < 10}
-    key = trial.chance.choice([key for key in workload.keys.values() if key.name in answered and key.number])
-    if damage == "returned":
-        if key.kind not in (Kind.REGISTER, Kind.FLEETING):
-            return
+    newest = {each.key: each for each in trial.history if isinstance(each, Write)}
+    certain = [each for each in newest.values() if each.returned and not each.deletes]
+    last = trial.chance.choice([each for each in certain if not trial.deaths[0].may_lose(each)])
+    key, data = workload.keys[last.key], trial.store.data
+    if damage == "returned" and key.kind is Kind.REGISTER:
         trial.send(key, ("DEL", key.name))
-        if trial.history[-1].returned is None:
-            return
-        trial.store.data[key.name] = "1:"
+        assume(trial.history[-1].returned is not None)
+        data[key.name] = "1:"
     elif damage == "first write":
-        last = max((each for each in acknowledged(trial.history) if each.key == key.name), key=lambda each: each.number)
-        if last.number == 1 or last.deletes or trial.deaths[0].may_lose(last):
-            return
+        assume(last.number > 1)
         kinds: dict[Kind, Any] = {Kind.COUNTER: "1", Kind.SET: {"2"}, Kind.LIST: ["2"], Kind.HASH: {"2": "2"}}
-        trial.store.data[key.name] = kinds.get(key.kind, "1:")
+        data[key.name] = kinds.get(key.kind, "1:")
         trial.store.ttl.pop(key.name, None)
     else:
-        if trial.store.execute(trial.now, key.read()) in (None, {}, [None, -1]):
-            return
-        del trial.store.data[key.name]
+        del data[key.name]
     trial.finish(workload)
     found = violations(trial.history, trial.deaths)
     assert any(f"read {key.name}=" in each for each in found), (damage, key)
