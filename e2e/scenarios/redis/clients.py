@@ -59,6 +59,7 @@ class Load:
         workload: keys, and what the clients do with them.
         patience: seconds within which an operation must succeed, see PATIENCE.
         seeds: number of keys that are written before the clients start.
+        paused: whether the clients start no more operations.
         history: every attempt that may have had an effect, including those without an answer.
         waits: seconds that each operation took, with all its attempts.
         errors: failed attempts by error; `MOVED` and `ASK` are not errors.
@@ -72,6 +73,7 @@ class Load:
     workload: Workload = field(default_factory=lambda: Workload(1, ""))
     patience: float = PATIENCE
     seeds: int = SEEDS
+    paused: bool = False
     history: list[Operation] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -208,6 +210,9 @@ class Load:
         for turn in itertools.count():
             if self._ending.is_set():
                 break
+            if self.paused:
+                await asyncio.sleep(PAUSE)
+                continue
             if session is not None and access is not self.access:
                 await session.end()
                 session, access = None, self.access

@@ -108,7 +108,7 @@ class Death:
     until: float
 
     def may_lose(self, operation: Operation) -> bool:
-        """Whether the node may have answered this operation without replicating what the answer says."""
+        """Whether the node may have answered this operation without replicating what it acknowledged."""
         if operation.returned is None:
             return False  # nothing was acknowledged
         in_time = operation.called <= self.until and operation.returned > self.replicated
@@ -138,7 +138,7 @@ def lost(history: Iterable[Operation], finals: Iterable[Read]) -> list[Write]:
     """
     left = {each.key: each.found for each in finals}
     found: list[Write] = []
-    for key, of_key in _by_key(history).items():
+    for key, of_key in _by_key(each for each in history if isinstance(each, Write)).items():
         writes = [each for each in of_key if isinstance(each, Write)]
         number = max((each.number for each in writes if each.deletes), default=0)
         last = left[key]

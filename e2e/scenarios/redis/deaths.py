@@ -1,4 +1,4 @@
-"""What a primary that dies may take with it, from samples of the replication of all nodes. Pure.
+"""The budget of loss of a primary that dies, from samples of the replication of all nodes. Pure.
 
 A write is replicated if the primary's offset, sampled after its acknowledgement, is one that the successor has applied.
 The successor reports exactly how far it followed the former primary: `master_replid2` and `second_repl_offset`. If no
@@ -24,6 +24,14 @@ An isolated primary serves clients for up to 1.5 times the node timeout, which i
 """
 
 
+FLUSH_SECONDS = 2.0
+"""Maximum time before its death of which a primary without a replica may lose writes.
+
+With `appendfsync everysec`, writes to the append-only file wait up to two seconds for a slow fsync (aof.c of Redis 7.0,
+flushAppendOnlyFile).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """State of a node at one moment.
@@ -37,7 +45,7 @@ class Sample:
         offset: position in that history: written by a primary, applied by a replica.
         former: id of the history that it followed before it became a primary (master_replid2).
         former_end: first position that it did not apply of that history (second_repl_offset).
-        claims: its slots, as in CLUSTER NODES, with those that it imports.
+        claims: slots of the node, as in CLUSTER NODES, with those that it imports.
     """
 
     name: str
@@ -106,16 +114,15 @@ def death_of(samples: Iterable[Sample], name: str, at: float) -> Death | None:
     heirs = [each for each in own if each.called > last.called and each.run not in ("", last.run)][:1]
     heirs += [successor] if successor else []
     reached = _reached(others, successor, last.replication)
-    kept = (each for each in own if each.run == last.run and each.serving and each.offset <= reached)
+    kept = (each for each in lived if each.offset <= reached < math.inf)
     replicated = max((each.called for each in kept), default=-math.inf)
-    if reached == math.inf:  # without a replica there is no asynchronous replication: the disk has everything
-        replicated = math.inf
+    most = MAX_LAG_SECONDS if reached < math.inf else FLUSH_SECONDS  # without a replica, the disk has the rest
     slots = last.slots.union(*(each.slots for each in heirs))
-    return Death(name, slots, max(replicated, last.called - MAX_LAG_SECONDS), after.returned)
+    return Death(name, slots, max(replicated, last.called - most), after.returned)
 
 
 def _reached(others: Sequence[Sample], successor: Sample | None, replication: str) -> float:
-    """Return the position of a history that other nodes certainly applied; infinity if nobody followed it."""
+    """Return the position of a history that other nodes certainly applied; infinity if no node followed it."""
     if successor is not None:
         return successor.former_end - 1
     offsets: dict[str, int] = {}

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 
 from e2e.scenarios.redis.consistency import Death
 from e2e.scenarios.redis.deaths import Sample, death_of, sample_of
-from e2e.scenarios.redis.session import FAILURES, Access, Address
+from e2e.scenarios.redis.session import FAILURES, Access, Address, ignore_unclosed
 
 INTERVAL_SECONDS = 0.1
 """Time between two samples of a node, which bounds how exactly the budget is known."""
@@ -72,6 +72,7 @@ class ReplicationMonitor:
         return [each for each in found if each is not None]
 
     async def _run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(ignore_unclosed)  # of clients in other threads
         tasks: dict[str, asyncio.Task[None]] = {}
         while not self._ending.is_set():
             for name in self._addresses.keys() - tasks.keys():

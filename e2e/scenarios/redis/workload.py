@@ -128,7 +128,7 @@ class Key:
                 return ("SET", self.name, _padded(number, size))
 
     def wrote(self, command: Command, called: float, returned: float | None, reply: Any) -> list[Operation]:
-        """Return what a command and its reply say, and advance to the next write."""
+        """Return the operations that a command and its reply amount to, and advance to the next write."""
         operations: list[Operation] = []
         if returned is not None and command[0] in ("EXPIRE", "PEXPIRE") and not reply:
             operations.append(Read(self.name, 0, called, returned))  # a missing key has no expiry
@@ -160,7 +160,7 @@ class Key:
                 return ("GET", self.name)
 
     def found(self, reply: Any) -> int | Mapping[str, int]:
-        """Return what a reply to `read` says."""
+        """Parse a reply to `read`."""
         match self.kind:
             case Kind.COUNTER:
                 return {} if reply is None else {"": int(reply)}
@@ -237,10 +237,10 @@ class Workload:
             return key
         kind = self.kinds[turn // 2 % len(self.kinds)]
         own = self._own[client][kind]
-        place = random.randrange(len(own))
-        if own[place].used:
-            own[place] = self._new(kind, client)
-        return own[place]
+        index = random.randrange(len(own))
+        if own[index].used:
+            own[index] = self._new(kind, client)
+        return own[index]
 
     def to_read(self) -> Key:
         """Return a key to read, of any client."""
