@@ -15,6 +15,7 @@ from e2e.bench.redis_measures import Race, Side
 from e2e.cluster.paths import REPOSITORY
 from e2e.databases.redis_servers import Cluster
 from e2e.scenarios.redis.clients import Load
+from e2e.scenarios.redis.workload import Kind
 from operators.redis.slots.hash_slots import SLOTS, key_slot
 
 PIPELINE = 100
@@ -56,7 +57,7 @@ class Bench:
         Raises:
             AssertionError: a migration failed, or an acknowledged write is lost.
         """
-        with Load.running(self._addresses, size=self._size) as load:
+        with Load.running(self._addresses, kinds=(Kind.PLAIN,), seeds=0, size=self._size) as load:
             found: dict[str, Side] = {}
             for side in ("operator", "cli") if operator_first else ("cli", "operator"):
                 found[side] = self._measured(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from redis import exceptions
 
-from e2e.scenarios.redis.consistency import Interval, Operation, forgiving, lost, violations
+from e2e.scenarios.redis.consistency import Death, Operation, Read, Write, lost, violations
 from e2e.scenarios.redis.session import FAILURES, TIMEOUT, Access, Address, Client, Resolve, ignore_unclosed
+from e2e.scenarios.redis.workload import MIX, Command, Key, Kind, Workload
 
 PATIENCE = 30.0
 """Seconds within which an operation must succeed, with any number of attempts."""
@@ -25,8 +25,14 @@ PATIENCE = 30.0
 PAUSE = 0.01
 """Seconds between two operations of one client, so that the load suits a small machine."""
 
-REGISTERS = 5
-"""Keys that each client overwrites; every other write is to a new key."""
+SEEDS = 600
+"""Number of keys that are written before the clients start, by default."""
+
+BATCH = 500
+"""Number of commands of a pipeline, before the clients start and after they ended."""
+
+SEEDING_SECONDS = 120.0
+"""Maximum time until the old keys are written."""
 
 Find = Callable[[], Sequence[Address]]
 """Returns the current addresses of the nodes' pods."""
@@ -37,21 +43,9 @@ def is_connection_failure(error: BaseException) -> bool:
     return isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError) and "connecting to" in str(error)
 
 
-@dataclass
-class Register:
-    """Key that a single client overwrites."""
-
-    name: str
-    generation: int = 0
-    number: int = 0
-
-    @property
-    def key(self) -> str:
-        return f"{self.name}.{self.generation}"
-
-    def give_up(self) -> None:
-        """Continue with another key: an unanswered write may take effect at any time."""
-        self.generation, self.number = self.generation + 1, 0
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server rejected a command, which therefore had no effect."""
+    return isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError)
 
 
 @dataclass
@@ -62,10 +56,11 @@ class Load:
         find: returns the addresses of the nodes.
         access: credentials that clients use from their next connection on.
         resolve: returns the address of a node by the name that servers announce.
-        prefix: prefix of all keys; a hash tag in it puts them into one slot.
+        workload: keys, and what the clients do with them.
         patience: seconds within which an operation must succeed, see PATIENCE.
-        size: minimum size of a value, in bytes.
-        history: every attempt, including those without an answer.
+        seeds: number of keys that are written before the clients start.
+        paused: whether the clients start no more operations.
+        history: every attempt that may have had an effect, including those without an answer.
         waits: seconds that each operation took, with all its attempts.
         errors: failed attempts by error; `MOVED` and `ASK` are not errors.
         connection_failures: attempts that did not connect and sent nothing: the client's slot map named a removed node.
@@ -75,15 +70,15 @@ class Load:
     find: Find
     access: Access = field(default_factory=Access)
     resolve: Resolve = str
-    prefix: str = ""
+    workload: Workload = field(default_factory=lambda: Workload(1, ""))
     patience: float = PATIENCE
-    size: int = 20
+    seeds: int = SEEDS
+    paused: bool = False
     history: list[Operation] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
     connection_failures: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    _registers: list[Register] = field(default_factory=list)
     _addresses: Sequence[Address] = ()
     _found_at: float = float("-inf")
     _finding: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -91,20 +86,32 @@ class Load:
 
     @classmethod
     @contextmanager
-    def running(cls, find: Find, access: Access | None = None, *, clients: int = 3, **settings: Any) -> Iterator[Load]:
-        """Run clients that write and read within the block, which starts after the first answer.
+    def running(
+        cls,
+        find: Find,
+        access: Access | None = None,
+        *,
+        clients: int = 3,
+        prefix: str = "",
+        tags: Sequence[str] = (),
+        kinds: Sequence[Kind] = MIX,
+        size: int = 20,
+        **settings: Any,
+    ) -> Iterator[Load]:
+        """Write old keys, and run clients within the block, which starts after their first answer.
 
         Args:
+            prefix: prefix of all keys; a hash tag in it puts them into one slot.
+            tags, kinds, size: see `Workload`.
             settings: attributes of the load.
         """
-        load = cls(find, access or Access(), **settings)
-        load.prefix += f"{secrets.token_hex(3)}-"  # keys of an earlier load belong to that load
-        load._registers = [Register(f"{load.prefix}register-{number}") for number in range(clients * REGISTERS)]
-        working = threading.Thread(target=load._run_thread, args=(clients,), daemon=True)
+        unique = f"{prefix}{secrets.token_hex(3)}-"  # keys of an earlier load belong to that load
+        load = cls(find, access or Access(), workload=Workload(clients, unique, tags, kinds, size), **settings)
+        working = threading.Thread(target=load._run_thread, daemon=True)
         working.start()
         try:
-            deadline = time.monotonic() + load.patience
-            while not load.waits and time.monotonic() < deadline:
+            deadline = time.monotonic() + load.patience + SEEDING_SECONDS
+            while not load.waits and working.is_alive() and time.monotonic() < deadline:
                 time.sleep(0.05)
             yield load
         finally:
@@ -113,8 +120,9 @@ class Load:
 
     @property
     def written(self) -> int:
-        """Number of acknowledged writes."""
-        return sum(each.write and each.returned is not None for each in self.history)
+        """Number of acknowledged writes of the clients, without the old keys."""
+        answered = sum(isinstance(each, Write) and each.returned is not None for each in self.history)
+        return max(0, answered - self.seeds)
 
     @property
     def slowest(self) -> float:
@@ -141,52 +149,70 @@ class Load:
             removed: number of primaries that handed over their slots and were removed or restarted.
         """
         assert self.errors == Counter(), self.summary()
-        assert self.connection_failures.total() <= removed * len(self._registers) // REGISTERS, self.summary()
+        assert self.connection_failures.total() <= removed * self.workload.clients, self.summary()
         return True
 
-    def check(self, *, loss_windows: Iterable[Interval] = ()) -> int:
-        """Read every key, and assert that no acknowledged write is lost and no read is stale.
-
-        Args:
-            loss_windows: times around the crash of a primary, in which acknowledged writes may be lost.
+    def check(self, deaths: Sequence[Death] = ()) -> int:
+        """Read every key, and assert that nothing acknowledged is lost, except for the budget of these deaths.
 
         Returns:
-            Number of acknowledged writes that were checked.
+            Number of acknowledged writes of the clients that were checked.
         """
-        intervals = tuple(loss_windows)
         assert not self.failures, self.failures[:3]
         finals = self.finals()
-        found = violations([*forgiving(self.history, intervals), *finals])
-        print(f"{self.summary()}, lost {len(lost(self.history, finals))}")
+        found = violations([*self.history, *finals], deaths)
+        print(f"{self.summary()}, lost {len(lost(self.history, finals))} of {len(self.workload.keys)} keys' writes")
+        for death in deaths:
+            print(
+                f"{death.name}: {len(death.slots)} slots, at most {death.until - death.replicated:.2f} s unreplicated"
+            )
         assert not found, f"{len(found)} violations, the first: " + "\n".join(found[:5])
         assert self.written > 0, "no write was acknowledged"
         return self.written
 
-    def finals(self) -> list[Operation]:
+    def finals(self) -> list[Read]:
         """Read every key once."""
-        keys = sorted({each.key for each in self.history if each.write})
+        wrote = {each.key for each in self.history if isinstance(each, Write)}
         self._finding = asyncio.Lock()  # the former lock belongs to a closed event loop
-        return asyncio.run(self._read_all(keys))
+        return asyncio.run(self._read_all([key for name, key in self.workload.keys.items() if name in wrote]))
 
     # Clients.
 
-    def _run_thread(self, clients: int) -> None:
+    def _run_thread(self) -> None:
         try:
-            asyncio.run(self._run(clients))
+            asyncio.run(self._run())
         except Exception as error:  # an exception in a thread is reported nowhere else
             self.failures.append(f"the clients stopped: {error!r}")
 
-    async def _run(self, clients: int) -> None:
+    async def _run(self) -> None:
         asyncio.get_running_loop().set_exception_handler(ignore_unclosed)
-        await asyncio.gather(*(self._work(number) for number in range(clients)))
+        await self._seed()
+        await asyncio.gather(*(self._work(number) for number in range(self.workload.clients)))
+
+    async def _seed(self) -> None:
+        """Write the old keys."""
+        keys = list(self.workload.seeds(self.seeds))
+        session = await self._connected()
+        try:
+            for begin in range(0, len(keys), BATCH):
+                batch = keys[begin : begin + BATCH]
+                commands = [key.seed(self.workload.size) for key in batch]
+                called = time.monotonic()
+                replies = await self._pipe(session, commands)
+                for key, command, reply in zip(batch, commands, replies, strict=True):
+                    self.history += key.wrote(command, called, time.monotonic(), reply)
+        finally:
+            await session.end()
 
     async def _work(self, client: int) -> None:
-        own = self._registers[client * REGISTERS :][:REGISTERS]
         session: Client | None = None
         access = self.access
         for turn in itertools.count():
             if self._ending.is_set():
                 break
+            if self.paused:
+                await asyncio.sleep(PAUSE)
+                continue
             if session is not None and access is not self.access:
                 await session.end()
                 session, access = None, self.access
@@ -195,7 +221,7 @@ class Load:
                 try:
                     session = session or await self._connected()
                     await session.drop_closed()
-                    await self._operate(session, client, turn, own)
+                    await self._operate(session, client, turn)
                     self.waits.append(time.monotonic() - began)
                     break
                 except FAILURES as error:
@@ -212,37 +238,45 @@ class Load:
         if session is not None:
             await session.end()
 
-    async def _operate(self, session: Client, client: int, turn: int, own: Sequence[Register]) -> None:
-        if turn % 3 == 0:
-            await self._write(session, Register(f"{self.prefix}own-{client}-{turn}"))
-        elif turn % 3 == 1:
-            await self._write(session, own[turn % len(own)])
+    async def _operate(self, session: Client, client: int, turn: int) -> None:
+        if turn % 3 == 2:
+            await self._read(session, self.workload.to_read())
         else:
-            self.history.append(await self._read(session, random.choice(self._registers).key))
+            await self._write(session, self.workload.to_write(client, turn - turn // 3))
 
-    async def _write(self, session: Client, register: Register) -> None:
-        register.number += 1
-        key, number, called = register.key, register.number, time.monotonic()
+    async def _write(self, session: Client, key: Key) -> None:
+        command, called = key.next(self.workload.size), time.monotonic()
         try:
-            await session.set(key, f"{number}:".ljust(self.size, "."))
-        except BaseException:
-            self.history.append(Operation(key, number, write=True, called=called))
-            register.give_up()
+            reply = await session.execute_command(*command)
+        except BaseException as error:
+            if not is_refusal(error) and not is_connection_failure(error):
+                self.history += key.wrote(command, called, None, None)
             raise
-        self.history.append(Operation(key, number, True, called, time.monotonic()))
+        self.history += key.wrote(command, called, time.monotonic(), reply)
+        if command[0] == "DEL":
+            await self._read(session, key)
 
-    async def _read_all(self, keys: Sequence[str]) -> list[Operation]:
+    async def _read(self, session: Client, key: Key) -> None:
+        called = time.monotonic()
+        reply = await session.execute_command(*key.read())
+        self.history.append(Read(key.name, key.found(reply), called, time.monotonic()))
+
+    async def _read_all(self, keys: Sequence[Key]) -> list[Read]:
         asyncio.get_running_loop().set_exception_handler(ignore_unclosed)
         deadline = time.monotonic() + self.patience
         session: Client | None = None
-        found: dict[str, Operation] = {}
+        found: list[Read] = []
         try:
             while len(found) < len(keys):
                 try:
                     session = session or await self._connected()
-                    for key in keys:
-                        if key not in found:
-                            found[key] = await self._read(session, key)
+                    batch, called = keys[len(found) : len(found) + BATCH], time.monotonic()
+                    replies = await self._pipe(session, [key.read() for key in batch])
+                    ended = time.monotonic()
+                    found += [
+                        Read(key.name, key.found(reply), called, ended)
+                        for key, reply in zip(batch, replies, strict=True)
+                    ]
                 except FAILURES:
                     if time.monotonic() > deadline:
                         raise
@@ -250,10 +284,17 @@ class Load:
                         await session.end()
                     session = None
                     await asyncio.sleep(0.2)
-            return list(found.values())
+            return found
         finally:
             if session is not None:
                 await session.end()
+
+    @staticmethod
+    async def _pipe(session: Client, commands: Sequence[Command]) -> list[Any]:
+        pipeline = session.pipeline()
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(await pipeline.execute())
 
     async def _connected(self) -> Client:
         async with self._finding:
@@ -267,9 +308,3 @@ class Load:
             return self.find()
         except Exception:  # the API may be down; the nodes keep their addresses
             return ()
-
-    async def _read(self, session: Client, key: str) -> Operation:
-        called = time.monotonic()
-        value = await session.get(key)
-        number = int(value.partition(":")[0]) if isinstance(value, str) else 0
-        return Operation(key, number, False, called, time.monotonic())

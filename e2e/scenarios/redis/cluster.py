@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any
 
 from redis import Redis, RedisCluster, RedisError
 
 from e2e.scenarios.redis import cli_check, versions
 from e2e.scenarios.redis.clients import Load
+from e2e.scenarios.redis.deaths import own_line
+from e2e.scenarios.redis.replication_monitor import ReplicationMonitor
 from e2e.scenarios.redis.session import PORT, TIMEOUT, Access, Address
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import Resource
@@ -116,6 +119,14 @@ class Cluster(Resource):
                     assert found.setdefault(slot, node_id) == node_id, f"{found[slot]} and {node_id} claim slot {slot}"
         return found
 
+    def open_slots(self) -> frozenset[int]:
+        """Return the open slots that the reachable nodes report."""
+        found = ""
+        for name in self.addresses_by_name():
+            with suppress(RedisError):
+                found += open_slots(self.execute(name, "CLUSTER", "NODES"))
+        return frozenset(int(slot) for slot in re.findall(r"\[(\d+)-", found))
+
     @property
     def selector(self) -> str:
         return str(self.status["selector"])
@@ -131,11 +142,19 @@ class Cluster(Resource):
 
     def addresses(self) -> Sequence[Address]:
         """Return the addresses of all nodes."""
-        pods = sorted(self.pods().items())
-        return [(pod["status"]["podIP"], PORT) for _, pod in pods if pod["status"].get("podIP")]
+        return [address for _, address in sorted(self.addresses_by_name().items())]
+
+    def addresses_by_name(self) -> dict[str, Address]:
+        """Return the addresses of all nodes by the name of the pod."""
+        pods = self.pods().items()
+        return {name: (pod["status"]["podIP"], PORT) for name, pod in pods if pod["status"].get("podIP")}
+
+    def replication(self) -> AbstractContextManager[ReplicationMonitor]:
+        """Sample the replication of all nodes within the block, to know what a crash may lose."""
+        return ReplicationMonitor.running(self.addresses_by_name, self.access)
 
     def load(self, clients: int = 3, **settings: Any) -> AbstractContextManager[Load]:
-        """Run clients that write and read within the block."""
+        """Write old keys, and run clients that write and read within the block."""
         return Load.running(self.addresses, self.access, clients=clients, resolve=self.resolve, **settings)
 
     def resolve(self, host: str) -> str:
@@ -212,16 +231,11 @@ def instances_of(resource: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def own_slots(nodes: str) -> dict[str, list[int]]:
     """Return the id and the slots of the node that answered CLUSTER NODES. Pure."""
-    line = _own_line(nodes)
+    line = own_line(nodes)
     ranges = [part.partition("-") for part in line[8:] if not part.startswith("[")]
     return {line[0]: [slot for first, _, last in ranges for slot in range(int(first), int(last or first) + 1)]}
 
 
 def open_slots(nodes: str) -> str:
     """Return the open slots of the node that answered CLUSTER NODES, as `[slot->-to][slot-<-from]`. Pure."""
-    return "".join(part for part in _own_line(nodes)[8:] if part.startswith("["))
-
-
-def _own_line(nodes: str) -> list[str]:
-    [line] = [words for words in (line.split() for line in nodes.splitlines()) if "myself" in words[2].split(",")]
-    return line
+    return "".join(part for part in own_line(nodes)[8:] if part.startswith("["))

@@ -1,7 +1,7 @@
 """Hard tests 8, 12, 13 and 14 of Redis Cluster operators: planned changes.
 
-Clients write and read all the time. No change may lose a write or cause an error, and redis-cli's own check must find
-no problem.
+Clients write and read all the time, old keys as well as new ones. No change may lose a write or cause an error, and
+redis-cli's own check must find no problem.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ def test_08_primary_is_not_restarted_while_its_replica_lags(kubectl: Kubectl) ->
     late = {"repl-diskless-sync-delay": "40", "repl-diskless-sync-max-replicas": "0"}
     cluster = Cluster.create(kubectl, replicas=6, config=late, **REDIS_7)
     cluster.await_ready(6, seconds=300)
-    cluster.fill(10_000)
     before, primary_of = cluster.uids(), {}
     for number in range(3):
         primary, (replica,) = cluster.shard(number)
         primary_of[replica] = primary
-    with cluster.load() as load:
+    with cluster.load(seeds=10_000) as load:
         cluster.change(**REDIS_8)
         rolled = until("a replica is replaced", lambda: replaced_pod(cluster, before, set(primary_of)), seconds=60)
         until("the replaced replica responds", lambda: cluster.execute(rolled, "PING"), seconds=60)
@@ -71,7 +70,6 @@ def test_08_primary_is_not_restarted_while_its_replica_lags(kubectl: Kubectl) ->
         cluster.await_ready(6, seconds=400)
     assert load.is_undisturbed(removed=3)
     assert load.check() > 50
-    assert cluster.keys() >= 10_000
 
 
 def replaced_pod(cluster: Cluster, before: dict[str, str], names: set[str]) -> str | None:
@@ -234,7 +232,6 @@ def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kube
     until("primaries and replicas are on different nodes", lambda: replicas_are_apart(cluster), seconds=60)
     drained = str(cluster.instances["demo-0"]["hostname"])
     with cluster.load(patience=90) as load:
-        started = time.monotonic()
         try:
             selected = ["--pod-selector", cluster.selector, "--delete-emptydir-data", "--ignore-daemonsets"]
             # The drain retries evictions that the budget forbids.
@@ -242,14 +239,12 @@ def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kube
             cluster.await_ready(6, seconds=180)
         finally:
             kubectl("uncordon", drained)
-        ended = time.monotonic()
         for name, pod in sorted(cluster.pods().items())[:3]:
             if pod["spec"]["nodeName"] != drained:
                 kubectl("delete", "pod", name)
                 cluster.await_ready(6)
         until("primaries and replicas are on different nodes", lambda: replicas_are_apart(cluster), seconds=120)
-    assert load.check(loss_windows=[(started, ended + 60)]) > 50
-    assert cluster.keys() > 0
+    assert load.check() > 50, "an evicted primary waits for its replicas, and loses nothing"
 
 
 @pytest.mark.long

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from e2e.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
+from e2e.databases.redis_servers import NEWEST, OLDEST, Client, Cluster, Node, Redis
 from e2e.scenarios.redis import cli_check
 from e2e.scenarios.redis.clients import Load
+from e2e.scenarios.redis.replication_monitor import ReplicationMonitor
 from e2e.scenarios.redis.session import Access, Address
+from e2e.scenarios.redis.workload import Kind
 from operators.redis.client.server import Server
 
 NO_PASSWORD = Access()
@@ -21,6 +23,10 @@ NO_PASSWORD = Access()
 
 def addresses(cluster: Cluster) -> list[Address]:
     return [("127.0.0.1", node.port) for node in cluster.nodes]
+
+
+def by_name(cluster: Cluster) -> dict[str, Address]:
+    return {node.name: ("127.0.0.1", node.port) for node in cluster.nodes}
 
 
 def verdict(cluster: Cluster) -> cli_check.Verdict:
@@ -55,7 +61,8 @@ async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str
                 cluster.nodes[1].connected() as other,
             ):
                 own = (await cluster.owners())[cluster.nodes[0].id]
-                slots = sorted(own, key=lambda slot: slot not in busy(load))
+                wrote = busy(load)
+                slots = sorted(own, key=lambda slot: slot not in wrote)
                 for slot in slots[:150]:
                     await move_slowly(slot, (cluster.nodes[0], source), (joined, target), [other])
         assert load.errors == Counter()
@@ -66,28 +73,46 @@ async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str
 
 def busy(load: Load) -> set[int]:
     """Return the slots of the keys that were written so far."""
-    return {key_slot(each.key.encode()) for each in load.history if each.write}
+    return {key_slot(name.encode()) for name in list(load.workload.keys)}
 
 
-async def test_write_lost_by_a_takeover_and_an_open_slot_are_detected(tmp_path: Path) -> None:
+async def test_write_lost_by_a_takeover_is_detected_unless_it_was_not_replicated(tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
         await cluster.form(3, 1)
         primary, replica = cluster.nodes[0], cluster.nodes[3]
-        with Load.running(lambda: addresses(cluster)) as load:
+        with (
+            ReplicationMonitor.running(lambda: by_name(cluster)) as replication,
+            Load.running(lambda: addresses(cluster)) as load,
+        ):
             await asyncio.sleep(0.5)
             replica.end()
             stopped = time.monotonic()
             await asyncio.sleep(2)
+            replication.crash(primary.name)
             primary.end()
             await asyncio.to_thread(replica.start)
+            await cluster.until(lambda reports: not reports[replica.id].loading)
             async with replica.connected() as server:
                 await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
-            taken = time.monotonic()
             await asyncio.sleep(1)
         assert load.errors + load.connection_failures, "clients notice a killed primary"
-        with pytest.raises(AssertionError, match="misses"):
+        [death] = replication.deaths()
+        assert death.slots == set(range(5461))
+        assert stopped - 1 < death.replicated < stopped + 1 < death.until, "from the last write that was replicated"
+        with pytest.raises(AssertionError, match=r"misses|undoes"):
             await asyncio.to_thread(load.check)
-        assert await asyncio.to_thread(lambda: load.check(loss_windows=[(stopped - 0.1, taken)])) > 10
+        assert await asyncio.to_thread(load.check, [death]) > 10
+        old = next(key for key in load.workload.keys.values() if key.kind is Kind.COUNTER and key.number == 1)
+        client = Client(cluster)
+        await client.send(old.name.encode(), "SET", old.name, 1)
+        await client.aclose()
+        with pytest.raises(AssertionError, match=f"read {old.name}="):
+            await asyncio.to_thread(load.check, [death])
+
+
+async def test_open_slot_is_detected(tmp_path: Path) -> None:
+    with Redis(tmp_path).cluster(OLDEST) as cluster:
+        await cluster.form(3)
         async with cluster.nodes[1].connected() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
             await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)

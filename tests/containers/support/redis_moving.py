@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from e2e.databases.redis_servers import Client, Cluster, key_in
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
+from operators.redis.client.server import Connect
 from operators.redis.migration import coordinator
 from operators.redis.migration.commands import CloseSlots
 from operators.redis.slots.hash_slots import Slots
@@ -41,8 +42,15 @@ async def move(
     budget: float = 60,
     acknowledge: bool = True,
 ) -> None:
-    nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
     factory = scissors.connect if scissors else connect
+    await move_with(factory, cluster, moves, budget=budget, acknowledge=acknowledge)
+
+
+async def move_with(
+    factory: Connect, cluster: Cluster, moves: Sequence[Move], *, budget: float = 60, acknowledge: bool = True
+) -> None:
+    """Move slots through connections of this factory."""
+    nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
     await coordinator.move(factory, cluster.access, nodes, moves, keys=FEW, budget=budget, acknowledge=acknowledge)
 
 
