@@ -9,7 +9,7 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration import coordinator
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
-from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.client import KEYS, Entry
 from tests.unit.redis.simulation.lab import GuardedLab
 from tests.unit.redis.simulation.node import slot_of
 
@@ -19,7 +19,7 @@ async def test_stuck_slot_is_reported_once_the_others_have_moved() -> None:
     key = KEYS[-1]
     source = next(name for name in "abc" if lab.process(name).node.me.slots >> slot_of(key) & 1)
     target = next(name for name in "abc" if name != source)
-    lab.process(target).node.keys[key] = b"0"  # an older copy
+    lab.process(target).node.keys[key] = Entry(0)  # an older copy
     owned = lab.process(source).node.me.slots
     other = next(slot for slot in range(16384) if owned >> slot & 1 and slot != slot_of(key))
     nodes = {lab.id(name): Endpoint(name, lab.address(name)[0], name) for name in "abc"}
