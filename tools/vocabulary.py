@@ -138,7 +138,7 @@ def check_prose(path: str, prose: Prose) -> Iterator[Finding]:
 
 def _sentences(text: str) -> Iterator[tuple[str, int]]:
     start = 0
-    for end in re.finditer(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=[-*|#>├└│\d]|\w+: )", text):
+    for end in re.finditer(r"[.:;?!](?=\s|$)|<br>|\n\s*\n|\n\s*(?=[-*|#>├└│\d]|\w+: )", text):
         yield text[start : end.start()], start
         start = end.end()
     yield text[start:], start

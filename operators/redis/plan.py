@@ -86,7 +86,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
-            (apply_config,),  # settings that the engine can change live, whatever changed them
+            (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
                 partial(renew_secrets, self.settings),  # users and certificates of a created cluster
                 require_authentication,  # nodes accept a password of the operator
@@ -106,7 +106,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 join_nodes,  # empty nodes only
                 repair_role_conflict,  # a replica that takes itself for a primary
                 recover_lost_slots,  # a primary and all its replicas lost: a user decides
-                release_slots,  # marks that no migration of ours set: an importing node ignores claims of others
+                release_slots,  # marks that no recorded migration set: an importing node ignores claims of others
                 await_agreement,  # later steps need one cluster view
                 repair_open_slots,  # finish interrupted migrations
                 label_serving_pods,  # add synced members to the client Service
