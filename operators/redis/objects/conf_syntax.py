@@ -6,6 +6,7 @@ Source: sdssplitargs in src/sds.c and loadServerConfigFromString in src/config.c
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 NAME = r"[a-z][a-z0-9_.-]*"
 """Pattern of a directive's name in lower case; names with a dot or an underscore belong to modules and old versions."""
@@ -20,7 +21,8 @@ class Malformed(Exception):
     """The server cannot read a line, or reads something else than text; the message is the end of a sentence."""
 
 
-def arguments(line: str) -> list[str]:
+@lru_cache(maxsize=4096)  # every plan reads the same lines
+def arguments(line: str) -> tuple[str, ...]:
     """Split a line into its directive and the arguments, as the server does; empty for a comment and a blank line.
 
     Quotes may begin within a word, and the rest belongs to the same word.
@@ -30,7 +32,7 @@ def arguments(line: str) -> list[str]:
     """
     text, found, at = line.strip(" \t\r\n").encode("utf-8", "surrogatepass"), list[bytes](), 0
     if text.startswith(b"#"):
-        return []
+        return ()
     while True:
         while at < len(text) and text[at] in _BLANK:
             at += 1
@@ -39,7 +41,7 @@ def arguments(line: str) -> list[str]:
         word, at = _word(text, at)
         found.append(word)
     try:
-        words = [word.decode() for word in found]
+        words = tuple(word.decode() for word in found)
     except UnicodeDecodeError:
         raise Malformed("has bytes that are not UTF-8") from None
     if b"\0" in text or any("\0" in word for word in words):

@@ -12,7 +12,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from operators.redis.api.directives import Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
@@ -210,7 +210,7 @@ def _wrong_line(line: str, engine: Engine, *, modules: bool) -> str:
     return f"sets {name}, which {why}" if why else ""
 
 
-def _is_ignored(name: str, values: list[str]) -> bool:
+def _is_ignored(name: str, values: Sequence[str]) -> bool:
     """Return whether a line of the user's redis.conf is omitted: the operator sets it, or it has a placeholder."""
     return name in RESERVED or any(_PLACEHOLDER.search(value) for value in values)
 
@@ -298,7 +298,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
         except Malformed:
             continue
         if words:
-            yield words[0].lower(), words[1:]
+            yield words[0].lower(), list(words[1:])
 
 
 def _split(name: str, arguments: list[str]) -> list[list[str]]:

@@ -39,7 +39,7 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     A value that a server refuses is sent again in the next hour, or when the value changes. The other settings are
     applied, and the following steps run.
     """
-    if not resource.formed:
+    if not resource.formed or seen.config_map is None:  # the file comes first: a restarted server reads it
         return PASS
     settings, mark = live_settings(resource, seen), configured(resource, seen)
     actions: list[Action] = []

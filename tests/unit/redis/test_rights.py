@@ -28,7 +28,7 @@ ELSEWHERE = {
 }
 
 PLAYED = {
-    "scale out and in without volumes",
+    "scale out and in",
     "scale-in reverted",
     "upgrade",
     "change settings at runtime",
