@@ -354,7 +354,8 @@ class Assessment(Observed):
     def took_over(self, node_id: str, former: str) -> bool:
         """Return whether a primary took over from another node, which replicates it or last was its primary."""
         known = self.view.nodes.get(former)
-        return (known is not None and known.primary == node_id) or self.has_data_of(node_id, former)
+        replicates = known is not None and known.primary == node_id
+        return replicates or self.successor(former) == node_id or self.has_data_of(node_id, former)
 
     @property
     def acknowledges_moves(self) -> bool:

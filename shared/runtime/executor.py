@@ -9,7 +9,7 @@ import json
 import logging
 import secrets as random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
 from shared.kubernetes.client import Kube
@@ -40,6 +40,24 @@ class CertificateNotMade(DatabaseError):
     """A certificate could not be issued; the message has the reason."""
 
 
+ExpectedFailure = errors.KubeError | DatabaseError | ownership.ForeignObject
+"""Failures of actions that are not possible now, or whose object belongs to another owner."""
+
+
+class Execution(NamedTuple):
+    """The result of the chains of a plan.
+
+    Attributes:
+        changed: whether anything changed, so that the state must be observed again.
+        chain: index of the first chain that failed; None if none did.
+        failure: its failure.
+    """
+
+    changed: bool
+    chain: int | None = None
+    failure: ExpectedFailure | None = None
+
+
 class Executor:
     """Executes the plans of one controller.
 
@@ -63,33 +81,26 @@ class Executor:
         self._permit = permit
         self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
 
-    async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> bool:
+    async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> Execution:
         """Execute the chains of a plan, one after the other; a failure ends its own chain only.
 
         Args:
             resource: the resource as it was planned on.
 
-        Returns:
-            Whether anything changed, so that the state must be observed again.
-
         Raises:
             Conflict: the observed state is outdated; the following chains are not executed.
-            KubeError, DatabaseError: an action is not possible now. Of several failures, the first.
-            ForeignObject: an object with a desired name belongs to another owner.
         """
-        changed, failures = False, list[Exception]()
-        for actions in chains:
+        changed, failed = False, list[tuple[int, ExpectedFailure]]()
+        for number, actions in enumerate(chains):
             try:
                 changed |= await self._execute_chain(resource, actions)
             except errors.Conflict:
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
-                failures.append(failure)
-        if failures:
-            for other in failures[1:]:
-                log.warning("%s: %s", _key(resource), other)
-            raise failures[0]
-        return changed
+                failed.append((number, failure))
+        for _, other in failed[1:]:
+            log.warning("%s: %s", _key(resource), other)
+        return Execution(changed, *(failed[0] if failed else ()))
 
     async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False

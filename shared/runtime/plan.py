@@ -198,6 +198,7 @@ class Plan:
         requeue: seconds after which to reconcile again.
         heals_after: seconds after which to reconcile again even if an action fails, because the running database needs
             repairs; None if it needs none.
+        repairs: number of the first chains, which repair the running database.
     """
 
     chains: tuple[tuple[Action, ...], ...]
@@ -205,6 +206,7 @@ class Plan:
     status: Obj
     requeue: float | None = None
     heals_after: float | None = None
+    repairs: int = 0
 
     @property
     def actions(self) -> tuple[Action, ...]:

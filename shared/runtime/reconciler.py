@@ -6,6 +6,7 @@ has no more actions or must wait, and then writes the status once, if it changed
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
-from shared.runtime.plan import Plan, combine
+from shared.runtime.plan import Plan
 from shared.runtime.queue import Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
@@ -151,13 +152,17 @@ class Reconciler:
         return plan
 
     async def _execute(self, key: Key, obj: Obj, plan: Plan) -> bool:
-        """Execute a plan; return whether anything changed. The back-off after a failure hardly delays repairs."""
-        try:
-            return await self._executor.execute(obj, plan.chains)
-        except Exception:
-            if plan.heals_after is not None:
-                self._queue.add_after(key, max(plan.heals_after, MAX_REPAIR_DELAY_SECONDS))
-            raise
+        """Execute a plan; return whether anything changed.
+
+        Raises:
+            KubeError, DatabaseError, ForeignObject: the first failure. Its back-off hardly delays repairs by others.
+        """
+        done = await self._executor.execute(obj, plan.chains)
+        if done.failure is None or done.chain is None:
+            return done.changed
+        if plan.heals_after is not None and done.chain >= plan.repairs:
+            self._queue.add_after(key, max(plan.heals_after, MAX_REPAIR_DELAY_SECONDS))
+        raise done.failure
 
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
         """Report the progress of a resource in its status."""
@@ -221,7 +226,7 @@ class Reconciler:
         return "terminal_error"
 
     async def _report_problem(self, key: Key, verdict: Verdict, change: Obj) -> None:
-        """Report an error together with the state of what runs, after a repair that is not complete."""
+        """Report an error together with the state of what runs, before a repair that is not complete."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
@@ -229,7 +234,7 @@ class Reconciler:
             plan = await self._current_plan(obj)
             reported = (plan.status if plan else obj.get("status") or {}) | change
             if plan is not None and plan.heals_after is not None:
-                verdict = combine([plan.verdict], verdict, Verdict())
+                verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)

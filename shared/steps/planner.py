@@ -121,6 +121,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             self._status(*running, now, phase, verdict),
             min((seconds for seconds in requeues if seconds is not None), default=None),
             self._heals_after(healing),
+            repairs=sum(bool(outcome.actions) for outcome in healing),
         )
 
     def _requested(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:

@@ -61,6 +61,17 @@ def require_replica(target: End, facts: Facts) -> None:
     )
 
 
+async def await_replica(target: End) -> None:
+    """Wait until a replica of the target has all its present keys; return at once if the target has no replica.
+
+    Raises:
+        TargetNotReplicating: no replica acknowledged them in time.
+    """
+    if is_expected(target):
+        *_, replicas = await target.server.pipe(COMMANDS)
+        require_acknowledged(target, replicas)
+
+
 def require_acknowledged(target: End, replicas: Any) -> None:
     """Evaluate the reply of WAIT.
 

@@ -193,6 +193,8 @@ class KeyByKeyPath:
         """Open slots, move their keys, and hand over each as soon as it is empty."""
         try:
             await require_target(self.source, self.target, len(slots), acknowledge=self.limits.acknowledge)
+            if self.limits.acknowledge:  # also before the first key moves: a replica may hang since it was last seen
+                await acknowledgement.await_replica(self.target)
         except (TargetFull, TargetNotReplicating) as error:
             self.halted = error
             return

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.node_inspection import inspect_node
-from operators.redis.migration import acknowledgement
+from operators.redis.migration.acknowledgement import await_replica
 from operators.redis.migration.participants import End, Limits
 from operators.redis.migration.target_check import require_target
 from operators.redis.slots.hash_slots import Slots
@@ -113,8 +113,6 @@ async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath]
         if not running:
             if len(failed := failures(jobs, path)) >= MAX_TRIES:
                 return failed[0]
-            if limits.acknowledge and observed:
-                await _await_replica(path.target)
             begun = await _begin_next(mover, path, jobs, acknowledge=limits.acknowledge)
             if begun is None:
                 return None
@@ -148,17 +146,12 @@ def failures(jobs: Sequence[Job], path: MigrationPath) -> list[Job]:
     return found
 
 
-async def _await_replica(target: End) -> None:
-    """Wait until a replica of the target has the keys that it received."""
-    if acknowledgement.is_expected(target):
-        *_, replicas = await target.server.pipe(acknowledgement.COMMANDS)
-        acknowledgement.require_acknowledged(target, replicas)
-
-
 async def _begin_next(
     mover: Mover, path: MigrationPath, before: Sequence[Job], *, acknowledge: bool
 ) -> set[str] | None:
     """Start the next job, and return the ids of new jobs; None if nothing is left to move."""
+    if acknowledge:  # of the keys of the previous job
+        await await_replica(path.target)
     if (share := await _next(path)) is None:
         return None
     await require_target(path.source, path.target, len(share.slots), acknowledge=acknowledge)

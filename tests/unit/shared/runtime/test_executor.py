@@ -59,6 +59,7 @@ class Boxes:
         call_error: error to raise when it executes a call; None for none.
         dropped: number of calls that failed.
         heals_after: seconds until repairs continue, in the next plans.
+        repairs: number of their first chains that repair.
         verdict: verdict of the next plans.
     """
 
@@ -68,6 +69,7 @@ class Boxes:
     call_error: Exception | None = None
     dropped: int = 0
     heals_after: float | None = None
+    repairs: int = 0
     verdict: Verdict = field(default_factory=lambda: Verdict(message="All is well."))
 
     @property
@@ -82,7 +84,7 @@ class Boxes:
 
     def _plan(self, _: Obj, __: Obj, ___: datetime) -> Plan:
         planned, self.planned = self.planned, ()
-        return Plan((planned,), self.verdict, {"phase": "Running"}, heals_after=self.heals_after)
+        return Plan((planned,), self.verdict, {"phase": "Running"}, None, self.heals_after, self.repairs)
 
     async def _call(self, call: Call) -> None:
         if self.call_error:
@@ -108,7 +110,10 @@ class Lab:
 
     async def do(self, *actions: Action) -> bool:
         """Execute actions as planned on the box in its initial state."""
-        return await self.harness.reconciler._executor.execute(self.box, (actions,))
+        done = await self.harness.reconciler._executor.execute(self.box, (actions,))
+        if done.failure is not None:
+            raise done.failure
+        return done.changed
 
     async def plan(self, *actions: Action) -> list[str]:
         """Reconcile once, with a plan of these actions."""
@@ -213,8 +218,8 @@ class Drop(Call):
 async def test_failed_action_ends_its_own_chain_only(lab: Lab) -> None:
     service = lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})
     chains: list[tuple[Action, ...]] = [(Drop(), Shake()), (Apply(SERVICE, service), Drop()), (Shake(),)]
-    with pytest.raises(BoxUnreachable, match="first"):
-        await lab.harness.reconciler._executor.execute(lab.box, chains)
+    done = await lab.harness.reconciler._executor.execute(lab.box, chains)
+    assert (done.changed, done.chain, str(done.failure)) == (True, 0, "first")
     assert lab.boxes.done == [Shake()], "the chains after a failure, and nothing after it in its own chain"
     assert lab.user_client.get(SERVICE, NAMESPACE, "a")
 
@@ -237,14 +242,24 @@ async def test_repairs_continue_soon_although_an_action_keeps_failing(lab: Lab) 
         lab.harness.queue.ring()
 
 
-async def test_unfinished_repair_is_reported_before_an_action_that_fails(lab: Lab) -> None:
+async def test_failed_repair_is_retried_with_a_growing_delay(lab: Lab) -> None:
+    await lab.harness.run()
+    lab.boxes.heals_after, lab.boxes.repairs = 0.5, 1
+    for _ in range(12):
+        await lab.plan(Drop())
+        delay = lab.harness.queue.delay
+        lab.harness.queue.ring()
+    assert (delay or 0) > MAX_REPAIR_DELAY_SECONDS
+
+
+async def test_action_that_fails_is_reported_before_an_unfinished_repair(lab: Lab) -> None:
     await lab.harness.run()
     lab.boxes.heals_after = 0.5
     lab.boxes.verdict = Verdict(Progress.WAITING, "Repairing", "Repairing the lid.")
     for _ in range(MIN_FAILURES_REPORTED):
         await lab.plan(Drop())
     ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
-    assert (ready["reason"], ready["message"]) == ("Repairing", "Repairing the lid. later")
+    assert (ready["reason"], ready["message"]) == ("BoxUnreachable", "later Repairing the lid.")
 
 
 class TestPatch:
