@@ -26,6 +26,14 @@ REDIRECTED: Command = ("ASKING",)
 
 _DIGEST = "local value = redis.call('DUMP', KEYS[1]) return value and redis.sha1hex(value)"
 
+_REMAINING = (
+    "local found = {} "
+    "for number, key in ipairs(ARGV) do "
+    "local value = redis.pcall('DUMP', key) "  # of a key that has moved, it is an error
+    "found[number] = type(value) == 'string' and redis.sha1hex(value) or '' "
+    "end return found"
+)
+
 _DISCARD = (
     "local value = redis.call('DUMP', KEYS[1]) "
     "if value and redis.sha1hex(value) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -35,6 +43,19 @@ _RETRY_SECONDS = 0.1
 
 _RECEIVING = frozenset({"restore-asking", "NULL", "auth", "select"})
 """Last command of connections that may still have a RESTORE to execute, as CLIENT LIST names it."""
+
+
+def list_remaining(keys: Sequence[bytes]) -> Command:
+    """Return the command that lists the SHA-1 of the value of each key, empty for keys that do not exist.
+
+    In the same pipeline as a MIGRATE it shows the values that the MIGRATE has sent: no client writes in between.
+    """
+    return ("EVAL", _REMAINING, 0, *keys)
+
+
+def parse_remaining(keys: Sequence[bytes], reply: Sequence[str]) -> dict[bytes, str]:
+    """Return the SHA-1 of the value of each existing key, by key."""
+    return {key: digest for key, digest in zip(keys, reply, strict=True) if digest}
 
 
 async def digests(end: End, keys: Iterable[bytes], *, imported: bool) -> dict[bytes, str]:
@@ -81,7 +102,7 @@ async def remove_late(source: End, target: End, doubts: Mapping[bytes, str], pat
     """Wait until no RESTORE of an earlier MIGRATE can be executed at the target, and remove the copies that were.
 
     Args:
-        doubts: SHA-1 of the value of each key, as the source had it after the failed MIGRATE.
+        doubts: SHA-1 of the value of each key that the failed MIGRATE has sent, and that the source still had then.
         patience: time in seconds that the target may be unreachable.
 
     Raises:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -271,20 +271,29 @@ class KeyByKeyPath:
         moving = {slot: keys for slot, keys in batch.items() if keys}
         done = [slot for slot in batch if not rest[slot]]
         confirmed = self._confirmations()
-        migrations = [self._migrate_command(keys, wait) for keys in moving.values()]
+        migrations = [
+            command
+            for keys in moving.values()
+            for command in (self._migrate_command(keys, wait), duplicates.list_remaining(keys))
+        ]
         clock = asyncio.get_running_loop().time
         began = clock()
         replies = await self.source.server.pipe([*confirmed, *migrations, *map(self._list_command, done)])
         self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
         del replies[: len(confirmed)]
-        listed = {slot: _sure(keys) for slot, keys in zip(done, replies[len(moving) :], strict=True)}
-        for (slot, keys), reply in zip(moving.items(), replies, strict=False):
-            if not await self._judge(slot, keys, reply, listed.get(slot)):
+        listed = {slot: _sure(keys) for slot, keys in zip(done, replies[len(migrations) :], strict=True)}
+        for (slot, keys), reply, remaining in zip(moving.items(), replies[::2], replies[1::2], strict=False):
+            if not await self._judge(slot, keys, reply, remaining, listed.get(slot)):
                 (listed[slot],) = map(_sure, await self.source.server.pipe([self._list_command(slot)]))
         return listed
 
-    async def _judge(self, slot: int, keys: list[bytes], reply: Any, left: list[bytes] | None) -> bool:
-        """Evaluate the reply of MIGRATE, and return whether all keys have moved."""
+    async def _judge(self, slot: int, keys: list[bytes], reply: Any, remaining: Any, left: list[bytes] | None) -> bool:
+        """Evaluate the reply of MIGRATE, and return whether all keys have moved.
+
+        Args:
+            remaining: reply of the command that lists the keys that the source still had directly afterwards.
+            left: next keys of the slot, if they are listed.
+        """
         if not isinstance(reply, Refused):
             if reply == "OK":
                 for key in keys:
@@ -304,7 +313,7 @@ class KeyByKeyPath:
             self._failures[slot] = 0 if count else self._failures[slot]
         elif self._failures[slot] < MAX_TRIES and reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
-            await self._remove_late(slot, keys)
+            await self._remove_late(slot, duplicates.parse_remaining(keys, _sure(remaining)))
         else:
             self._halt(slot, reply)
         return False
@@ -315,14 +324,14 @@ class KeyByKeyPath:
             self.target.report.me.importing.get(slot, self.source.id) != self.source.id
         )
 
-    async def _remove_late(self, slot: int, keys: Sequence[bytes] = ()) -> None:
+    async def _remove_late(self, slot: int, sent: Mapping[bytes, str]) -> None:
         """Remove copies that a failed MIGRATE may have left at the target.
 
         Args:
-            keys: keys of that command; those that the source still has are in doubt from now on.
+            sent: SHA-1 of the value of each key of that command that the source still has: it is in doubt from now on.
         """
         doubts = self.doubts.setdefault(slot, {})
-        doubts |= await duplicates.digests(self.source, keys, imported=False)
+        doubts |= sent
         await duplicates.remove_late(self.source, self.target, doubts, patience=4 * self.block_limit)
 
     def _halt(self, slot: int, reply: Refused) -> None:
@@ -373,7 +382,7 @@ class KeyByKeyPath:
         """Let the target own slots of which the source has no key; wait until a replica has the keys."""
         for slot in slots:
             if self.doubts.get(slot):
-                await self._remove_late(slot)
+                await self._remove_late(slot, {})
         self._advance(slots, SlotEvent.MOVE_LAST_KEY)
         self._advance(slots, SlotEvent.ASSIGN_AT_TARGET)
         waits = acknowledgement.COMMANDS if acknowledge and acknowledgement.is_expected(self.target) else ()

@@ -157,7 +157,8 @@ class FakeServer:
             self._redirected = True
             return "OK"
         if name == "EVAL":
-            data.route(redis, process, words[3:4], redirected=redirected)
+            if words[2] != b"0":
+                data.route(redis, process, words[3:4], redirected=redirected)
             return _evaluate(redis, process, words)
         if name in ("GET", "SET", "DEL", "EXISTS"):
             return self._data(process, name, words[1:], redirected=redirected)
@@ -191,10 +192,12 @@ class FakeServer:
 
 
 def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
-    """Carry out one of the operator's scripts: the digest of a key, or its deletion if it has a digest."""
-    script, _, key, *digests = words[1:]
-    value = process.node.keys.get(key)
-    found = None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
+    """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
+    script, count, *more = words[1:]
+    if count == b"0":
+        return [_digest_of(process.node.keys.get(key)) or "" for key in more]
+    key, *digests = more
+    found = _digest_of(process.node.keys.get(key))
     if b"'DEL'" not in script:
         return found
     if found is None or found.encode() != digests[0]:
@@ -203,6 +206,10 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     data.wrote(process)
     redis.guard.inspect(redis, f"the operator deletes a key at {process.pod}", [key])
     return 1
+
+
+def _digest_of(value: Entry | None) -> str | None:
+    return None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
 
 
 def _words(command: Command) -> Words:
