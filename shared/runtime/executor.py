@@ -50,7 +50,7 @@ class Execution(NamedTuple):
     Attributes:
         changed: whether anything changed, so that the state must be observed again.
         chain: index of the first chain that failed; None if none did.
-        failure: its failure.
+        failure: failure of that chain.
     """
 
     changed: bool

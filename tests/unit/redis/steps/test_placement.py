@@ -144,8 +144,8 @@ def test_placement_stays_while_anything_changes(number: int, change: dict[str, A
 
 def test_placement_stays_while_slots_move() -> None:
     at = on(TOGETHER + "de", [*formed(), At(epoch=0), replica(6)])
-    placed = planned(*at, **recorded(planned(*on(TOGETHER))))
-    made = planned(*at, **recorded(placed))  # the moves are recorded before they begin
+    first = planned(*at, **recorded(planned(*on(TOGETHER))))
+    made = planned(*at, **recorded(first))  # the moves are recorded before they begin
     assert of(made.actions, "MoveSlots")
     assert of(made.actions, "FailOver") == []
 
