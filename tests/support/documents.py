@@ -76,6 +76,7 @@ VALUE_OPTIONS = frozenset(
 SWITCHES = frozenset(
     [
         "--all-namespaces",
+        "-i",
         "--all-pods",
         "--previous",
         "--overwrite",

@@ -150,11 +150,13 @@ async def _begin_next(
     mover: Mover, path: MigrationPath, before: Sequence[Job], *, acknowledge: bool
 ) -> set[str] | None:
     """Start the next job, and return the ids of new jobs; None if nothing is left to move."""
-    if acknowledge:  # of the keys of the previous job
+    share = await _next(path)
+    if share is not None:
+        await require_target(path.source, path.target, len(share.slots), acknowledge=acknowledge)
+    if acknowledge:  # also of the keys of the previous job
         await await_replica(path.target)
-    if (share := await _next(path)) is None:
+    if share is None:
         return None
-    await require_target(path.source, path.target, len(share.slots), acknowledge=acknowledge)
     await mover.begin(share)
     return {job.id for job in await mover.jobs()} - {job.id for job in before}
 
