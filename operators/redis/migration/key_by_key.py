@@ -385,19 +385,24 @@ class KeyByKeyPath:
                 await self._remove_late(slot, {})
         self._advance(slots, SlotEvent.MOVE_LAST_KEY)
         self._advance(slots, SlotEvent.ASSIGN_AT_TARGET)
-        waits = acknowledgement.COMMANDS if acknowledge and acknowledgement.is_expected(self.target) else ()
+        # Not in one pipeline: a server that continues after WAIT responds before it has saved nodes.conf. If it ended
+        # then, it would have forgotten a slot that the source has given up.
+        acknowledged = await self._await_replica() if acknowledge else None
         commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
-        replies = await self.target.server.pipe([*waits, *commands])
-        for slot, answer in zip(slots, replies[len(waits) :], strict=True):
+        for slot, answer in zip(slots, await self.target.server.pipe(commands), strict=True):
             self._record_failure(slot, answer)
         owned = [slot for slot in slots if slot not in self.stuck]
         self.moved.update(owned)
         self._unconfirmed += owned
-        if waits:
-            try:
-                acknowledgement.require_acknowledged(self.target, replies[len(waits) - 1])
-            except TargetNotReplicating as error:
-                self.halted = error
+        self.halted = acknowledged or self.halted
+
+    async def _await_replica(self) -> TargetNotReplicating | None:
+        """Wait until a replica of the target has the keys; return the error if none has in time."""
+        try:
+            await acknowledgement.await_replica(self.target)
+        except TargetNotReplicating as error:
+            return error
+        return None
 
     def _confirmations(self) -> list[Command]:
         """Return the commands that inform the source of slots that the target owns."""

@@ -112,6 +112,7 @@ class Trial:
         self.target, self.targets = target.id, {target.id}
         victim = source if self.victim == "source" else target
         successor = next(node for node, report in reports.items() if report.me.primary == victim.id)
+        await self._elect(successor, allowed=self.promoted)
         tags = [key_in(slot).partition(b":")[0].decode() for slot in self.slots]
         with (
             ReplicationMonitor.running(lambda: by_name(self.cluster)) as replication,
@@ -143,9 +144,17 @@ class Trial:
             if not self.problems:
                 await self._settled(source)
                 await asyncio.sleep(WINDOW_SECONDS)
+        if self.problems:  # slots are not served, or not by the expected node
+            return self.problems
         deaths = [replace(each, slots=each.slots | set(self.slots)) for each in replication.deaths()]
         await self._judge(load, deaths)
         return self.problems
+
+    async def _elect(self, replica: str, *, allowed: bool) -> None:
+        """Let a replica be elected or not: a restarted server may be away for longer than the node timeout."""
+        node = next(each for each in self.cluster.nodes if each.id == replica)
+        async with node.connected(self.cluster.access) as server:
+            await server.execute("CONFIG", "SET", "cluster-replica-no-failover", "no" if allowed else "yes")
 
     async def _failed_over(self, victim: Node, successor: str) -> None:
         """Wait until the replica of the victim is a primary, and let clients write to it."""
