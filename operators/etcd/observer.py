@@ -101,7 +101,8 @@ def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
 
 def _expected(resource: EtcdCluster, seen: Observed) -> int:
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
-    return max(resource.spec.size, replicas)
+    known = (names.number_of(resource, member.name) for member in resource.recorded_members)
+    return max(resource.spec.size, replicas, *(number + 1 for number in known if number is not None))
 
 
 def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
@@ -296,7 +297,9 @@ def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool
     if seen.members is None:
         return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)
     missing = [other.number for other in seen.instances if other.member is None and other.number >= replicas]
-    return instance.number == min(missing, default=None) and instance.number < resource.spec.size
+    is_recorded = any(member.name == instance.name for member in resource.recorded_members)
+    awaited = instance.number < resource.spec.size or is_recorded
+    return instance.number == min(missing, default=None) and awaited
 
 
 def _with_holder(instance: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:

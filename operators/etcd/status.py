@@ -57,15 +57,18 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
-    """Return every member by number, and former members, without an id, while their volume exists."""
+def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:
+    """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
+
+    A replacement spans several changes: the entry shows, whatever happens in between, that the member is to be added.
+    """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
         _member(seen, instance, before.get(instance.name) or {})
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
-        if instance.member or instance.vacated
+        if instance.member or instance.vacated or instance.number in seen.replaced_numbers
     ]
 
 
@@ -76,10 +79,12 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
+def _member(seen: Assessment, instance: Instance, before: Obj) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
-        return {"name": instance.name, "volume": instance.recorded}
+        entry: Obj = {"volume": volume} if (volume := recorded_disk(seen, instance)) else {}
+        replaced = instance.number in seen.replaced_numbers
+        return {"name": instance.name} | entry | ({"healthy": False} if replaced else {})
     identity = f"{member.id:016x}"
     if before.get("id") != identity:
         before = {}

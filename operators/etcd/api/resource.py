@@ -53,7 +53,12 @@ class MemberStatus(SpecModel):
         description="Bytes of the database file that are in use. Defragmentation frees the rest.",
         json_schema_extra=INT64,
     )
-    healthy: bool | None = Field(None, description="Whether the member answers, has a leader and keeps up with it.")
+    healthy: bool | None = Field(
+        None,
+        description=(
+            "Whether the member answers, has a leader and keeps up with it; false while a lost member is replaced."
+        ),
+    )
     alarms: list[str] = Field(default_factory=list, description="Alarms that the member raised: NOSPACE or CORRUPT.")
     volume: str | None = Field(
         None,
@@ -187,11 +192,13 @@ class RecordedMember:
         id: id in etcd; 0 if none is recorded.
         volume: UID of the volume claim, or with storage.medium Memory of the pod, on which the member was last healthy;
             empty if it never was.
+        stays: whether it is a member or is being replaced; false if only its volume is left.
     """
 
     name: str
     id: int
     volume: str
+    stays: bool = True
 
 
 class EtcdCluster(CustomResource[EtcdClusterSpec]):
@@ -251,7 +258,12 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
     def recorded_members(self) -> tuple[RecordedMember, ...]:
         """Members as recorded in the status."""
         return tuple(
-            RecordedMember(member["name"], int(member.get("id") or "0", 16), member.get("volume") or "")
+            RecordedMember(
+                member["name"],
+                int(member.get("id") or "0", 16),
+                member.get("volume") or "",
+                stays="id" in member or "healthy" in member,
+            )
             for member in self.reported.get("members") or ()
         )
 

@@ -331,7 +331,13 @@ class EtcdClusterSpec(PodSettings):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
-    paused: bool = Field(False, description="If true, the operator only reports the state and changes nothing.")
+    paused: bool = Field(
+        False,
+        description=(
+            "If true, no change of the spec is applied. The operator still replaces lost members, renews certificates "
+            "and takes scheduled snapshots. Default: false."
+        ),
+    )
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 
