@@ -19,7 +19,7 @@ from operators.etcd.steps import availability
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, require_access
+from operators.etcd.steps.credentials import ensure_auth, require_access, store_password
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
@@ -77,6 +77,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             (partial(schedule_backups, settings),),  # whatever else is wrong
             (partial(renew_secrets, settings),),  # certificates, before they expire
+            (partial(store_password, settings),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
@@ -90,7 +91,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
                 replace_corrupt_member,  # data differs from the majority: removed, then added again
                 replace_lost_member,  # volume lost: removed, then added again as a learner
-                ensure_auth,  # authentication, before the first client connects
+                partial(ensure_auth, settings),  # authentication, before the first client connects
                 admit_clients,  # route clients to every voter
                 restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
                 partial(promote_learner, patience=settings.create_timeout),  # or remove it after a timeout

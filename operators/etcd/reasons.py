@@ -113,8 +113,8 @@ DENIED = REASONS.add(
 DISABLING_AUTH = REASONS.add(
     "DisablingAuth",
     Severity.NORMAL,
-    "The operator disables authentication, as spec.auth.enabled requests.",
-    "Disabling authentication: spec.auth.enabled is false.",
+    "The operator disables authentication, as spec.auth requests.",
+    "Disabling authentication: {why}.",
 )
 ENABLING_AUTH = REASONS.add(
     "EnablingAuth",

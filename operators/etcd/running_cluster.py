@@ -19,7 +19,7 @@ from shared.steps.rolling_update import template_image
 def as_it_runs(resource: EtcdCluster, observed: Observed, _facts: Assessment, /) -> tuple[EtcdCluster, Assessment]:
     """Return the cluster with its present size and settings, instead of the spec's, and without foreign volumes."""
     own = _without_foreign(resource, observed)
-    changed = {"size": _size(resource, own)} | _template(resource, own) | _authentication(resource, own)
+    changed = {"size": _size(resource, own)} | _template(resource, own)
     running = EtcdCluster(resource.obj, resource.spec.model_copy(update=changed))
     return running, Assessment.of(running, own, spec_applies=False)
 
@@ -56,11 +56,3 @@ def _template(resource: EtcdCluster, seen: Observed) -> dict[str, Any]:
         found["version"] = str(min(running))
     quota = number_given(seen.stateful_set["spec"]["template"], QUOTA)
     return found | ({"quota_backend_bytes": quota} if quota else {})
-
-
-def _authentication(resource: EtcdCluster, seen: Observed) -> dict[str, Any]:
-    """Return spec.auth without a pending change: passwords are rotated, but nothing is enabled or disabled."""
-    auth = resource.spec.auth
-    if auth is None or seen.auth_enabled is None:
-        return {}
-    return {"auth": auth.model_copy(update={"enabled": seen.auth_enabled})}

@@ -125,7 +125,15 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
     message = f"Attempt {attempt} of {MAX_ATTEMPTS}: taking the snapshot from {choice.name}. {choice.caution}".strip()
     keep = _retention_count(backup, cluster)
     pod = pods.snapshot_pod(
-        settings, backup, cluster, choice.name, choice.status, attempt=attempt, message=message, keep=keep
+        settings,
+        backup,
+        cluster,
+        choice.name,
+        choice.status,
+        attempt=attempt,
+        message=message,
+        keep=keep,
+        password_secret=seen.password_secret,
     )
     return Step.wait(RUNNING, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
 

@@ -88,7 +88,7 @@ def _started_with(seen: Observed) -> str:
 def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Require the Secrets without which members cannot start; running members are not changed."""
     if resource.spec.tls.mode == "self" and not seen.secrets.digest:  # the template depends on it
-        return Step.wait(ISSUING_CERTIFICATES, "Issuing certificates.", requeue=SECRETS_RETRY_SECONDS)
+        return Step.wait(ISSUING_CERTIFICATES, "Issuing certificates: some are missing.", requeue=SECRETS_RETRY_SECONDS)
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 

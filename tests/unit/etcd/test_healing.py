@@ -41,6 +41,7 @@ from tests.support.etcd.scenarios import (
     unpullable,
 )
 from tests.support.pod_loss import delete_now
+from tests.unit.etcd.simulation.database import FakeEtcd
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,54 @@ async def test_certificates_are_issued_while_changes_are_paused() -> None:
     assert {secret["metadata"]["name"] for secret in run.stage.find(SECRET)} == before
     assert _ready(run)["reason"] == "Paused", _ready(run)["message"]
     assert _is_served(run)
+
+
+def _password(run: ScenarioRun) -> str:
+    etcd = run.world.database
+    assert isinstance(etcd, FakeEtcd)
+    return etcd.cluster().password if etcd.cluster().auth else ""
+
+
+async def test_removed_authentication_is_disabled_and_members_are_replaced_afterwards() -> None:
+    run = ScenarioRun(World(ETCD))
+    await run.run_steps((given_password(), cluster(3, **AUTH), cluster(3), unobserved(later(60))))
+    assert (_ready(run)["reason"], _password(run)) == ("Ready", ""), _ready(run)["message"]
+    await run.run_steps((unobserved(delete(SECRET, "root")), *lost(1), unobserved(later(60))))
+    assert _is_served(run), _ready(run)["message"]
+    assert _ready(run)["reason"] == "Ready", _ready(run)["message"]
+
+
+async def test_authentication_removed_with_its_secret_is_disabled() -> None:
+    run = ScenarioRun(World(ETCD))
+    await run.run_steps((given_password(), cluster(3, **AUTH), *operator_down(delete(SECRET, "root"), cluster(3))))
+    assert (_ready(run)["reason"], _password(run)) == ("Ready", ""), _ready(run)["message"]
+
+
+async def test_removed_authentication_is_kept_while_changes_are_paused() -> None:
+    run = ScenarioRun(World(ETCD))
+    await run.run_steps((given_password(), cluster(3, **AUTH), cluster(3, paused=True), *lost(1)))
+    await run.run_steps((unobserved(later(60)),))
+    assert (_ready(run)["reason"], _password(run)) == ("Paused", "one"), _ready(run)["message"]
+    assert _is_served(run)
+
+
+async def test_lost_member_is_replaced_without_the_secret_of_root() -> None:
+    run = ScenarioRun(World(ETCD))
+    await run.run_steps((given_password(), cluster(3, **AUTH), unobserved(delete(SECRET, "root")), *lost(1)))
+    await run.run_steps((unobserved(later(60)),))
+    assert [each["name"] for each in _etcd(run)["members"]] == [member(number) for number in range(3)]
+    assert _is_served(run), _ready(run)["message"]
+    assert _ready(run)["reason"] == "SecretMissing"
+    await run.run_steps((unobserved(given_password("two")), unobserved(later(60))))
+    assert (_ready(run)["reason"], _password(run)) == ("Ready", "two"), "the new Secret is applied"
+
+
+async def test_unknown_password_is_never_circumvented() -> None:
+    run = ScenarioRun(World(ETCD))
+    await run.run_steps((given_password(), cluster(3, **AUTH)))
+    changed = to_etcd("a user changes the password", lambda etcd: setattr(etcd.cluster(), "password", "theirs"))
+    await run.run_steps((changed, cluster(3), unobserved(later(60))))
+    assert (_ready(run)["reason"], _password(run)) == ("Denied", "theirs")
 
 
 async def test_paused_cluster_is_not_rolled_and_a_failed_change_of_it_is_kept() -> None:

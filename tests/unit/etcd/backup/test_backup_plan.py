@@ -356,11 +356,12 @@ def test_message_warns_about_a_snapshot_without_a_quorum() -> None:
 
 
 def arguments(resource: EtcdBackup, **spec: Any) -> Any:
-    made = plan(dataclasses.replace(READY, cluster=cluster(**spec)), resource)
+    known = {"password_secret": "root"} if "auth" in spec else {}
+    made = plan(dataclasses.replace(READY, cluster=cluster(**spec), **known), resource)
     pod = pod_of(made)
     (container,) = pod["spec"]["containers"]
-    known = {mount["name"] for mount in container["volumeMounts"]}
-    assert known == {volume["name"] for volume in pod["spec"]["volumes"]}, "every mount has a volume"
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}, "every mount has a volume"
     return program._parser().parse_args(container["args"])
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.managed_fields import applied as applied_part
 from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
 from shared.testing.api_server.requests import merge_patch
 from tests.support import paths
@@ -108,3 +109,12 @@ def test_paths_that_a_patch_changes_are_named() -> None:
     patch = {"metadata": {"labels": {"a": None, "b": "2", "c": "3"}}}
     assert changed_by(patch, observed) == ["metadata.labels.a", "metadata.labels.c"]
     assert changed_by({"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}, observed) == []
+
+
+def test_extracted_object_is_what_was_applied(applied: dict[str, Obj]) -> None:
+    extracted = applied_part(applied["observed"], MANAGER)
+    assert extracted is not None
+    assert difference(extracted, applied["observed"], MANAGER) == []
+    assert difference(applied["sent"], {**extracted, "metadata": applied["observed"]["metadata"]}, MANAGER) == []
+    assert "status" not in extracted
+    assert applied_part(applied["observed"], "another") is None
