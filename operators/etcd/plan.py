@@ -75,7 +75,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
         settings = self.settings
         return (
-            (partial(schedule_backups, settings),),  # whatever else is wrong
+            (partial(schedule_backups, settings),),  # regardless of any other problem
             (partial(renew_secrets, settings),),  # certificates, before they expire
             (partial(store_password, settings),),  # the operator is never locked out
             (

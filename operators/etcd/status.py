@@ -60,7 +60,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
 def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:
     """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
 
-    A replacement spans several changes: the entry shows, whatever happens in between, that the member is to be added.
+    A replacement spans several changes: the entry shows at any time in between that the member is to be added.
     """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:

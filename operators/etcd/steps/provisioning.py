@@ -88,7 +88,8 @@ def _started_with(seen: Observed) -> str:
 def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Require the Secrets without which members cannot start; running members are not changed."""
     if resource.spec.tls.mode == "self" and not seen.secrets.digest:  # the template depends on it
-        return Step.wait(ISSUING_CERTIFICATES, "Issuing certificates: some are missing.", requeue=SECRETS_RETRY_SECONDS)
+        why = "some are missing"
+        return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 
@@ -116,7 +117,7 @@ def create_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
 def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
     """Keep a replica for each member, and the bootstrap flags for an empty volume, in the StatefulSet.
 
-    While the spec cannot be applied, nothing else of it changes. While an upgrade is held back, the template keeps the
+    While the spec cannot be applied, nothing else of it changes. While an upgrade is blocked, the template keeps the
     image of the members, so that repairs continue.
     """
     if facts.stateful_set is None:

@@ -178,9 +178,9 @@ async def test_lost_member_is_replaced_although_the_spec_cannot_be_applied(name:
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8, 10, 14])
 async def test_replacement_continues_if_the_cluster_is_paused_in_between(turns: int) -> None:
     run = ScenarioRun(World(ETCD))
-    pods_and_volumes_gone = lost(2)
-    begun = limit_turns(pods_and_volumes_gone[-1], turns)
-    await run.run_steps((cluster(3), *pods_and_volumes_gone[:-1], begun, cluster(3, paused=True)))
+    losses = lost(2)
+    begun = limit_turns(losses[-1], turns)
+    await run.run_steps((cluster(3), *losses[:-1], begun, cluster(3, paused=True)))
     await run.run_steps((unobserved(later(60)),))
     assert [each["name"] for each in _etcd(run)["members"]] == [member(number) for number in range(3)]
     assert _is_served(run)
