@@ -1,8 +1,8 @@
 """Probe of an EtcdCluster for alarms: a full quota stops the writes of clients, and no watch reports it.
 
 `/health` of one member on its metrics port answers for the alarms of all members, because alarms are replicated. The
-request needs no TLS, no password and no quorum. Measured with three members of 3.6.16: a probe takes the operator 0.5 ms
-of CPU time, and the queries of a regular observation, which also reads Secrets from the API server, 2.6 ms.
+request needs no TLS, no password and no quorum. Measured with three members of 3.6.16: a probe takes the operator
+0.5 ms of CPU time, and the queries of a regular observation, which also reads Secrets from the API server, 2.6 ms.
 
 Source: checkAlarms in server/etcdserver/api/etcdhttp/health.go (3.6), metrics.go (3.4, 3.5).
 """

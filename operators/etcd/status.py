@@ -39,15 +39,11 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
         "clusterID": cluster_id,
         "runsAs": raft_log.runs_as(resource, seen, cluster_id),
-        "leader": seen.leader.name if seen.leader else None,
+        "leader": _leader(seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "members": members,
-        "endpoints": [
-            names.client_url_of(resource, instance.name)
-            for instance in sorted(seen.healthy_voters, key=lambda instance: instance.number)
-            if instance.ready
-        ],
+        "endpoints": _endpoints(resource, seen),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
@@ -55,6 +51,31 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "backup": backup_status(resource, seen, now),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _leader(seen: Assessment) -> str | None:
+    """Return the name of the leader; the operator may be unable to reach it, but another member names it."""
+    leader = seen.leader or (seen.instance_of(seen.leader_id) if seen.leader_id else None)
+    return leader.name if leader else None
+
+
+def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
+    """Return the client URLs of the ready voters.
+
+    A URL stays while only the operator cannot reach the member: the kubelet reports it as ready, for which it needs a
+    quorum. Without a list of members, all URLs stay.
+    """
+    before: list[str] = resource.reported.get("endpoints") or []
+    if seen.members is None and resource.recorded_cluster_id:
+        return before
+    voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
+    return [
+        url
+        for instance in sorted(voters, key=lambda instance: instance.number)
+        if instance.ready
+        and (url := names.client_url_of(resource, instance.name))
+        and (seen.healthy(instance) or (instance.status is None and url in before))
+    ]
 
 
 def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:

@@ -126,7 +126,10 @@ class EtcdClusterStatus(Status):
     version: str | None = Field(None, description="Lowest version of etcd that a member runs.")
     image: str | None = Field(None, description="Image that the members run after any pending update.")
     members: list[MemberStatus] = Field(default_factory=list, description="State of each member.")
-    endpoints: list[str] = Field(default_factory=list, description="Client URLs of the ready members.")
+    endpoints: list[str] = Field(
+        default_factory=list,
+        description="Client URLs of the ready members. They stay while only the operator cannot reach the members.",
+    )
     selector: str | None = Field(None, description="Label selector of the members' pods.")
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
     recovery: RecoveryStatus | None = Field(
