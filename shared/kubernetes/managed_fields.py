@@ -65,7 +65,8 @@ def _extract(value: Any, node: Obj) -> Any:
         }
     if isinstance(value, list) and any(name.startswith("k:") for name in node):
         items = ((_item(value, json.loads(name[2:])), child) for name, child in node.items() if name.startswith("k:"))
-        return [_extract(item, child) for item, child in items if item is not None]
+        own = [(value.index(item), _extract(item, child)) for item, child in items if item is not None]
+        return [item for _, item in sorted(own, key=lambda found: found[0])]  # a variable may refer to earlier ones
     return value
 
 

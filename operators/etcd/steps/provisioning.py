@@ -20,7 +20,7 @@ from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
-from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
@@ -87,10 +87,19 @@ def _started_with(seen: Observed) -> str:
 
 def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Require the Secrets without which members cannot start; running members are not changed."""
-    if resource.spec.tls.mode == "self" and not seen.secrets.digest:  # the template depends on it
+    if resource.spec.tls.mode == "self" and not _is_mountable(resource, seen):
         why = "some are missing"
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+
+
+def _is_mountable(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether the Secrets that pods mount have the key that the template names for the newest authority.
+
+    Otherwise a pod that is recreated before they do would not start.
+    """
+    key, mounted = seen.secrets.authority_key, (names.peer_secret(resource), names.server_secret(resource))
+    return bool(seen.secrets.digest) and all(key in content_of(seen.secrets.found.get(name)) for name in mounted)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:

@@ -98,7 +98,7 @@ CUT_OFF = replace(DOWN, ready=True, runs=True)
         ((VOTER, replace(DOWN, pod=False), VOTER), True, [URLS[0], URLS[2]]),
         ((VOTER, VOTER, ABSENT), True, URLS[:2]),
     ],
-    ids=["operator cut off", "all silent", "one cut off", "one down", "one deleted", "one removed"],
+    ids=["operator cut off", "all unreachable", "one cut off", "one down", "one deleted", "one removed"],
 )
 def test_endpoints_stay_while_only_the_operator_cannot_reach_members(
     at: tuple[At, ...], known: bool, endpoints: list[str]

@@ -118,3 +118,19 @@ def test_extracted_object_is_what_was_applied(applied: dict[str, Obj]) -> None:
     assert difference(applied["sent"], {**extracted, "metadata": applied["observed"]["metadata"]}, MANAGER) == []
     assert "status" not in extracted
     assert applied_part(applied["observed"], "another") is None
+
+
+def test_extracted_list_keeps_its_order() -> None:
+    """A variable may refer to those before it."""
+    sent = APPLIED["Deployment"]
+    extracted = applied_part(sent["observed"], MANAGER)
+    assert extracted is not None
+    names = [[each["name"] for each in container(obj)["env"]] for obj in (extracted, sent["sent"])]
+    assert names[0] == names[1]
+    record: Obj = {
+        "f:env": {'k:{"name":"b"}': {"f:name": {}, "f:value": {}}, 'k:{"name":"a"}': {"f:name": {}, "f:value": {}}}
+    }
+    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": record}
+    env = [{"name": "b", "value": "1"}, {"name": "a", "value": "$(b)"}]
+    obj = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "managedFields": [entry]}, "env": env}
+    assert [each["value"] for each in (applied_part(obj, MANAGER) or {})["env"]] == ["1", "$(b)"]
