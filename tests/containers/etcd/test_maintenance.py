@@ -147,9 +147,13 @@ async def test_alarm_is_seen_at_every_member_without_credentials(etcd: Etcd, etc
             return found
 
         assert await alarms() == [False, False]
-        with pytest.raises(NoSpace):
+
+        async def fill() -> None:
             for number in range(1000):
                 await put(led, f"key-{number % 8}", bytes(MIB // 4))
+
+        with pytest.raises(NoSpace):
+            await fill()
         root = Access(user="root", password="secret")
         await execute(connect, EnableAuth((led.endpoint(),), OPEN, root.user, root.password))
 
