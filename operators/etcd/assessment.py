@@ -22,15 +22,21 @@ Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defrag
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment(Observed):
-    """Observed state of an EtcdCluster, and the facts that follow from it and the spec."""
+    """Observed state of an EtcdCluster, and the facts that follow from it and the spec.
+
+    Attributes:
+        resource: the cluster with its spec, or as it runs (`running_cluster`).
+        spec_applies: whether the spec can be applied; otherwise the cluster is healed as it runs.
+    """
 
     resource: EtcdCluster
+    spec_applies: bool = True
 
     @classmethod
-    def of(cls, resource: EtcdCluster, seen: Observed) -> Assessment:
+    def of(cls, resource: EtcdCluster, seen: Observed, *, spec_applies: bool = True) -> Assessment:
         """Return the facts of a reconcile."""
         gathered = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Observed)}
-        return cls(resource=resource, **gathered)
+        return cls(resource=resource, spec_applies=spec_applies, **gathered)
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -52,6 +58,19 @@ class Assessment(Observed):
         """Lowest number below spec.size without a member; None if there is none."""
         taken = {instance.number for instance in self.instances if instance.member}
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
+
+    @cached_property
+    def replaced_numbers(self) -> tuple[int, ...]:
+        """Numbers of recorded members that were removed from etcd and are to be added again.
+
+        They are below the size, so that no scale-down removed them, and have no volume of another cluster.
+        """
+        recorded = {member.name for member in self.resource.recorded_members if member.stays}
+        return tuple(
+            instance.number
+            for instance in self.instances
+            if instance.member is None and instance.name in recorded and instance.number < self.resource.spec.size
+        )
 
     @cached_property
     def fragmented_voters(self) -> tuple[Instance, ...]:

@@ -107,7 +107,7 @@ class Observed:
         secrets: content of the Secrets.
         auth_enabled: whether authentication is enabled; None if unknown.
         denied: error of the members if they reject all passwords of the operator; empty otherwise.
-        former_password: whether root's password is still the former one, which `secrets.access` then has.
+        former_password: whether root's password is not that of the user's Secret; `secrets.access` has the valid one.
         job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
         backup: snapshots of the cluster.
     """

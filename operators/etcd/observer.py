@@ -25,7 +25,7 @@ from operators.etcd.objects.bootstrap import SEED, successor
 from operators.etcd.objects.names import COMPONENT, DATA
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.security.secrets import read
-from operators.etcd.steps.credentials import former
+from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -71,20 +71,24 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)
     )
     seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods)
-    return await _read_live(resource, await _query(connect, resource, seen), kube)
+    return await _read_live(resource, await _query(connect, resource, seen, kube), kube)
 
 
-async def _query(connect: Connect, resource: EtcdCluster, before: Observed) -> Observed:
-    """Query the members with the credentials of the Secret, or else with the former ones."""
+async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:
+    """Query the members with the password of the user's Secret, or else with the others that may be valid."""
     async with _connected(connect, resource, before) as servers:
         seen = await _query_members(resource, before, servers)
-    access = former(seen.secrets)
-    if not seen.denied or access is None:
+    if not seen.denied:
         return seen
-    before = dataclasses.replace(before, secrets=dataclasses.replace(before.secrets, access=access))
-    async with _connected(connect, resource, before) as servers:
-        again = await _query_members(resource, before, servers)
-    return seen if again.denied else dataclasses.replace(again, former_password=True)
+    if resource.spec.auth is None:  # it was removed: the operator's own Secret is read only now
+        before = dataclasses.replace(before, secrets=await read(resource, kube, with_stored=True))
+    for access in other_credentials(before.secrets, refused=seen.secrets.access):
+        attempt = dataclasses.replace(before, secrets=dataclasses.replace(before.secrets, access=access))
+        async with _connected(connect, resource, attempt) as servers:
+            again = await _query_members(resource, attempt, servers)
+        if not again.denied:
+            return dataclasses.replace(again, former_password=True)
+    return seen
 
 
 def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
@@ -101,7 +105,8 @@ def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
 
 def _expected(resource: EtcdCluster, seen: Observed) -> int:
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
-    return max(resource.spec.size, replicas)
+    known = (names.number_of(resource, member.name) for member in resource.recorded_members)
+    return max(resource.spec.size, replicas, *(number + 1 for number in known if number is not None))
 
 
 def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
@@ -296,7 +301,9 @@ def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool
     if seen.members is None:
         return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)
     missing = [other.number for other in seen.instances if other.member is None and other.number >= replicas]
-    return instance.number == min(missing, default=None) and instance.number < resource.spec.size
+    is_recorded = any(member.name == instance.name for member in resource.recorded_members)
+    awaited = instance.number < resource.spec.size or is_recorded
+    return instance.number == min(missing, default=None) and awaited
 
 
 def _with_holder(instance: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:

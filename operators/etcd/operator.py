@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from operators.etcd.alarm_probe import alarm_probe
 from operators.etcd.api import backup, resource
 from operators.etcd.backup import observe as backup_observe
 from operators.etcd.backup import plan as backup_plan
@@ -40,6 +41,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         application="etcd",
         states=cluster_states,
         certificate_ends=lambda seen: seen.secrets.expires.values(),
+        probe=alarm_probe(connect),
     )
 
 

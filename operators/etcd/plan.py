@@ -1,4 +1,7 @@
-"""Plan of an EtcdCluster: the chain of steps in order of precedence; each step is in the module of its subject."""
+"""Plan of an EtcdCluster: the steps in order of precedence; each step is in the module of its subject.
+
+Nothing that is wrong with the spec stops the steps that heal (`_heal`): snapshots, certificates, members, free space.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,24 @@ from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.observe import Observed
+from operators.etcd.running_cluster import as_it_runs
 from operators.etcd.steps import availability
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, require_access
+from operators.etcd.steps.credentials import ensure_auth, require_access, store_password
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
+    create_secrets,
+    create_stateful_set,
     ensure_disruption_budget,
-    ensure_secrets,
     ensure_services,
     ensure_stateful_set,
     grow_volumes,
+    renew_secrets,
     require_secrets,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
@@ -38,13 +44,13 @@ from operators.etcd.steps.rolling_update import (
     restart_unstarted_learner,
     roll_outdated_pods,
 )
-from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
+from operators.etcd.steps.scaling import grow_by_one, readd_replaced_member, shrink_by_one
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause, reject_invalid_spec
+from shared.steps.planner import pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,34 +60,47 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         settings = self.settings
         return (
-            partial(pause, "paused"),  # maintenance: report only
+            partial(pause_changes, "paused"),  # members are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
-            partial(ensure_secrets, settings),  # certificates before pods, renewed before they expire
+            partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
             partial(ensure_disruption_budget, settings),  # number of evictions at once
             partial(restore_data, settings),  # initial data, before the cluster starts
-            record_cluster,  # cluster id and volumes, before anything depends on them
-            partial(schedule_backups, settings),  # even if later steps are blocked
-            partial(ensure_stateful_set, settings),  # a replica per member, and the bootstrap permission
-            close_bootstrap,  # a started member must not bootstrap again
-            restart_broken,  # repair a change that broke the whole cluster
-            require_access,  # etcd accepts the operator's credentials
-            await_etcd,  # a disconnected operator changes nothing
-            partial(recover_quorum, partial(recovery_pod, settings)),  # waits; a permanent loss needs a confirmation
-            refuse_unknown_members,  # members without a pod of this cluster
-            delete_removed_members,  # first the pod, then the volume
-            relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
-            replace_corrupt_member,  # data differs from the majority: removed, then added again
-            replace_lost_member,  # volume lost: removed, then added again as a learner
-            ensure_auth,  # authentication, before the first client connects
-            admit_clients,  # route clients to every voter
-            restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
-            partial(
-                promote_learner, patience=settings.create_timeout
-            ),  # promote a learner, or remove it after a timeout
+            partial(create_stateful_set, settings),  # the bootstrap permission of the seed
             refuse_unsafe_upgrade,  # a version change that the data would not survive
+        )
+
+    def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
+        settings = self.settings
+        return (
+            (partial(schedule_backups, settings),),  # regardless of any other problem
+            (partial(renew_secrets, settings),),  # certificates, before they expire
+            (partial(store_password, settings),),  # the operator is never locked out
+            (
+                record_cluster,  # cluster id and volumes, before anything depends on them
+                partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
+                close_bootstrap,  # a started member must not bootstrap again
+                restart_broken,  # repair a change that broke the whole cluster
+                require_access,  # etcd accepts the operator's credentials
+                await_etcd,  # a disconnected operator changes nothing
+                partial(recover_quorum, partial(recovery_pod, settings)),  # a permanent loss needs a confirmation
+                refuse_unknown_members,  # members without a pod of this cluster
+                delete_removed_members,  # first the pod, then the volume
+                relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
+                replace_corrupt_member,  # data differs from the majority: removed, then added again
+                replace_lost_member,  # volume lost: removed, then added again as a learner
+                partial(ensure_auth, settings),  # authentication, before the first client connects
+                admit_clients,  # route clients to every voter
+                restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
+                partial(promote_learner, patience=settings.create_timeout),  # or remove it after a timeout
+                readd_replaced_member,  # while the spec cannot be applied; otherwise `grow_by_one`
+            ),
+        )
+
+    def _change(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
+        return (
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
             grow_by_one,  # add a learner, then its pod
@@ -93,6 +112,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)
+    _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)

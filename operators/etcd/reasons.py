@@ -113,8 +113,8 @@ DENIED = REASONS.add(
 DISABLING_AUTH = REASONS.add(
     "DisablingAuth",
     Severity.NORMAL,
-    "The operator disables authentication, as spec.auth.enabled requests.",
-    "Disabling authentication: spec.auth.enabled is false.",
+    "The operator disables authentication, as spec.auth requests.",
+    "Disabling authentication: {why}.",
 )
 ENABLING_AUTH = REASONS.add(
     "EnablingAuth",
@@ -222,7 +222,7 @@ POD_DELETED = REASONS.add(
     Severity.WARNING,
     "The pod of a snapshot was deleted before it was done.",
     "The pod of the attempt was deleted.",
-    "The pod of the attempt was deleted. Attempt {attempt} of {attempts} failed; the operator retries.",
+    "The pod of the attempt was deleted. {attempt} failed; the operator retries.",
 )
 POD_IN_THE_WAY = REASONS.add(
     "PodInTheWay",
@@ -349,8 +349,8 @@ RUNNING = REASONS.add(
     "Running",
     Severity.NORMAL,
     "A pod takes the snapshot.",
-    "Attempt {attempt} of {max_attempts}: taking the snapshot from {choice}. {caution}",
-    "Attempt {attempt} of {attempts}: taking the snapshot from {member}.",
+    "{attempt}: taking the snapshot from {member}. {caution}",
+    "{attempt}: taking the snapshot from {member}.",
     "Taking the snapshot.",
 )
 SCALE_DOWN_BLOCKED = REASONS.add(

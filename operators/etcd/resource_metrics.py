@@ -15,7 +15,10 @@ MEMBERS = State(
     "desired number.",
     ("role",),
 )
-HAS_LEADER = State("platform_etcd_has_leader", "1 if an EtcdCluster has a leader, else 0.")
+HAS_LEADER = State(
+    "platform_etcd_has_leader",
+    "1 if an EtcdCluster has a leader, else 0; absent while only the operator cannot reach its members.",
+)
 ALARMS = State(
     "platform_etcd_alarms", "Members of an EtcdCluster that raised an alarm: NOSPACE or CORRUPT.", ("alarm",)
 )
@@ -64,7 +67,11 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
     learners = sum(member.get("role") == "learner" for member in members)
     yield MEMBERS(len(members) - learners, "voter")
     yield MEMBERS(learners, "learner")
-    yield HAS_LEADER(bool(status.get("leader")))
+    has_leader = bool(status.get("leader"))
+    has_quorum = (status.get("readyMembers") or 0) > (
+        len(members) - learners
+    ) // 2  # the kubelet's probe needs a leader
+    yield HAS_LEADER(None if has_quorum and not has_leader else has_leader)
     raised = Counter(alarm for member in members for alarm in member.get("alarms") or ())
     for alarm in ("CORRUPT", "NOSPACE"):
         yield ALARMS(raised[alarm], alarm)

@@ -39,15 +39,11 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
         "clusterID": cluster_id,
         "runsAs": raft_log.runs_as(resource, seen, cluster_id),
-        "leader": seen.leader.name if seen.leader else None,
+        "leader": _leader(seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "members": members,
-        "endpoints": [
-            names.client_url_of(resource, instance.name)
-            for instance in sorted(seen.healthy_voters, key=lambda instance: instance.number)
-            if instance.ready
-        ],
+        "endpoints": _endpoints(resource, seen),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
@@ -57,15 +53,43 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
-    """Return every member by number, and former members, without an id, while their volume exists."""
+def _leader(seen: Assessment) -> str | None:
+    """Return the name of the leader; the operator may be unable to reach it, but another member names it."""
+    leader = seen.leader or (seen.instance_of(seen.leader_id) if seen.leader_id else None)
+    return leader.name if leader else None
+
+
+def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
+    """Return the client URLs of the ready voters.
+
+    A URL stays while only the operator cannot reach the member: the kubelet reports it as ready, for which it needs a
+    quorum. Without a list of members, all URLs stay.
+    """
+    before: list[str] = resource.reported.get("endpoints") or []
+    if seen.members is None and resource.recorded_cluster_id:
+        return before
+    voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
+    return [
+        url
+        for instance in sorted(voters, key=lambda instance: instance.number)
+        if instance.ready
+        and (url := names.client_url_of(resource, instance.name))
+        and (seen.healthy(instance) or (instance.status is None and url in before))
+    ]
+
+
+def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:
+    """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
+
+    A replacement spans several changes: the entry shows at any time in between that the member is to be added.
+    """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
         _member(seen, instance, before.get(instance.name) or {})
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
-        if instance.member or instance.vacated
+        if instance.member or instance.vacated or instance.number in seen.replaced_numbers
     ]
 
 
@@ -76,10 +100,12 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
+def _member(seen: Assessment, instance: Instance, before: Obj) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
-        return {"name": instance.name, "volume": instance.recorded}
+        entry: Obj = {"volume": volume} if (volume := recorded_disk(seen, instance)) else {}
+        replaced = instance.number in seen.replaced_numbers
+        return {"name": instance.name} | entry | ({"healthy": False} if replaced else {})
     identity = f"{member.id:016x}"
     if before.get("id") != identity:
         before = {}

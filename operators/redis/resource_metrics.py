@@ -12,7 +12,8 @@ from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
 SLOT_COUNT = State(
     "platform_redis_slots",
-    "Slots of a RedisCluster by state: served by a ready node, or unserved; absent before the cluster is created.",
+    "Slots of a RedisCluster by state: served by a ready node, or unserved; in neither state while only the operator "
+    "cannot reach the node. Absent before the cluster is created.",
     ("state",),
 )
 SLOTS_LEFT = State(
@@ -36,14 +37,15 @@ def states(obj: Obj) -> Iterator[Sample]:
     yield PAUSED(bool(spec.get("pause")))
     yield PRIMARIES(status.get("masters") or 0)
     if status.get("formed"):
-        served = len(_served(status))
-        yield SLOT_COUNT(served, "served")
-        yield SLOT_COUNT(SLOTS - served, "unserved")
+        served = _slots(status, "True")
+        yield SLOT_COUNT(len(served), "served")
+        yield SLOT_COUNT(SLOTS - len(Slots.union((served, _slots(status, "Unknown")))), "unserved")
     moving = status.get("migration")
     yield SLOTS_LEFT(moving["slots"] - moving["moved"] if moving else 0)
     yield RECOVERY_WAITING(bool(status.get("recovery")))
 
 
-def _served(status: Obj) -> Slots:
-    serving = {node.get("name") for node in status.get("conditions") or () if node.get("status") == "True"}
-    return Slots.union(node.slots for node in recorded_nodes(status) if node.name in serving)
+def _slots(status: Obj, state: str) -> Slots:
+    """Return the slots of the nodes in a state: True (they serve), False or Unknown."""
+    found = {node.get("name") for node in status.get("conditions") or () if node.get("status") == state}
+    return Slots.union(node.slots for node in recorded_nodes(status) if node.name in found)

@@ -59,11 +59,21 @@ def report(
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
-        "endpoints": [
-            f"{names.host(resource, instance.name)}:{PORT}" for instance in seen.instances if serves(seen, instance)
-        ],
+        "endpoints": _endpoints(resource, seen),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _endpoints(resource: RedisCluster, seen: Assessment) -> list[str]:
+    """Return the endpoints of the nodes that serve; those of ready nodes stay while the operator reaches no node."""
+    before = resource.reported.get("endpoints") or ()
+    found = ((instance, f"{names.host(resource, instance.name)}:{PORT}") for instance in seen.instances)
+    return [url for instance, url in found if serves(seen, instance) or (_is_unknown(seen, instance) and url in before)]
+
+
+def _is_unknown(seen: Assessment, instance: Instance) -> bool:
+    """Whether only the operator cannot reach a node: it reaches none, and the kubelet reports this one as ready."""
+    return not seen.reachable and instance.ready
 
 
 def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
@@ -86,7 +96,7 @@ def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance,
         "hostname": instance.location.host or None,
         "zone": instance.location.zone or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
-        "status": str(serves(seen, instance)),
+        "status": "Unknown" if _is_unknown(seen, instance) else str(serves(seen, instance)),
         "reason": str(reason),
         "message": message,
         "disk": known[1] if known else None,

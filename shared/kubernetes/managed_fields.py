@@ -42,6 +42,34 @@ def _is_record(entry: Obj, manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
+def applied(obj: Obj, manager: str) -> Obj | None:
+    """Return the part of an object that a manager applied, to apply it again with a change; None if there is none.
+
+    Source: "extract, modify, apply" of client-go's apply configurations (ExtractStatefulSet and others).
+    """
+    record = record_of(obj, manager)
+    if record is None:
+        return None
+    found: Obj = _extract(obj, record)
+    identity = {key: obj["metadata"][key] for key in ("name", "namespace") if key in obj["metadata"]}
+    kind = {key: obj[key] for key in ("apiVersion", "kind")}
+    return kind | found | {"metadata": found.get("metadata", {}) | identity}
+
+
+def _extract(value: Any, node: Obj) -> Any:
+    if isinstance(value, dict) and any(name.startswith("f:") for name in node):
+        return {
+            name[2:]: _extract(value[name[2:]], child)
+            for name, child in node.items()
+            if name.startswith("f:") and name[2:] in value
+        }
+    if isinstance(value, list) and any(name.startswith("k:") for name in node):
+        items = ((_item(value, json.loads(name[2:])), child) for name, child in node.items() if name.startswith("k:"))
+        own = [(value.index(item), _extract(item, child)) for item, child in items if item is not None]
+        return [item for _, item in sorted(own, key=lambda found: found[0])]  # a variable may refer to earlier ones
+    return value
+
+
 def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
     """Return the paths of the fields that applying `desired` would change; empty if it would change nothing.
 

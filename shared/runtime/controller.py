@@ -42,6 +42,8 @@ class Controller(Generic[Resource, Observed]):
             (`ownership.key_of`); empty if the operator has one kind.
         states: returns the metrics of a resource in addition to the common ones (`resource_metrics.common`); pure.
         certificate_ends: returns the expiry times of the observed certificates; pure.
+        probe: queries a running database cheaply, every few seconds, and returns whether to reconcile the resource now;
+            None if watches and the regular reconciles report every change in time.
     """
 
     operator: str
@@ -55,6 +57,7 @@ class Controller(Generic[Resource, Observed]):
     application: str = ""
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
     certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()
+    probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
+from shared.runtime.probing import probe_continuously
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.watch import Watch
@@ -83,7 +84,11 @@ class RunningController:
         for key in self.keys:
             self.queue.add(key)
         name = self.controller.name
-        return {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
+        tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
+        if self.controller.probe is not None:
+            probing = probe_continuously(self.controller, self.cache, self.queue)
+            tasks.add(asyncio.create_task(probing, name=f"{name}-probes"))
+        return tasks
 
 
 class Process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -23,6 +24,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Kind, Obj
 
 PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
@@ -30,6 +32,9 @@ PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
 
 SCHEDULED = "etcd.ydzs.io/scheduled"
 """Label of EtcdBackups that the schedule of a cluster created: the UID of that EtcdCluster."""
+
+RETRY_UNTIL = "etcd.ydzs.io/retry-until"
+"""Annotation of scheduled EtcdBackups: the time at which the next one is due. Until then, attempts are repeated."""
 
 _NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
@@ -65,7 +70,13 @@ class EtcdBackupStatus(Status):
         None, description=("Time at which the snapshot was complete, or the last attempt failed.")
     )
     duration_seconds: float | None = Field(None, description="Duration of the last attempt, in seconds.")
-    attempts: int | None = Field(None, description="Number of attempts so far; at most 3.", json_schema_extra=INT32)
+    attempts: int | None = Field(
+        None,
+        description=(
+            "Number of attempts so far: at most 3; for a scheduled snapshot any number until the next one is due."
+        ),
+        json_schema_extra=INT32,
+    )
 
 
 API = Resource(
@@ -115,6 +126,14 @@ class EtcdBackup(CustomResource[EtcdBackupSpec]):
             InvalidSpec: a field is invalid; the message names the field and valid values.
         """
         return cls(obj, parse(EtcdBackupSpec, obj.get("spec") or {}, at="spec"))
+
+    @property
+    def retry_until(self) -> datetime | None:
+        """Time until which attempts are repeated; None for a fixed number of attempts."""
+        try:
+            return datetime.fromisoformat(annotation(self.obj, RETRY_UNTIL))
+        except ValueError:  # not scheduled
+            return None
 
     @property
     def over(self) -> bool:

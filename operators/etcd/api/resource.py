@@ -53,7 +53,12 @@ class MemberStatus(SpecModel):
         description="Bytes of the database file that are in use. Defragmentation frees the rest.",
         json_schema_extra=INT64,
     )
-    healthy: bool | None = Field(None, description="Whether the member answers, has a leader and keeps up with it.")
+    healthy: bool | None = Field(
+        None,
+        description=(
+            "Whether the member answers, has a leader and keeps up with it; false while a lost member is replaced."
+        ),
+    )
     alarms: list[str] = Field(default_factory=list, description="Alarms that the member raised: NOSPACE or CORRUPT.")
     volume: str | None = Field(
         None,
@@ -121,7 +126,10 @@ class EtcdClusterStatus(Status):
     version: str | None = Field(None, description="Lowest version of etcd that a member runs.")
     image: str | None = Field(None, description="Image that the members run after any pending update.")
     members: list[MemberStatus] = Field(default_factory=list, description="State of each member.")
-    endpoints: list[str] = Field(default_factory=list, description="Client URLs of the ready members.")
+    endpoints: list[str] = Field(
+        default_factory=list,
+        description="Client URLs of the ready members. They stay while only the operator cannot reach the members.",
+    )
     selector: str | None = Field(None, description="Label selector of the members' pods.")
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
     recovery: RecoveryStatus | None = Field(
@@ -187,11 +195,13 @@ class RecordedMember:
         id: id in etcd; 0 if none is recorded.
         volume: UID of the volume claim, or with storage.medium Memory of the pod, on which the member was last healthy;
             empty if it never was.
+        stays: whether it is a member or is being replaced; false if only its volume is left.
     """
 
     name: str
     id: int
     volume: str
+    stays: bool = True
 
 
 class EtcdCluster(CustomResource[EtcdClusterSpec]):
@@ -251,7 +261,12 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
     def recorded_members(self) -> tuple[RecordedMember, ...]:
         """Members as recorded in the status."""
         return tuple(
-            RecordedMember(member["name"], int(member.get("id") or "0", 16), member.get("volume") or "")
+            RecordedMember(
+                member["name"],
+                int(member.get("id") or "0", 16),
+                member.get("volume") or "",
+                stays="id" in member or "healthy" in member,
+            )
             for member in self.reported.get("members") or ()
         )
 

@@ -176,9 +176,9 @@ class Auth(SpecModel):
     )
     root_secret_name: Name = Field(
         description=(
-            "Name of a Secret with the password of the user root in the key password. To change the password, "
-            "store the former one in the key previousPassword of the same Secret; the change is applied without "
-            "a restart."
+            "Name of a Secret with the password of the user root in the key password. A changed password is applied "
+            "without a restart. The operator keeps the valid password in the Secret NAME-operator-auth. If root's "
+            "password was changed in etcd, store it in the key previousPassword."
         )
     )
 
@@ -312,7 +312,10 @@ class EtcdClusterSpec(PodSettings):
     tls: Tls = Field(default_factory=Tls, description="TLS for clients and between members. Default: none.")
     auth: Auth | None = Field(
         None,
-        description=("Authentication with users and passwords. Default: the operator neither enables nor disables it."),
+        description=(
+            "Authentication with users and passwords. Default: the operator does not enable it. Removing the field "
+            "disables authentication that the operator enabled, without a restart."
+        ),
     )
     backup: Backup | None = Field(None, description="Scheduled snapshots. Default: none.")
     restore: Restore | None = Field(
@@ -331,7 +334,13 @@ class EtcdClusterSpec(PodSettings):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
-    paused: bool = Field(False, description="If true, the operator only reports the state and changes nothing.")
+    paused: bool = Field(
+        False,
+        description=(
+            "If true, no change of the spec is applied. The operator still replaces lost members, renews certificates "
+            "and takes scheduled snapshots. Default: false."
+        ),
+    )
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 

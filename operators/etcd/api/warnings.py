@@ -21,7 +21,7 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
     Args:
         running: lowest version that a member was last observed to run.
     """
-    warnings, version = [], spec.target
+    warnings, version = _of_disabled_auth(spec, before), spec.target
     if running is not None and running.series == version.series and version < running:
         warnings.append(
             f"spec.version: {version} is older than the running version {running}: fixes of later releases are missing."
@@ -33,6 +33,16 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
             f"of {_tolerated_failures(size)}."
         )
     return warnings
+
+
+def _of_disabled_auth(spec: EtcdClusterSpec, before: EtcdClusterSpec) -> list[str]:
+    was_enabled = before.auth is not None and before.auth.enabled
+    if not was_enabled or (spec.auth is not None and spec.auth.enabled):
+        return []
+    return [
+        "spec.auth: authentication is disabled now, without a restart: every client that reaches the members can read "
+        "and change all keys. To keep it enabled, revert the change."
+    ]
 
 
 def _tolerated_failures(size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.etcd.api.backup import EtcdBackup
@@ -14,6 +14,13 @@ from shared.kubernetes.pods import Pod
 
 START_TIMEOUT_SECONDS = 600.0
 """Time beyond the deadline of a pod after which the pod counts as failed if it has not even started."""
+
+
+MAX_ATTEMPTS = 3
+"""Attempts of an EtcdBackup; a scheduled one is attempted further, until the next one is due."""
+
+BACKOFF_SECONDS = (15.0, 60.0, 300.0, 900.0, 1800.0)
+"""Time between the end of an attempt and the next one, by the number of failed attempts; the last value repeats."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +52,16 @@ class Assessment:
         return Outcome(
             False, POD_NOT_STARTING, f"The pod did not finish within {deadline / 60:.0f} minutes: {problem}."
         )
+
+    @property
+    def next_attempt(self) -> datetime:
+        """Time of the next attempt after a failed one."""
+        finished = self.outcome.finished if self.outcome else None
+        ended = finished or time(self.backup.reported.get("startedAt")) or self.now
+        return ended + timedelta(seconds=BACKOFF_SECONDS[min(self.attempts, len(BACKOFF_SECONDS)) - 1])
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether no further attempt follows a failed one."""
+        until = self.backup.retry_until
+        return self.attempts >= MAX_ATTEMPTS and (until is None or self.next_attempt >= until)

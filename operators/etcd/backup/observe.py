@@ -52,12 +52,14 @@ class Observed:
         cluster: EtcdCluster of the backup; None if it cannot be read.
         problem: missing prerequisite: the cluster, the destination, or credentials for the cluster.
         sources: members of the cluster; empty while a pod runs, or if there is a problem.
+        password_secret: name of the Secret with root's password; empty without authentication.
     """
 
     pod: Obj | None = None
     cluster: EtcdCluster | None = None
     problem: SecretProblem | None = None
     sources: tuple[SnapshotSource, ...] = ()
+    password_secret: str = ""
 
     @cached_property
     def outcome(self) -> Outcome | None:
@@ -104,10 +106,11 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     cluster = await _cluster(kube, backup)
     if isinstance(cluster, SecretProblem):
         return Observed(pod, problem=cluster)
-    known = await secrets.read(cluster, kube)
-    if problem := await locations.problem(kube, backup.namespace, "spec.destination", store) or known.problem:
+    known = await secrets.read(cluster, kube, with_stored=True)
+    if problem := await locations.problem(kube, backup.namespace, "spec.destination", store) or known.access_problem:
         return Observed(pod, cluster, problem)
-    return Observed(pod, cluster, None, await _sources(settings, connect, cluster, known, kube))
+    sources = await _sources(settings, connect, cluster, known, kube)
+    return Observed(pod, cluster, None, sources, known.password_secret)
 
 
 def _in_the_way(pod: Obj) -> SecretProblem:

@@ -1,34 +1,34 @@
 """Plan of an EtcdBackup. Pure.
 
-A snapshot belongs to one point in time: it is attempted a few times in a row, and then never again. The outcome is
-recorded in the status before the pod is deleted, so that nothing is lost or done twice.
+A snapshot belongs to one point in time: it is attempted a few times in a row, and then never again. A scheduled one is
+attempted until the next one is due. The outcome is recorded in the status before the pod is deleted, so that nothing is
+lost or done twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from operators.etcd.api.backup import SCHEDULED, EtcdBackup, validate
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods, report
-from operators.etcd.backup.assessment import Assessment
+from operators.etcd.backup.assessment import MAX_ATTEMPTS, Assessment
 from operators.etcd.backup.observe import Observed, choose
-from operators.etcd.backup.outcome import time
-from operators.etcd.backup.report import MAX_ATTEMPTS
-from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, RUNNING
+from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, REASONS, RUNNING
+from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow
+from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow
 from shared.runtime.settings import Settings
+from shared.status.conditions import READY
 from shared.steps.planner import reject_invalid_spec
-
-BACKOFF_SECONDS = (15.0, 60.0)
-"""Time between the end of an attempt and the next one."""
 
 POLL_SECONDS = 60.0
 """Interval at which a pod that takes a snapshot is checked: no event reports a pod that hangs."""
+
+_RETRIES = "failed; the operator retries."
 
 RETRY_SECONDS = 10.0
 """Time until a missing prerequisite or an unreachable member is checked again: no watch reports it."""
@@ -59,7 +59,7 @@ class Planner:
         return Plan((actions,), verdict, report.status(facts), requeue)
 
 
-def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
+def await_snapshot(backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
     """Wait while a pod takes the snapshot."""
     seen = facts.observed
     if seen.pod is None or facts.outcome is not None:
@@ -72,7 +72,7 @@ def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> St
             warning=True,
             requeue=POLL_SECONDS,
         )
-    return Step.wait(RUNNING, seen.message, requeue=POLL_SECONDS)
+    return _taking(backup, facts, seen.message, requeue=POLL_SECONDS)
 
 
 def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
@@ -80,16 +80,29 @@ def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> 
     outcome, pod = facts.outcome, facts.observed.pod
     if outcome is None:
         return PASS
-    ended = outcome.finished or time(backup.reported.get("startedAt")) or now
-    backoff = timedelta(seconds=BACKOFF_SECONDS[min(facts.attempts, len(BACKOFF_SECONDS)) - 1])
-    left = (ended + backoff - now).total_seconds()
-    message = f"{outcome.message} Attempt {facts.attempts} of {MAX_ATTEMPTS} failed; the operator retries."
+    left = (facts.next_attempt - now).total_seconds()
+    message = f"{outcome.message} {_attempt(backup, facts.attempts)} {_RETRIES}"
     if left > 0 or facts.attempts != backup.reported.get("attempts"):
         return Step.wait(outcome.reason, message, warning=True, requeue=max(0.0, left))
     if pod is None:
         return PASS
     deletion = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
     return Step.wait(outcome.reason, message, *deletion, warning=True, requeue=1)
+
+
+def _attempt(backup: EtcdBackup, number: int) -> str:
+    return f"Attempt {number}" if backup.retry_until else f"Attempt {number} of {MAX_ATTEMPTS}"
+
+
+def _taking(
+    backup: EtcdBackup, facts: Assessment, message: str, *actions: Action, requeue: float | None = None
+) -> Step:
+    """Report that a snapshot is being taken; the failure of the last attempt stays, so that attempts are no events."""
+    before = condition(backup.obj, READY)
+    last = str(before.get("message") or "")
+    if facts.attempts and last.endswith(_RETRIES):
+        return Step.wait(REASONS.named(before["reason"]), last, *actions, warning=True, requeue=requeue)
+    return Step.wait(RUNNING, message, *actions, requeue=requeue)
 
 
 def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _now: datetime) -> Step:
@@ -122,12 +135,21 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
         )
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
-    message = f"Attempt {attempt} of {MAX_ATTEMPTS}: taking the snapshot from {choice.name}. {choice.caution}".strip()
+    label = _attempt(backup, attempt)
+    message = f"{label}: taking the snapshot from {choice.name}. {choice.caution}".strip()
     keep = _retention_count(backup, cluster)
     pod = pods.snapshot_pod(
-        settings, backup, cluster, choice.name, choice.status, attempt=attempt, message=message, keep=keep
+        settings,
+        backup,
+        cluster,
+        choice.name,
+        choice.status,
+        attempt=attempt,
+        message=message,
+        keep=keep,
+        password_secret=seen.password_secret,
     )
-    return Step.wait(RUNNING, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
+    return _taking(backup, facts, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
 
 
 def _retention_count(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:

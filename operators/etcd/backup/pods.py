@@ -86,6 +86,7 @@ def snapshot_pod(
     attempt: int,
     message: str,
     keep: int | None,
+    password_secret: str = "",
 ) -> Obj:
     """Return a pod that takes a snapshot of a member.
 
@@ -95,6 +96,7 @@ def snapshot_pod(
         attempt: number of the attempt, from 1.
         message: message to report while the pod runs.
         keep: number of scheduled snapshots to keep; None for a snapshot without a schedule.
+        password_secret: name of the Secret with root's password; empty without authentication.
     """
     store = locations.store_of(backup.spec.destination)
     assert store is not None, "the spec was reviewed"
@@ -114,7 +116,7 @@ def snapshot_pod(
         *([] if keep is None else ["--scheduled", f"--keep={keep}"]),
     ]
     volumes, mounts = [locations.volume(store)], [locations.mount(store, writing=True)]
-    for flags, volume, mount in _credentials(cluster):
+    for flags, volume, mount in _credentials(cluster, password_secret):
         arguments += flags
         volumes.append(volume)
         mounts.append(mount)
@@ -130,16 +132,16 @@ def snapshot_pod(
     )
 
 
-def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
+def _credentials(cluster: EtcdCluster, password_secret: str) -> Iterator[tuple[list[str], Obj, Obj]]:
     """Yield the flags, the volume and the mount of each Secret with credentials for the cluster."""
     if cluster.spec.tls.mode != "none":
         keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
         flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
         volume = _secret("client-tls", names.client_secret(cluster), *keys.values())
         yield flags, volume, {"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True}
-    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
+    if password_secret:
         flags = [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
-        volume = _secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY)
+        volume = _secret("auth", password_secret, PASSWORD_KEY)
         yield flags, volume, {"name": "auth", "mountPath": _PASSWORD, "readOnly": True}
 
 

@@ -15,8 +15,6 @@ from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 
-MAX_ATTEMPTS = 3
-
 
 def status(facts: Assessment) -> Obj:
     """Return the status of an EtcdBackup that is not finished."""
@@ -34,7 +32,7 @@ def finished(facts: Assessment) -> Plan | None:
         return _at_rest(facts.backup, facts.observed)
     if facts.outcome is not None and facts.outcome.succeeded:
         return _complete(facts, facts.outcome)
-    if facts.outcome is not None and facts.attempts >= MAX_ATTEMPTS:
+    if facts.outcome is not None and facts.gives_up:
         return _given_up(facts, facts.outcome)
     return None
 
@@ -65,7 +63,7 @@ def _complete(facts: Assessment, outcome: Outcome) -> Plan:
 
 
 def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
-    message = f"{outcome.message} All {MAX_ATTEMPTS} attempts failed. Fix the cause, then create another EtcdBackup."
+    message = f"{outcome.message} All {facts.attempts} attempts failed. Fix the cause, then create another EtcdBackup."
     found = status(facts) | {"phase": FAILED, **_times(outcome, facts.now)}
     return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0)
 

@@ -105,6 +105,9 @@ class Gateway:
     async def progress(self) -> RaftProgress:
         return await self._wire.metrics(responses.progress)
 
+    async def has_alarm(self) -> bool:
+        return await self._wire.health(responses.has_alarm)
+
     async def is_compacted(self, revision: int) -> bool:
         if revision < 2:  # there is nothing before the first revision
             return True

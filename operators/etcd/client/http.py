@@ -26,6 +26,8 @@ STREAM_PAUSE_SECONDS = 60.0
 MAX_LINE_BYTES = 2**20
 """Maximum length of a line of a stream; etcd's have 44 KiB."""
 
+_HEALTH = (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)
+
 Answer = TypeVar("Answer")
 
 
@@ -43,7 +45,7 @@ class Wire:
         address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
         self.label = f"{endpoint.name} ({address}:{endpoint.port})"
         self._url = f"{'https' if access.authority else 'http'}://{address}:{endpoint.port}"
-        self._metrics = f"http://{address}:{endpoint.metrics}/metrics"
+        self._plain = f"http://{address}:{endpoint.metrics}"
         self._host = endpoint.host
         self._access = access
         self._session: aiohttp.ClientSession | None = None
@@ -79,8 +81,15 @@ class Wire:
         """Return the metrics for Prometheus."""
         whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced("metrics"):
-            async with self._response(self._metrics, "metrics", whole) as answer:
+            async with self._response(f"{self._plain}/metrics", "metrics", whole) as answer:
                 return self._parsed("metrics", lambda text: read(text.decode()), await answer.read())
+
+    async def health(self, read: Callable[[Any], Answer]) -> Answer:
+        """Return the health of the member as it knows it, without a quorum."""
+        whole, url = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS), f"{self._plain}/health?serializable=true"
+        with self._traced("health"):
+            async with self._response(url, "health", whole, expected=_HEALTH) as answer:
+                return self._parsed("health", _json(read), await answer.read())
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """Yield the lines of a stream."""
@@ -112,6 +121,8 @@ class Wire:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
         body: Mapping[str, Any] | None = None,
         token: str = "",
+        *,
+        expected: tuple[int, ...] = (HTTPStatus.OK,),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield a successful response."""
         with self._translated_errors(path, timeout):
@@ -125,7 +136,7 @@ class Wire:
                 allow_redirects=False,
                 read_bufsize=MAX_LINE_BYTES // 2,  # aiohttp allows twice this
             ) as answer:
-                if answer.status != HTTPStatus.OK:
+                if answer.status not in expected:
                     raise self.refused(path, await answer.read())
                 yield answer
 

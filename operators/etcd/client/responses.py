@@ -146,6 +146,11 @@ def progress(text: str) -> RaftProgress:
     return RaftProgress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
 
 
+def has_alarm(answer: Any) -> bool:
+    """Parse /health; 3.4 gives no reason."""
+    return answer["health"] != "true" and "ALARM" in answer.get("reason", "ALARM")
+
+
 def members(answer: Any) -> Members:
     """Parse /v3/cluster/member/list."""
     found = tuple(map(_member, answer["members"]))

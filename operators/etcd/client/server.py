@@ -173,6 +173,9 @@ class Server(Protocol):
     async def is_compacted(self, revision: int) -> bool:
         """Whether history before a revision is deleted, by a serializable read at `revision - 1`."""
 
+    async def has_alarm(self) -> bool:
+        """Whether any member raised an alarm, from /health on the metrics port: without a quorum, TLS or a user."""
+
     async def alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms of all members.
 

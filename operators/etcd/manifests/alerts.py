@@ -88,7 +88,7 @@ _RESOURCES = Group(
             f"time() - {state('platform_resource_unready_since_timestamp_seconds', BACKUP)} < 86400",
             "1m",
             "EtcdBackup {{ $labels.namespace }}/{{ $labels.name }} failed",
-            "The snapshot failed three times and is not retried. The reason and message of its Ready condition name "
+            "All attempts failed, and no further one follows. The reason and message of its Ready condition name "
             "the cause. The alert ends after a day, or when the EtcdBackup is deleted.",
         ),
     ),

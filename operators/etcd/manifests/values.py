@@ -13,8 +13,8 @@ class EtcdRbac(RbacValues):
 
     self_signed: bool = Field(
         True,
-        description="Allow the operator to create and update Secrets, which clusters with tls.mode self need. If "
-        "false, the operator can only read the Secrets that resources reference.",
+        description="Allow the operator to create and update Secrets, which clusters with tls.mode self or with auth "
+        "need. If false, the operator can only read the Secrets that resources reference.",
     )
     cert_manager: bool = CERT_MANAGER
 

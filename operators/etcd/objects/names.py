@@ -90,6 +90,11 @@ def client_secret(resource: EtcdCluster) -> str:
     return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
 
 
+def credentials_secret(resource: EtcdCluster) -> str:
+    """Return the Secret in which the operator keeps root's valid password; no pod of a member mounts it."""
+    return f"{resource.name}-operator-auth"
+
+
 def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
     """Return the number of a member, from its name or a peer URL; None if it is not in this cluster."""
     name, separator, rest = name_or_url.removeprefix("http://").removeprefix("https://").partition(".")

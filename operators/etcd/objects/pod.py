@@ -53,9 +53,7 @@ def pod(
         quota: size of the database in bytes; None for that of the spec.
     """
     spec = resource.spec
-    labels = own.labels(COMPONENT)
-    if isinstance(begins, Closed):  # learners receive no clients, and neither does a member that is not recorded yet
-        labels[SERVES] = CLIENTS
+    labels = own.labels(COMPONENT) | serving_label(begins)
     annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
     annotations |= bootstrap.annotated(resource, begins)
     made: Obj = {
@@ -77,6 +75,22 @@ def pod(
         made["spec"]["volumes"] = volumes
     annotations[TEMPLATE] = digest(made)
     return made
+
+
+def serving_label(begins: Start) -> dict[str, str]:
+    """Return the label of pods that receive clients, if the template's pods do.
+
+    Learners receive no clients, and neither does a member that is not recorded yet.
+    """
+    return {SERVES: CLIENTS} if isinstance(begins, Closed) else {}
+
+
+def with_permission(resource: EtcdCluster, template: Obj, begins: Start) -> Obj:
+    """Return a template with another permission of a pod with an empty volume, and otherwise unchanged."""
+    metadata = template["metadata"]
+    labels = {name: value for name, value in metadata["labels"].items() if name != SERVES} | serving_label(begins)
+    annotations = metadata["annotations"] | bootstrap.annotated(resource, begins)
+    return template | {"metadata": metadata | {"labels": labels, "annotations": annotations}}
 
 
 def digest(template: Obj) -> str:

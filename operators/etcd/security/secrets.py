@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
 from operators.etcd.security.certificates import leaves
+from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
@@ -38,6 +39,9 @@ class Secrets:
         problem: problem of Secrets that the operator does not create; None if there is none.
         access: credentials of the operator, as far as known.
         previous_password: former password of root; empty if not given.
+        stored: passwords of root that the operator stored itself: the valid one, or while it is changed, both.
+        password_secret: name of the Secret with the password in `access`; empty without one.
+        access_problem: reason why the operator has no credentials; None if it has all.
         digest: digest of what etcd reads only at its start; it reveals nothing of the content.
         authority_key: key in the members' Secrets with the authorities to trust.
         expires: expiry of each certificate, by the name of its Secret.
@@ -47,21 +51,31 @@ class Secrets:
     problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     previous_password: str = field(default="", repr=False)
+    stored: tuple[str, ...] = field(default=(), repr=False)
+    password_secret: str = ""
+    access_problem: SecretProblem | None = None
     digest: str = ""
     authority_key: str = AUTHORITY_KEY
     expires: Mapping[str, datetime] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
 
 
-async def read(resource: EtcdCluster, kube: Kube) -> Secrets:
-    """Read the Secrets that the spec names from the API server."""
-    return judge(resource, await find(kube, resource.namespace, names(resource)))
+async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) -> Secrets:
+    """Read the Secrets from the API server.
+
+    Args:
+        with_stored: whether to read the operator's own Secret also without spec.auth, after which it is left only if
+            authentication is still enabled.
+    """
+    stored = {resources.credentials_secret(resource)} if with_stored else set()
+    return judge(resource, await find(kube, resource.namespace, names(resource) | stored))
 
 
 def names(resource: EtcdCluster) -> set[str]:
     """Return the names of the Secrets that the cluster uses."""
     auth = resource.spec.auth
-    return {*_certificates(resource), *(() if auth is None else (auth.root_secret_name,))}
+    passwords = () if auth is None else (auth.root_secret_name, resources.credentials_secret(resource))
+    return {*_certificates(resource), *passwords}
 
 
 def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
@@ -74,18 +88,45 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     Args:
         found: Secrets by name; None for one that does not exist.
     """
-    problem = None
-    try:
-        _require_password(resource, found)
-        _require_certificates(resource, found)
-    except UnusableSecret as wrong:
-        problem = wrong.problem
+    lacks_password = _problem(_require_password, resource, found)
+    lacks_certificate = _problem(_require_certificates, resource, found)
+    stored = _stored(resource, found)
     previous = ""
     if resource.spec.auth is not None:
         previous = content_of(found[resource.spec.auth.root_secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
+    access, password_secret = _access(resource, found, stored)
     started_with, key = _trusted(resource, found)
-    expires = ends(found, _certificates(resource), resources.authority_secret(resource))
-    return Secrets(problem, _access(resource, found), previous, started_with, key, expires, found)
+    return Secrets(
+        problem=lacks_password or lacks_certificate,
+        access=access,
+        previous_password=previous,
+        stored=stored,
+        password_secret=password_secret,
+        access_problem=lacks_certificate or (None if stored else lacks_password),
+        digest=started_with,
+        authority_key=key,
+        expires=ends(found, _certificates(resource), resources.authority_secret(resource)),
+        found=found,
+    )
+
+
+def _problem(
+    require: Callable[[EtcdCluster, Mapping[str, Obj | None]], None],
+    resource: EtcdCluster,
+    found: Mapping[str, Obj | None],
+) -> SecretProblem | None:
+    try:
+        require(resource, found)
+    except UnusableSecret as wrong:
+        return wrong.problem
+    return None
+
+
+def _stored(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, ...]:
+    """Return the passwords in the operator's own Secret; a Secret of another owner does not count."""
+    secret = ownership.owned_by(resource.uid, found.get(resources.credentials_secret(resource)))
+    content = content_of(secret)
+    return tuple(text for key in (PASSWORD_KEY, PREVIOUS_PASSWORD_KEY) if (text := content.get(key)))
 
 
 def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
@@ -122,19 +163,25 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
             )
 
 
-def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
-    """Return the credentials of the operator, as far as they exist."""
+def _access(resource: EtcdCluster, found: Mapping[str, Obj | None], stored: Sequence[str]) -> tuple[Access, str]:
+    """Return the credentials of the operator, as far as they exist, and the name of the Secret with the password.
+
+    The password is that of the user's Secret, or without one the stored one.
+    """
     auth, tls = resource.spec.auth, resource.spec.tls
-    authority, issued, user, password = "", None, "", ""
+    authority, issued = "", None
     if tls.mode != "none":
         secret = found[resources.client_secret(resource)]
         authority = content_of(secret).get(AUTHORITY_KEY, "")
         issued = issued_in(secret) if tls.client.auth == "required" else None
-    if auth is not None and (
-        authority or tls.mode == "none"
-    ):  # never send a password without TLS if the spec requires TLS
-        user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
-    return Access(authority, issued.pair if issued else None, user if password else "", password)
+    pair = issued.pair if issued else None
+    if tls.mode != "none" and not authority:  # never send a password without TLS if the spec requires TLS
+        return Access(authority, pair), ""
+    if auth is not None and (password := content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")):
+        return Access(authority, pair, USER, password), auth.root_secret_name
+    if stored:
+        return Access(authority, pair, USER, stored[0]), resources.credentials_secret(resource)
+    return Access(authority, pair), ""
 
 
 def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
-"""Interval at which a complete cluster is observed: no watch reports its leader, sizes and alarms."""
+"""Interval at which a complete cluster is observed: no watch reports its leader and sizes; `alarm_probe` alarms."""
 
 BUSY_SECONDS = 5.0
 """Interval at which an incomplete cluster is observed, if no step sets a time."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from operators.etcd.api.backup import API, COMPLETE, FAILED, PENDING, SCHEDULED
+from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL, SCHEDULED
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.objects import names
 from operators.etcd.observe import Observed
+from operators.etcd.reasons import RUNNING
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
 from shared.kubernetes import accessors
@@ -53,13 +54,18 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
         )
         del made["metadata"]["ownerReferences"]
         made["metadata"]["labels"][SCHEDULED] = resource.uid
+        if (until := next_due(desired.schedule, due)) is not None:
+            made["metadata"]["annotations"] = {RETRY_UNTIL: _rfc3339(until)}
         actions.append(Apply(API.kind, made, unchanged=True))  # a stale status must not recreate a finished one
     left = None if following is None else (following - now).total_seconds()
     return Step(tuple(actions), requeue=left)
 
 
 def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
-    """Return status.backup: the last complete snapshot and the next due time."""
+    """Return status.backup: the last complete snapshot and the next due time.
+
+    A due time stays until a snapshot is complete, so that a snapshot that is missing or fails is seen to be late.
+    """
     desired = resource.spec.backup
     if desired is None:
         return None
@@ -69,23 +75,26 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
         last = complete[-1]
         found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
     due, following = _timetable(resource, desired.schedule, now)
-    is_owed = due is not None and not _is_made(resource, seen, due)
+    announced, completed = time(before.get("nextTime")), time(found["lastTime"])
+    is_taken = announced is not None and completed is not None and completed >= announced
+    is_owed = due is not None and not (_is_made(resource, seen, due) and is_taken)
     if is_owed:
         found["nextTime"] = before.get("nextTime")
     elif following is not None:
-        found["nextTime"] = following.strftime("%Y-%m-%dT%H:%M:%SZ")
+        found["nextTime"] = _rfc3339(following)
     return {name: value for name, value in found.items() if value is not None}
 
 
 def failing(seen: Observed) -> str:
     """Describe the last scheduled snapshot if it failed or cannot be taken; empty otherwise."""
     last = max(seen.backup.scheduled, key=_name, default=None)
-    message = accessors.condition(last, conditions.READY).get("message") if last else None
+    ready = accessors.condition(last, conditions.READY) if last else {}
+    message = ready.get("message")
     if last is None or not message:
         return ""
     if _is_over(last):
         return f"Backup {_name(last)} failed: {message}" if _phase(last) == FAILED else ""
-    return f"Backup {_name(last)} is waiting: {message}" if _phase(last) == PENDING else ""
+    return f"Backup {_name(last)} is waiting: {message}" if ready.get("reason") != RUNNING else ""
 
 
 def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -99,6 +108,10 @@ def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[dat
     if announced is None or announced > now or last_due(schedule, announced - _SECOND, announced) is None:
         return None, following
     return last_due(schedule, announced - _SECOND, now), following
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:

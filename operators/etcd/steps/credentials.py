@@ -1,10 +1,13 @@
-"""Authentication: enabled or disabled according to the spec, with the root password of the Secret. Pure.
+"""Authentication: enabled or disabled according to the spec, with the root password of the user's Secret. Pure.
 
-The password in etcd may differ from the Secret: the Secret was changed, a user changed it in etcd, or the data was
-restored. The operator then tries previousPassword of the Secret (`former`). If etcd accepts it, the operator sets the
-password of the Secret. If etcd accepts neither, only a user can know the password: `Denied`.
+The operator keeps root's valid password in a Secret of its own: written before it enables authentication, and with the
+former password before it changes the password. So neither a removed spec.auth nor a deleted Secret locks it out.
 
-Without spec.auth, the operator neither enables nor disables authentication. If a user enabled it in etcd, the operator
+The password in etcd may differ from the user's Secret: the Secret was changed, a user changed it in etcd, or the data
+was restored. The operator then tries the other passwords that it knows (`other_credentials`). If etcd accepts one, the
+operator sets the password of the user's Secret. If etcd accepts none, only a user can know the password: `Denied`.
+
+Without spec.auth, the operator disables authentication that it had enabled. If a user enabled it in etcd, the operator
 can no longer read the cluster, and reports that.
 """
 
@@ -17,22 +20,29 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
+from operators.etcd.objects import names
+from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import CHANGING_PASSWORD, CHECKING_AUTH, DENIED, DISABLING_AUTH, ENABLING_AUTH
 from operators.etcd.security.secrets import USER, Secrets
-from shared.kubernetes.secrets import PASSWORD_KEY, content_of
-from shared.runtime.plan import PASS, Step
+from shared.kubernetes.kinds import SECRET
+from shared.kubernetes.secrets import PASSWORD_KEY, PREVIOUS_PASSWORD_KEY, content_of, encoded
+from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.runtime.settings import Settings
 from shared.status.verdict import Progress
 
 RETRY_SECONDS = 15.0
 """Time until members and the Secret are read again: no watch reports a change of either."""
 
 
-def former(secrets: Secrets) -> Access | None:
-    """Return the credentials before root's password was changed; None if the Secret has no previousPassword."""
-    if not secrets.previous_password or secrets.previous_password == secrets.access.password:
-        return None
-    return dataclasses.replace(secrets.access, user=USER, password=secrets.previous_password)
+def other_credentials(secrets: Secrets, refused: Access) -> tuple[Access, ...]:
+    """Return further credentials that etcd may accept: previousPassword of the user's Secret, and stored passwords."""
+    known = dict.fromkeys((secrets.previous_password, *secrets.stored))
+    return tuple(
+        dataclasses.replace(secrets.access, user=USER, password=password)
+        for password in known
+        if password and password != refused.password
+    )
 
 
 def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -60,26 +70,78 @@ def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     return Step((), Progress.BLOCKED, DENIED, message, warning=True, requeue=RETRY_SECONDS)
 
 
-def ensure_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
-    """Enable or disable authentication according to the spec, and set root's password to that of the Secret."""
+def ensure_auth(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Enable or disable authentication according to the spec, and set root's password to that of the user's Secret.
+
+    While the spec cannot be applied, authentication is neither enabled nor disabled.
+    """
     auth = resource.spec.auth
-    if auth is None or seen.members is None:
+    if seen.members is None or (auth is None and not seen.auth_enabled):
         return PASS
-    endpoints, access = seen.endpoints, seen.secrets.access
-    password = content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "")
-    if seen.auth_enabled is None or (auth.enabled and not password):
+    password = _desired_password(resource, seen)
+    if seen.auth_enabled is None or (auth is not None and auth.enabled and not password):
         message = "Reading whether authentication is enabled in etcd, and root's password."
         return Step.progressing(CHECKING_AUTH, message, requeue=RETRY_SECONDS)
-    if auth.enabled and not seen.auth_enabled:
-        message = f"Enabling authentication; the password of {USER} is in Secret {auth.root_secret_name}."
-        return Step.wait(ENABLING_AUTH, message, EnableAuth(endpoints, access, USER, password))
-    if not auth.enabled and seen.auth_enabled:
-        message = "Disabling authentication: spec.auth.enabled is false."
-        return Step.wait(DISABLING_AUTH, message, DisableAuth(endpoints, access))
-    if auth.enabled and seen.former_password:
-        message = (
-            f"Changing the password of {USER} to that of Secret {auth.root_secret_name}; until then the former "
-            "one is valid."
-        )
-        return Step.wait(CHANGING_PASSWORD, message, ChangePassword(endpoints, access, USER, password))
+    if auth is None or not auth.enabled:
+        return _disable(resource, seen) if seen.auth_enabled and seen.spec_applies else PASS
+    if not seen.auth_enabled:
+        return _enable(settings, resource, seen, password) if seen.spec_applies else PASS
+    if seen.former_password:
+        return _change_password(settings, resource, seen, password)
     return PASS
+
+
+def store_password(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Keep the password that etcd has just accepted: the user's Secret or spec.auth may be deleted later."""
+    auth, password = resource.spec.auth, _desired_password(resource, seen)
+    is_proven = bool(seen.auth_enabled) and not seen.former_password and seen.members is not None
+    if auth is None or not auth.enabled or not password or not is_proven:
+        return PASS
+    return Step.do(*_store(settings, resource, seen, password))
+
+
+def _desired_password(resource: EtcdCluster, seen: Observed) -> str:
+    auth = resource.spec.auth
+    return content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "") if auth else ""
+
+
+def _enable(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
+    assert resource.spec.auth is not None
+    message = f"Enabling authentication; the password of {USER} is in Secret {resource.spec.auth.root_secret_name}."
+    writes = _store(settings, resource, seen, password)
+    call = EnableAuth(seen.endpoints, seen.secrets.access, USER, password)
+    return Step.wait(ENABLING_AUTH, message, *writes, *(() if writes else (call,)))
+
+
+def _change_password(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
+    assert resource.spec.auth is not None
+    message = (
+        f"Changing the password of {USER} to that of Secret {resource.spec.auth.root_secret_name}; until then the "
+        "former one is valid."
+    )
+    writes = _store(settings, resource, seen, password, seen.secrets.access.password)
+    call = ChangePassword(seen.endpoints, seen.secrets.access, USER, password)
+    return Step.wait(CHANGING_PASSWORD, message, *writes, *(() if writes else (call,)))
+
+
+def _disable(resource: EtcdCluster, seen: Assessment) -> Step:
+    """Disable authentication, if a password is known; the user root and the stored password are kept."""
+    if not seen.secrets.access.user:
+        return PASS
+    why = "spec.auth was removed" if resource.spec.auth is None else "spec.auth.enabled is false"
+    return Step.wait(
+        DISABLING_AUTH, f"Disabling authentication: {why}.", DisableAuth(seen.endpoints, seen.secrets.access)
+    )
+
+
+def _store(settings: Settings, resource: EtcdCluster, seen: Observed, *passwords: str) -> tuple[WriteSecret, ...]:
+    """Return the write of the operator's own Secret; none if it has these passwords.
+
+    Args:
+        passwords: the password in the user's Secret, and while it is changed, the former one.
+    """
+    name, own = names.credentials_secret(resource), names.owner(resource, settings.operator)
+    content = dict(zip((PASSWORD_KEY, PREVIOUS_PASSWORD_KEY), passwords, strict=False))
+    found = seen.secrets.found.get(name)
+    made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
+    return () if found is not None and seen.secrets.stored == passwords else (WriteSecret(made, found),)

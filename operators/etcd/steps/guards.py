@@ -7,7 +7,7 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID
-from operators.etcd.observe import Observed
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from shared.runtime.plan import PASS, Step
 
@@ -24,12 +24,18 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
     )
 
 
+def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
+    """Whether the volume of an instance has the data of another cluster."""
+    labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
+    return instance.volume is not None and labels.get(CLUSTER_UID) != resource.uid
+
+
 def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Block if a volume has the data of another cluster: such a volume is neither used nor deleted."""
     for instance in seen.instances:
-        labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
-        if instance.volume is None or labels.get(CLUSTER_UID) == resource.uid:
+        if instance.volume is None or not is_foreign(resource, instance):
             continue
+        labels = instance.volume["metadata"].get("labels") or {}
         whose = f"of another cluster (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not of this cluster"
         name = instance.volume["metadata"]["name"]
         return Step.blocked(

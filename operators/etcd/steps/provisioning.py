@@ -6,8 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
+from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
@@ -15,11 +17,14 @@ from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
 from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
+from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
+from shared.status.reasons import ISSUING_CERTIFICATES
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
@@ -41,6 +46,19 @@ def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Ob
     """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
     desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
+
+
+def create_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Issue the certificates of a new cluster, before its first pod; afterwards `renew_secrets` keeps them."""
+    return PASS if resource.recorded_cluster_id else ensure_secrets(settings, resource, seen, now)
+
+
+def renew_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Keep the certificates of a created cluster: they expire although its spec cannot be applied."""
+    tls = resource.spec.tls
+    if not resource.recorded_cluster_id or (tls.mode == "certManager" and tls.issuer is None):  # an invalid spec
+        return PASS
+    return ensure_secrets(settings, resource, seen, now)
 
 
 def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -67,9 +85,21 @@ def _started_with(seen: Observed) -> str:
     return digests.pop() if len(digests) == 1 and seen.stateful_set is not None else ""
 
 
-def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Require the Secrets without which members cannot start; running members are not changed."""
+    if resource.spec.tls.mode == "self" and not _is_mountable(resource, seen):
+        why = "some are missing"
+        return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+
+
+def _is_mountable(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether the Secrets that pods mount have the key that the template names for the newest authority.
+
+    Otherwise a pod that is recreated before they do would not start.
+    """
+    key, mounted = seen.secrets.authority_key, (names.peer_secret(resource), names.server_secret(resource))
+    return bool(seen.secrets.digest) and all(key in content_of(seen.secrets.found.get(name)) for name in mounted)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -86,20 +116,45 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
-def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Apply a StatefulSet with a replica for each member, and with the bootstrap flags for an empty volume.
+def create_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Create the StatefulSet if there is none; afterwards `ensure_stateful_set` keeps it."""
+    known = resource.recorded_cluster_id
+    is_of_another = bool(known and seen.cluster_id) and seen.cluster_id not in (known, successor(resource))
+    return PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(settings, resource, seen)
 
-    While an upgrade is refused, the template keeps the image of the members, so that repairs continue.
+
+def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+    """Keep a replica for each member, and the bootstrap flags for an empty volume, in the StatefulSet.
+
+    While the spec cannot be applied, nothing else of it changes. While an upgrade is blocked, the template keeps the
+    image of the members, so that repairs continue.
     """
+    if facts.stateful_set is None:
+        return PASS
+    if facts.spec_applies:
+        return _apply_stateful_set(settings, resource, facts)
+    present = managed_fields.applied(facts.stateful_set, settings.operator)
+    if present is None or not (resource.recorded_cluster_id or facts.cluster_id):
+        return PASS
+    template = pod.with_permission(resource, present["spec"]["template"], layout(resource, facts).start)
+    present["spec"] |= {"replicas": _count(resource, facts), "template": template}
+    return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
+
+
+def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed) -> Step:
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
     template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
-    stopped = replicas(resource, seen)
-    count = follows.replicas if stopped is None else stopped
-    made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
+def _count(resource: EtcdCluster, seen: Observed) -> int:
+    """Return the replicas: one for each member, unless a recovery determines them."""
+    stopped = replicas(resource, seen)
+    return layout(resource, seen).replicas if stopped is None else stopped
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:

@@ -28,8 +28,18 @@ etcd requires 5 s; one more because Kubernetes reports whole seconds.
 def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
     """Add the lowest missing number as a learner, which does not vote until it has caught up."""
     number = facts.missing_number
-    if facts.members is None or number is None:
+    return PASS if facts.members is None or number is None else _add(resource, facts, now, number)
+
+
+def readd_replaced_member(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+    """While the spec cannot be applied, add a removed member again, so that the cluster keeps its size."""
+    number = min(facts.replaced_numbers, default=None)
+    if facts.spec_applies or facts.members is None or number is None:
         return PASS
+    return _add(resource, facts, now, number)
+
+
+def _add(resource: EtcdCluster, facts: Assessment, now: datetime, number: int) -> Step:
     present = sum(1 for instance in facts.instances if instance.member)
     name, goal = names.member_name(resource, number), f"Scaling from {present} to {resource.spec.size} members"
     if not resource.phase or resource.phase == CREATING:

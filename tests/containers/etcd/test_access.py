@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from operators.etcd.api.resource import API
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, execute
 from operators.etcd.client.errors import Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
 from operators.etcd.client.server import Access
+from operators.etcd.objects import names
+from operators.etcd.observer import observer
+from operators.etcd.operator import clusters
+from operators.etcd.steps.credentials import ensure_auth
+from shared.cli.options import parse_options
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import POD, SECRET
 from shared.pki.certs import Pair
+from shared.testing.api_server.server import ApiServer
 from tests.containers.support.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.support.tls import Authority
+from tests.unit.etcd import world
+
+OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 
 ROOT = Access(user="root", password="first")
 HOST = "demo-0.demo.test"
@@ -92,6 +106,40 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
         await defragment(node, OPEN)
         await enable(node, ROOT)  # the user still exists, with another password
         await defragment(node, ROOT)
+
+
+async def test_removed_authentication_is_disabled_with_the_stored_password(etcd: Etcd, etcd_version: str) -> None:
+    resource, api, cache = (
+        world.cluster(1, recorded=[0]),
+        ApiServer([API.kind]),
+        clusters(OPTIONS).cache(lambda _: None),
+    )
+    labels = names.owner(resource, world.SETTINGS.operator).labels(names.COMPONENT)
+    about = {"name": "demo-0", "namespace": "default", "uid": "p", "labels": labels, "resourceVersion": "1"}
+    running = {"phase": "Running", "podIP": "127.0.0.1"}
+    cache.put(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": running})
+    with etcd.cluster(etcd_version) as cluster:
+        node = await leader(cluster.nodes)
+        await enable(node)
+        observe = observer(lambda _, access: connect(node.endpoint(), access))
+
+        async def observed() -> Assessment:
+            kube = Kube(api, manager=world.SETTINGS.operator)
+            return Assessment.of(resource, await observe(resource, cache, kube))
+
+        assert (await observed()).denied, "nothing is stored"
+        owner = {"apiVersion": "v1", "kind": "X", "name": "demo", "uid": resource.uid, "controller": True}
+        metadata = {"name": "demo-operator-auth", "namespace": "default", "ownerReferences": [owner]}
+        data = {"password": base64.b64encode(ROOT.password.encode()).decode()}
+        api.actor("operator").create(SECRET, {"metadata": metadata, "data": data})
+        seen = await observed()
+        assert (seen.denied, seen.auth_enabled, seen.former_password) == ("", True, True)
+        (call,) = ensure_auth(world.SETTINGS, resource, seen, world.NOW).actions
+        assert isinstance(call, DisableAuth)
+        await execute(connect, replace(call, endpoints=(node.endpoint(),)))
+        seen = await observed()
+        assert (seen.denied, seen.auth_enabled) == ("", False)
+        assert not await auth_enabled(node, OPEN)
 
 
 @pytest.mark.long

@@ -14,10 +14,10 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
-from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
+from operators.etcd.client.commands import Compact, EnableAuth, EtcdCall, Remove, execute
 from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import CORRUPT, EndpointStatus, Member, RaftProgress
+from operators.etcd.client.server import CORRUPT, Access, EndpointStatus, Member, RaftProgress
 from operators.etcd.membership import corruption
 from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
@@ -133,6 +133,39 @@ async def test_full_cluster_accepts_writes_again_and_keeps_every_key(etcd: Etcd,
         led = await leader(made.nodes)
         await put(led, "last", b"value")
         assert (await led.status()).revision == revision + 1
+
+
+async def test_alarm_is_seen_at_every_member_without_credentials(etcd: Etcd, etcd_version: str) -> None:
+    with etcd.cluster(etcd_version, f"--quota-backend-bytes={QUOTA}", size=2) as made:
+        led = await leader(made.nodes)
+
+        async def alarms() -> list[bool]:
+            found = []
+            for node in made.nodes:
+                async with node.connected() as server:
+                    found.append(await server.has_alarm())
+            return found
+
+        assert await alarms() == [False, False]
+
+        async def fill() -> None:
+            for number in range(1000):
+                await put(led, f"key-{number % 8}", bytes(MIB // 4))
+
+        with pytest.raises(NoSpace):
+            await fill()
+        root = Access(user="root", password="secret")
+        await execute(connect, EnableAuth((led.endpoint(),), OPEN, root.user, root.password))
+
+        async def seen_everywhere() -> None:
+            assert await alarms() == [True, True]
+
+        await eventually(seen_everywhere, AssertionError)
+        led.signal(signal.SIGSTOP)  # no quorum
+        other = next(node for node in made.nodes if node is not led)
+        async with other.connected() as server:
+            assert await server.has_alarm()
+        led.signal(signal.SIGCONT)
 
 
 async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -> None:

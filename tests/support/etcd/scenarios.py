@@ -330,6 +330,12 @@ SCENARIOS = (
         "authentication enabled before its Secret exists", (cluster(3, **AUTH), given_password()), given=(cluster(3),)
     ),
     Scenario("authentication disabled", (cluster(3, **NO_AUTH),), given=(given_password(), cluster(3, **AUTH))),
+    Scenario("authentication removed", (cluster(3),), given=(given_password(), cluster(3, **AUTH))),
+    Scenario(
+        "the Secret of root deleted, and another created",
+        (unobserved(delete(SECRET, "root")), unobserved(given_password("two"))),
+        given=(given_password(), cluster(3, **AUTH)),
+    ),
     Scenario("restore", (cluster(3, **RESTORE),), given=(snapshot_stored("a.db"),)),
     Scenario(
         "restore of a snapshot that appears later",

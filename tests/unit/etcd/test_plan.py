@@ -84,6 +84,34 @@ def test_endpoints_list_only_ready_voters() -> None:
     assert status["endpoints"] == ["http://demo-0.demo.default.svc:2379"]
 
 
+URLS = [f"http://demo-{n}.demo.default.svc:2379" for n in range(3)]
+CUT_OFF = replace(DOWN, ready=True, runs=True)
+
+
+@pytest.mark.parametrize(
+    ("at", "known", "endpoints"),
+    [
+        ((CUT_OFF, CUT_OFF, CUT_OFF), False, URLS),
+        ((DOWN, DOWN, DOWN), False, URLS),
+        ((VOTER, CUT_OFF, VOTER), True, URLS),
+        ((VOTER, DOWN, VOTER), True, [URLS[0], URLS[2]]),
+        ((VOTER, replace(DOWN, pod=False), VOTER), True, [URLS[0], URLS[2]]),
+        ((VOTER, VOTER, ABSENT), True, URLS[:2]),
+    ],
+    ids=["operator cut off", "all unreachable", "one cut off", "one down", "one deleted", "one removed"],
+)
+def test_endpoints_stay_while_only_the_operator_cannot_reach_members(
+    at: tuple[At, ...], known: bool, endpoints: list[str]
+) -> None:
+    resource = cluster(status={"endpoints": URLS})
+    assert plan(resource, seen(resource, *at, known=known)).status["endpoints"] == endpoints
+
+
+def test_member_that_was_never_reached_is_no_endpoint() -> None:
+    resource = cluster(status={"endpoints": URLS[:1]})
+    assert plan(resource, seen(resource, VOTER, CUT_OFF, VOTER)).status["endpoints"] == [URLS[0], URLS[2]]
+
+
 def test_endpoints_use_https_with_tls() -> None:
     resource = cluster(tls={"mode": "secret", "peer": {"secretName": "p"}, "client": {"secretName": "c"}})
     status = plan(resource, seen(resource, VOTER, VOTER, VOTER)).status
@@ -120,7 +148,7 @@ def test_missing_secret_makes_the_plan_wait() -> None:
 def test_paused_cluster_is_reported_and_not_changed() -> None:
     resource = cluster(1, paused=True)
     made = plan(resource, seen(resource, VOTER, DOWN, VOTER))
-    assert made.actions == ()
+    assert acts(made.actions) == [], "a member that is only down is not removed, and neither is a surplus one"
     assert (made.verdict.reason, made.verdict.ready, made.status["phase"]) == ("Paused", False, "Paused")
     whole = cluster(paused=True)
     assert plan(whole, seen(whole, VOTER, VOTER, VOTER)).verdict.ready is True

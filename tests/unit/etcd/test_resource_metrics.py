@@ -109,3 +109,10 @@ def test_backup_completion_time_is_reported_only_for_a_complete_backup(status: O
 
 def test_every_state_is_listed() -> None:
     assert {state for state, _ in samples_of(VOTER)} - set(COMMON) | {BACKUP_COMPLETED} == set(STATES)
+
+
+def test_leader_is_unknown_while_only_the_operator_cannot_reach_the_members() -> None:
+    cut_off = replace(DOWN, ready=True, runs=True)
+    assert samples_of(cut_off, cut_off, cut_off, known=False)[HAS_LEADER, ()] is None
+    assert samples_of(DOWN, DOWN, DOWN, known=False)[HAS_LEADER, ()] == 0, "the kubelet reports no member as ready"
+    assert samples_of(cut_off, VOTER, VOTER, leader=0)[HAS_LEADER, ()] == 1, "the other members name the leader"

@@ -216,8 +216,16 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     image = image or resource.image_reference(SETTINGS.image_repository)
     pod = template.pod(resource, own, image, follows.start, Secrets())
     made = builder.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
-    made["metadata"]["uid"] = "s-1"
+    record = {"manager": SETTINGS.operator, "operation": "Apply", "fieldsV1": _fields(made)}
+    made["metadata"] |= {"uid": "s-1", "managedFields": [record]}
     return made
+
+
+def _fields(value: Any) -> Obj:
+    """Return the fieldsV1 of an applied object, with lists as a whole."""
+    if not isinstance(value, dict):
+        return {}
+    return {f"f:{key}": _fields(item) for key, item in value.items() if key not in ("apiVersion", "kind", "name")}
 
 
 def _with_template(instance: Instance, stateful_set: Obj, digest: str, spot: At) -> Instance:

@@ -47,6 +47,13 @@ def test_slots_of_an_unreachable_primary_are_unserved() -> None:
     assert found[READY, ()] == 5
 
 
+def test_slots_are_not_reported_as_unserved_while_only_the_operator_cannot_reach_the_nodes() -> None:
+    found = of(*(replace(node, up=False, ready=True) for node in formed()))
+    assert (found[SLOT_COUNT, ("served",)], found[SLOT_COUNT, ("unserved",)]) == (0, 0)
+    found = of(*(replace(node, up=False, ready=False) for node in formed()))
+    assert found[SLOT_COUNT, ("unserved",)] == SLOTS, "the kubelet reports no node as ready"
+
+
 def test_lost_slots_wait_for_confirmation() -> None:
     found = of(*LOSS)
     assert found[RECOVERY_WAITING, ()] is True

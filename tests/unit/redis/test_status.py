@@ -142,3 +142,16 @@ def test_shards_are_in_the_order_of_their_primaries() -> None:
     slots = [f"{n * 1365}-{n * 1365 + 1364}" for n in range(11)] + ["15015-16383"]
     made = plan(*world(*(At(each) for each in slots), *(replica(n) for n in range(12))))
     assert [shard["master"] for shard in made.status["shards"]] == [f"demo-{n}" for n in range(12)]
+
+
+def test_endpoints_stay_while_only_the_operator_cannot_reach_the_nodes() -> None:
+    first = plan(*world(*formed())).status
+    blind = [replace(node, up=False, ready=True) for node in formed()]
+    resource = cluster(*blind, status=first)
+    made = plan(resource, seen(resource, *blind)).status
+    assert made["endpoints"] == first["endpoints"]
+    assert {entry["status"] for entry in made["conditions"] if "nodeId" in entry} == {"Unknown"}
+    blind[1] = replace(blind[1], ready=False)
+    made = plan(resource, seen(resource, *blind)).status
+    assert "demo-1.demo.default.svc:6379" not in made["endpoints"]
+    assert len(made["endpoints"]) == 5

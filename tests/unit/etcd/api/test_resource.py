@@ -158,7 +158,10 @@ def test_recorded_state_is_read_from_the_status() -> None:
         ],
     )
     assert parsed.recorded_cluster_id == 255
-    assert parsed.recorded_members == (RecordedMember("demo-0", 1 << 63 | 1, "u-1"), RecordedMember("demo-1", 0, ""))
+    assert parsed.recorded_members == (
+        RecordedMember("demo-0", 1 << 63 | 1, "u-1"),
+        RecordedMember("demo-1", 0, "", False),
+    )
     assert parsed.recorded_version == Version(3, 5, 35)
     assert parsed.phase == "Running"
 

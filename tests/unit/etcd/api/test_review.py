@@ -186,5 +186,14 @@ def test_lower_fault_tolerance_causes_a_warning() -> None:
     assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
 
+def test_disabled_authentication_causes_a_warning() -> None:
+    enabled, disabled = ({"rootSecretName": "root", "enabled": each} for each in (True, False))
+    before = obj(auth=enabled)
+    for after in (obj(), obj(auth=disabled)):
+        assert "spec.auth: authentication is disabled now" in warned(after, before)
+    assert "is disabled now" not in warned(obj(), obj(auth=disabled))
+    assert "is disabled now" not in warned(before, before)
+
+
 def test_admission_covers_etcdclusters() -> None:
     assert ADMISSION.kind == API.kind

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.api.backup import EtcdBackup
+from operators.etcd.api.backup import RETRY_UNTIL, EtcdBackup
 from operators.etcd.backup import pods, program
+from operators.etcd.backup.assessment import BACKOFF_SECONDS, MAX_ATTEMPTS
 from operators.etcd.backup.observe import Observed, SnapshotSource, choose
-from operators.etcd.backup.plan import BACKOFF_SECONDS, Planner
-from operators.etcd.backup.report import MAX_ATTEMPTS
+from operators.etcd.backup.plan import Planner
 from operators.etcd.client.server import CORRUPT
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
@@ -266,6 +266,50 @@ def test_backup_fails_after_three_attempts() -> None:
     assert final.verdict.message == message
 
 
+def scheduled_until(until: str, **reported_status: Any) -> EtcdBackup:
+    """Build a scheduled EtcdBackup whose successor is due at a time."""
+    obj = backup(reported_status, scheduled=True).obj
+    return EtcdBackup.parse(obj | {"metadata": obj["metadata"] | {"annotations": {RETRY_UNTIL: until}}})
+
+
+@pytest.mark.parametrize("attempt", [1, 3, 4, 5, 9, 50])
+def test_scheduled_backup_is_attempted_until_the_next_one_is_due(attempt: int) -> None:
+    seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=attempt, **failed()))
+    resource = scheduled_until("2026-01-02T12:00:00Z", phase="Running", attempts=attempt)
+    waiting = plan(seen, resource)
+    message = f"The volume is full. Attempt {attempt} failed; the operator retries."
+    assert (waiting.verdict.reason, waiting.verdict.message) == ("StoreFull", message)
+    assert waiting.status["phase"] == "Pending"
+    pause = BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS)) - 1]
+    assert (waiting.requeue or 0) <= pause <= 1800
+    again = plan(READY, reported(waiting, resource), after=pause + 1)
+    assert pod_of(again)["metadata"]["annotations"][pods.ATTEMPT] == str(attempt + 1)
+
+
+def test_scheduled_backup_fails_when_no_attempt_fits_before_the_next_one() -> None:
+    seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=5, **failed()))
+    made = plan(seen, scheduled_until("2026-01-01T12:20:00Z", phase="Running", attempts=5))
+    assert (made.status["phase"], made.verdict.reason) == ("Failed", "StoreFull")
+    assert "All 5 attempts failed." in made.verdict.message
+    few = dataclasses.replace(READY, pod=snapshot_pod(attempt=2, **failed()))
+    made = plan(few, scheduled_until("2026-01-01T11:00:00Z", phase="Running", attempts=2))
+    assert made.status["phase"] == "Pending", "at least three attempts"
+
+
+def test_failure_is_reported_once_for_all_attempts() -> None:
+    seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=1, **failed()))
+    first = plan(seen)
+    resource = reported(first)
+    again = plan(READY, resource, after=100)
+    assert (again.verdict.reason, again.verdict.warning) == ("StoreFull", True), "no event for each attempt"
+    assert again.verdict.message == first.verdict.message
+    resource = reported(again, resource)
+    running = plan(Observed(snapshot_pod(attempt=2)), resource, after=110)
+    assert running.verdict.reason == "StoreFull"
+    done = plan(Observed(snapshot_pod(attempt=2, **ended(KEPT))), resource, after=120)
+    assert done.verdict.reason == "Complete"
+
+
 RAN: Obj = {"phase": "Running", "attempts": 1, "startedAt": "2026-01-01T11:59:55Z"}
 
 
@@ -356,11 +400,12 @@ def test_message_warns_about_a_snapshot_without_a_quorum() -> None:
 
 
 def arguments(resource: EtcdBackup, **spec: Any) -> Any:
-    made = plan(dataclasses.replace(READY, cluster=cluster(**spec)), resource)
+    known = {"password_secret": "root"} if "auth" in spec else {}
+    made = plan(dataclasses.replace(READY, cluster=cluster(**spec), **known), resource)
     pod = pod_of(made)
     (container,) = pod["spec"]["containers"]
-    known = {mount["name"] for mount in container["volumeMounts"]}
-    assert known == {volume["name"] for volume in pod["spec"]["volumes"]}, "every mount has a volume"
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}, "every mount has a volume"
     return program._parser().parse_args(container["args"])
 
 

@@ -19,7 +19,7 @@ from shared.status.reasons import Reason
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.security.secret_fixtures import BEGINS, ClusterSecrets, encoded
-from tests.unit.etcd.world import cluster
+from tests.unit.etcd.world import UID, cluster
 
 ROOT: Obj = {"auth": {"rootSecretName": "root"}}
 GIVEN: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "clients"}}}
@@ -69,7 +69,7 @@ def test_cluster_without_tls_and_users_needs_no_secrets() -> None:
 
 
 def test_names_of_the_secrets_follow_from_the_spec() -> None:
-    assert names(cluster(**ROOT, **GIVEN)) == {"root", "peers", "clients"}
+    assert names(cluster(**ROOT, **GIVEN)) == {"root", "demo-operator-auth", "peers", "clients"}
     assert names(cluster(tls={"mode": "self"})) == {"demo-ca", "demo-peer-tls", "demo-server-tls", "demo-client-tls"}
     assert names(cluster(**ISSUED)) == {"demo-peer-tls", "demo-server-tls", "demo-client-tls"}
 
@@ -215,3 +215,25 @@ def test_certificates_not_yet_issued_by_cert_manager_are_reported() -> None:
     ]
     assert judged(*three, **ISSUED).access == Access(signer("own-ca").certificate, pair())
     assert "Secret demo-client-tls" in complaint(*three[:2], **ISSUED)[1]
+
+
+def own_secret(**texts: str) -> Obj:
+    owner = {"uid": UID, "controller": True}
+    metadata = {"name": "demo-operator-auth", "ownerReferences": [owner]}
+    return {"metadata": metadata, "data": {key: encoded(text) for key, text in texts.items()}}
+
+
+def test_stored_password_replaces_a_missing_secret_of_root() -> None:
+    found = {"root": None, "demo-operator-auth": own_secret(password="one", previousPassword="zero")}
+    known = judge(cluster(**ROOT), found)
+    assert known.problem is not None, "pods are not affected, but the user learns of it"
+    assert known.access_problem is None, "snapshots are still taken"
+    assert (known.access.user, known.access.password, known.password_secret) == ("root", "one", "demo-operator-auth")
+    assert known.stored == ("one", "zero")
+    foreign = {**found, "demo-operator-auth": own_secret(password="one") | {"metadata": {"name": "x"}}}
+    assert judge(cluster(**ROOT), foreign).stored == (), "a Secret of another owner"
+
+
+def test_stored_password_is_used_without_spec_auth_only_if_it_was_read() -> None:
+    assert judge(cluster(), {}).access.user == ""
+    assert judge(cluster(), {"demo-operator-auth": own_secret(password="one")}).access.password == "one"

@@ -68,6 +68,10 @@ class FakeServer:
         _, disk, cluster = self._reached()
         return RaftProgress(disk.member, disk.index, cluster.revision)
 
+    async def has_alarm(self) -> bool:
+        _, _, cluster = self._reached()
+        return bool(cluster.alarms)
+
     async def is_compacted(self, revision: int) -> bool:
         _, _, cluster = self._served()
         self._authenticate(cluster)

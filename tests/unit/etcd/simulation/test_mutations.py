@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.observe import Observed
 from operators.etcd.steps import provisioning, quorum_recovery, rolling_update
 from shared.kubernetes.kinds import POD
-from shared.runtime.plan import Apply, Step
-from shared.runtime.settings import Settings
+from shared.runtime.plan import Apply, Step, StepOf
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
@@ -118,17 +116,20 @@ async def test_sabotaged_operator_is_caught(
 
 def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
     """Apply plans that were made from a stale view."""
-    original = provisioning.ensure_stateful_set
 
-    def applying(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-        step = original(settings, resource, seen, now)
-        applied: list[Any] = [
-            dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
-            for action in step.actions
-        ]
-        return dataclasses.replace(step, actions=tuple(applied))
+    def stale(original: StepOf[EtcdCluster, Any]) -> StepOf[EtcdCluster, Any]:
+        def applying(*args: Any) -> Step:
+            step = original(*args)
+            applied: list[Any] = [
+                dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
+                for action in step.actions
+            ]
+            return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "ensure_stateful_set", applying)
+        return applying
+
+    for name in ("create_stateful_set", "ensure_stateful_set"):
+        patch.setattr(plan, name, stale(getattr(plan, name)))
 
 
 @pytest.mark.parametrize("disturbance", ["stale view", "leader change, last write lands a step later"])

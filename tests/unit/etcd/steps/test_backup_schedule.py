@@ -97,19 +97,36 @@ def test_no_backup_is_created_before_it_is_due() -> None:
     assert schedule_backups(SETTINGS, resource(), world(), early).requeue == 1.0, "requeued for the due time"
 
 
-def test_existing_backup_is_not_created_again_and_the_next_is_announced() -> None:
+def test_existing_backup_is_not_created_again_and_the_next_is_announced_when_it_is_complete() -> None:
     """The name identifies the run even if the operator stopped before it updated the status."""
-    there = scheduled_backup(12, "")
-    assert changes(resource(), there) == []
+    for phase in ("", "Running", "Failed"):
+        assert changes(resource(), scheduled_backup(12, phase)) == []
+        assert next_time(resource(), scheduled_backup(12, phase)) == "2026-01-01T12:00:00Z", "it is late"
     assert next_time(resource()) == "2026-01-01T12:00:00Z", "announced until it is created"
-    assert next_time(resource(), there) == "2026-01-01T13:00:00Z"
+    assert next_time(resource(), scheduled_backup(12, "Complete")) == "2026-01-01T13:00:00Z"
+
+
+def test_snapshot_stays_late_while_one_after_the_other_fails() -> None:
+    failed = [scheduled_backup(12, "Failed"), scheduled_backup(13, "Failed")]
+    later = NOON + timedelta(hours=2)
+    assert changes(resource(), *failed, now=later) == ["create demo-2601011400"]
+    assert next_time(resource(), *failed, scheduled_backup(14, ""), now=later) == "2026-01-01T12:00:00Z"
+    done = scheduled_backup(14, "Complete")
+    assert next_time(resource(), *failed, done, now=later) == "2026-01-01T15:00:00Z"
+
+
+def test_created_backup_is_retried_until_the_next_one_is_due() -> None:
+    late = NOON + timedelta(hours=3, minutes=30)
+    (action,) = schedule_backups(SETTINGS, resource(), world(), late).actions
+    assert isinstance(action, Apply)
+    assert EtcdBackup.parse(action.obj).retry_until == NOON + timedelta(hours=4)
 
 
 def test_only_the_last_of_several_missed_backups_is_created() -> None:
     late = NOON + timedelta(hours=3, minutes=30)
     assert changes(resource(), now=late) == ["create demo-2601011500"]
     assert changes(resource(), scheduled_backup(15, ""), now=late) == []
-    assert next_time(resource(), scheduled_backup(15, ""), now=late) == "2026-01-01T16:00:00Z"
+    assert next_time(resource(), scheduled_backup(15, "Complete"), now=late) == "2026-01-01T16:00:00Z"
 
 
 def test_no_backup_is_created_while_another_is_in_progress() -> None:
@@ -213,8 +230,8 @@ def test_status_has_the_last_complete_backup() -> None:
     assert status == {
         "lastTime": "2026-01-01T11:00:30Z",
         "lastName": "demo-2601011100",
-        "nextTime": "2026-01-01T13:00:00Z",
-    }
+        "nextTime": "2026-01-01T12:00:00Z",
+    }, "the snapshot of 12:00 is missing"
 
 
 def test_status_keeps_the_last_backup_after_it_is_deleted() -> None:
@@ -222,8 +239,8 @@ def test_status_keeps_the_last_backup_after_it_is_deleted() -> None:
     assert backup_status(cluster(backup=HOURLY, status={"backup": before}), world(), NOON) == before
 
 
-def conditions(message: str) -> Obj:
-    return {"conditions": [{"type": "Ready", "status": "False", "reason": "StoreFull", "message": message}]}
+def conditions(message: str, reason: str = "StoreFull") -> Obj:
+    return {"conditions": [{"type": "Ready", "status": "False", "reason": reason, "message": message}]}
 
 
 def test_message_names_the_last_failed_backup() -> None:
@@ -242,5 +259,8 @@ def test_message_names_a_backup_that_waits() -> None:
     """No other backup is created while one waits, so the cluster's message must name it."""
     waits = scheduled_backup(12, "Pending", **conditions("there is no claim."))
     assert failing(world(scheduled_backup(11), waits)) == "Backup demo-2601011200 is waiting: there is no claim."
-    assert failing(world(scheduled_backup(12, "Running", **conditions("Attempt 1 of 3.")))) == ""
+    takes = conditions("Attempt 1.", "Running")
+    assert failing(world(scheduled_backup(12, "Running", **takes))) == ""
+    retries = conditions("The volume is full. Attempt 4 failed; the operator retries.")
+    assert "Attempt 4 failed" in failing(world(scheduled_backup(12, "Running", **retries)))
     assert failing(world(scheduled_backup(12, ""))) == failing(world()) == ""

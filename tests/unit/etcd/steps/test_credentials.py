@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,24 +14,35 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
 from operators.etcd.security.secrets import Secrets
-from operators.etcd.steps.credentials import ensure_auth, former, require_access
-from shared.runtime.plan import Step
+from operators.etcd.steps import credentials
+from operators.etcd.steps.credentials import other_credentials, require_access, store_password
+from shared.kubernetes.secrets import content_of
+from shared.runtime.plan import Step, WriteSecret
 from shared.status.verdict import Progress
-from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, plan, seen
+from tests.unit.etcd.world import DOWN, NOW, SETTINGS, VOTER, At, acts, cluster, plan, seen
 
+ensure_auth = partial(credentials.ensure_auth, SETTINGS)
+OWN = "demo-operator-auth"
 ENABLED = {"enabled": True, "rootSecretName": "root"}
 DISABLED = {"enabled": False, "rootSecretName": "root"}
 
 
 def world(
-    auth: Any, *at: At, enabled: bool | None, password: str = "new", previous: str = "", **more: Any
+    auth: Any,
+    *at: At,
+    enabled: bool | None,
+    password: str = "new",
+    previous: str = "",
+    stored: tuple[str, ...] = ("new",),
+    **more: Any,
 ) -> tuple[EtcdCluster, Assessment]:
     """Return a cluster with spec.auth, members that require users or not, and a Secret with passwords."""
     resource = cluster(3, auth=auth) if auth else cluster(3)
     texts = {"password": password, "previousPassword": previous}
     secret = {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}}
     known = Secrets(access=Access(user="root" if password else "", password=password), previous_password=previous)
-    known = replace(known, found={"root": secret}) if auth else Secrets()
+    own = {"metadata": {"name": OWN}} if stored else None
+    known = replace(known, found={"root": secret, OWN: own}, stored=stored) if auth else Secrets()
     found = seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
     return resource, Assessment.of(resource, found)
 
@@ -55,33 +67,81 @@ def test_authentication_is_not_changed_when_it_matches_or_is_unspecified(auth: A
     assert ensure_auth(*world(auth, enabled=enabled), NOW) == Step()
 
 
-def test_password_changed_in_the_secret_is_changed_in_etcd() -> None:
-    resource, facts = world(ENABLED, enabled=True, previous="old", former_password=True)
-    access = former(facts.secrets)
-    assert access is not None
-    facts = replace(facts, secrets=replace(facts.secrets, access=access))
-    step = ensure_auth(resource, facts, NOW)
+def _with_former_password(stored: tuple[str, ...]) -> tuple[EtcdCluster, Assessment]:
+    resource, facts = world(ENABLED, enabled=True, previous="old", former_password=True, stored=stored)
+    [access] = other_credentials(facts.secrets, refused=facts.secrets.access)
+    return resource, replace(facts, secrets=replace(facts.secrets, access=access))
+
+
+def _written(step: Step) -> dict[str, str]:
+    (write,) = step.actions
+    assert isinstance(write, WriteSecret)
+    assert write.obj["metadata"]["name"] == OWN
+    return dict(content_of(write.obj))
+
+
+def test_password_changed_in_the_secret_is_changed_in_etcd_once_both_are_stored() -> None:
+    step = ensure_auth(*_with_former_password(("old",)), NOW)
+    assert _written(step) == {"password": "new", "previousPassword": "old"}
+    step = ensure_auth(*_with_former_password(("new", "old")), NOW)
     (call,) = step.actions
     assert isinstance(call, ChangePassword)
     assert (call.access.password, call.user, call.password) == ("old", "root", "new")
 
 
+def test_password_is_stored_before_authentication_is_enabled() -> None:
+    step = ensure_auth(*world(ENABLED, enabled=False, stored=()), NOW)
+    assert _written(step) == {"password": "new"}
+    assert step.progress is Progress.WAITING
+
+
+@pytest.mark.parametrize("stored", [(), ("other",), ("new", "old")])
+def test_password_that_etcd_accepts_is_stored(stored: tuple[str, ...]) -> None:
+    assert _written(store_password(SETTINGS, *world(ENABLED, enabled=True, stored=stored), NOW)) == {"password": "new"}
+    assert store_password(SETTINGS, *world(ENABLED, enabled=True), NOW) == Step()
+    for unproven in ({"enabled": None}, {"enabled": False}, {"enabled": True, "former_password": True}):
+        assert store_password(SETTINGS, *world(ENABLED, stored=stored, **unproven), NOW) == Step()
+
+
+def test_removed_spec_disables_authentication_with_the_stored_password() -> None:
+    resource, facts = world(None, enabled=True)
+    found = {OWN: {"metadata": {"name": OWN}}}
+    known = Secrets(access=Access(user="root", password="one"), stored=("one",), found=found)
+    facts = replace(facts, secrets=known, former_password=True)
+    step = ensure_auth(resource, facts, NOW)
+    (call,) = step.actions
+    assert isinstance(call, DisableAuth)
+    assert call.access.password == "one"
+    assert step.message == "Disabling authentication: spec.auth was removed."
+    assert ensure_auth(resource, replace(facts, spec_applies=False), NOW) == Step(), "a pause"
+
+
 def test_no_password_appears_in_messages() -> None:
-    resource, facts = world(ENABLED, enabled=True, previous="old", former_password=True)
-    for step in (ensure_auth(resource, facts, NOW), ensure_auth(*world(ENABLED, enabled=False, password="hush"), NOW)):
+    changed = _with_former_password(("new", "old"))
+    for step in (
+        ensure_auth(*changed, NOW),
+        ensure_auth(*world(ENABLED, enabled=False, password="hush"), NOW),
+    ):
         texts = f"{step} {step.message} {[str(call) for call in step.actions]}"
         assert not any(f"'{word}'" in texts or f" {word} " in texts for word in ("old", "new", "hush"))
 
 
 @pytest.mark.parametrize(
-    ("password", "previous", "tried"),
-    [("new", "", None), ("new", "new", None), ("new", "old", "old"), ("", "old", "old")],
+    ("password", "previous", "stored", "tried"),
+    [
+        ("new", "", (), []),
+        ("new", "new", ("new",), []),
+        ("new", "old", ("old",), ["old"]),
+        ("", "old", (), ["old"]),
+        ("new", "", ("one", "two"), ["one", "two"]),
+    ],
 )
-def test_previous_password_is_tried_if_it_differs(password: str, previous: str, tried: str | None) -> None:
-    _, facts = world(ENABLED, enabled=True, password=password, previous=previous)
-    access = former(facts.secrets)
-    assert (access and access.password) == tried
-    assert access is None or access.user == "root"
+def test_other_known_passwords_are_tried(
+    password: str, previous: str, stored: tuple[str, ...], tried: list[str]
+) -> None:
+    _, facts = world(ENABLED, enabled=True, password=password, previous=previous, stored=stored)
+    others = other_credentials(facts.secrets, refused=facts.secrets.access)
+    assert [(access.user, access.password) for access in others] == [("root", text) for text in tried]
 
 
 def test_cluster_is_not_ready_while_the_state_of_authentication_is_unknown() -> None:

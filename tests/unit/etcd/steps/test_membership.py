@@ -249,7 +249,8 @@ def test_data_of_a_former_member_is_deleted_before_its_ordinal_is_reused() -> No
     corrupt = At(member=False, up=False, runs=False)
     made = plan(resource, seen(resource, VOTER, corrupt, VOTER))
     assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-1 (disk-1)", "delete Pod demo-1 (pod-1)"]
-    assert made.status["members"][1] == {"name": "demo-1", "volume": "disk-1"}, "recorded until the volume is deleted"
+    entry = {"name": "demo-1", "volume": "disk-1", "healthy": False}
+    assert made.status["members"][1] == entry, "recorded until it is added again"
     fresh = seen(resource, VOTER, replace(corrupt, disk="fresh"), VOTER)
     assert acts(plan(resource, fresh).actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from operators.etcd.objects.names import SECRETS
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.security.secrets import Secrets
+from operators.etcd.security.secrets import Secrets, judge
 from operators.etcd.steps import provisioning
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
@@ -278,3 +278,14 @@ def test_in_memory_cluster_has_no_volume_to_expand() -> None:
     assert provisioning.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
     assert provisioning.grow_volumes(cluster(), Observed(), NOW) == PASS
     assert provisioning.grow_volumes(cluster(), seen(cluster(), VOTER, VOTER, ABSENT), NOW) == PASS
+
+
+def test_template_is_not_changed_before_pods_can_mount_the_bundle_of_a_new_authority() -> None:
+    fixture = Vault()
+    fixture.settle()
+    found = Observed(secrets=fixture.judged())
+    assert provisioning.require_secrets(fixture.resource, found, fixture.now) == PASS
+    bundles = {name: secret for name, secret in fixture.found.items() if name != PEER}
+    lacking = Observed(secrets=judge(fixture.resource, bundles | {PEER: None}))
+    step = provisioning.require_secrets(fixture.resource, lacking, fixture.now)
+    assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.managed_fields import applied as applied_part
 from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
 from shared.testing.api_server.requests import merge_patch
 from tests.support import paths
@@ -108,3 +109,28 @@ def test_paths_that_a_patch_changes_are_named() -> None:
     patch = {"metadata": {"labels": {"a": None, "b": "2", "c": "3"}}}
     assert changed_by(patch, observed) == ["metadata.labels.a", "metadata.labels.c"]
     assert changed_by({"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}, observed) == []
+
+
+def test_extracted_object_is_what_was_applied(applied: dict[str, Obj]) -> None:
+    extracted = applied_part(applied["observed"], MANAGER)
+    assert extracted is not None
+    assert difference(extracted, applied["observed"], MANAGER) == []
+    assert difference(applied["sent"], {**extracted, "metadata": applied["observed"]["metadata"]}, MANAGER) == []
+    assert "status" not in extracted
+    assert applied_part(applied["observed"], "another") is None
+
+
+def test_extracted_list_keeps_its_order() -> None:
+    """A variable may refer to those before it."""
+    sent = APPLIED["Deployment"]
+    extracted = applied_part(sent["observed"], MANAGER)
+    assert extracted is not None
+    names = [[each["name"] for each in container(obj)["env"]] for obj in (extracted, sent["sent"])]
+    assert names[0] == names[1]
+    record: Obj = {
+        "f:env": {'k:{"name":"b"}': {"f:name": {}, "f:value": {}}, 'k:{"name":"a"}': {"f:name": {}, "f:value": {}}}
+    }
+    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": record}
+    env = [{"name": "b", "value": "1"}, {"name": "a", "value": "$(b)"}]
+    obj = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "managedFields": [entry]}, "env": env}
+    assert [each["value"] for each in (applied_part(obj, MANAGER) or {})["env"]] == ["1", "$(b)"]
