@@ -37,6 +37,9 @@ Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 
 Answer = TypeVar("Answer")
 
+_FIRST_REVISION = 2
+"""Revision of the first change of a key."""
+
 Servers = dict[int, Server]
 """Connections to members, by number."""
 
@@ -153,6 +156,8 @@ async def _query_members(resource: EtcdCluster, seen: Observed, servers: Servers
         if isinstance(found, Members):
             seen = with_members(resource, seen, found)
             return await _query_cluster(seen, instance, server, servers)
+        if isinstance(found, Denied):  # 3.4 answers its status without a password
+            seen = dataclasses.replace(seen, denied=str(found))
     return await _query_without_quorum(seen, servers)
 
 
@@ -220,6 +225,10 @@ async def _query_cluster(seen: Observed, source: Instance, server: Server, serve
         cluster_version=version if isinstance(version, str) else "",
         auth_enabled=auth if isinstance(auth, bool) else None,
     )
+    if auth is True:  # before 3.5.22, status and list of members need no password, but changes do
+        permitted = await _answer(server.is_compacted(_FIRST_REVISION))
+        if isinstance(permitted, Denied):
+            return dataclasses.replace(seen, denied=str(permitted))
     leader = seen.leader
     if seen.is_full and leader and leader.status and leader.number in servers:
         compacted = await _answer(servers[leader.number].is_compacted(leader.status.revision))

@@ -215,9 +215,10 @@ def _password(run: ScenarioRun) -> str:
     return etcd.cluster().password if etcd.cluster().auth else ""
 
 
-async def test_removed_authentication_is_disabled_and_members_are_replaced_afterwards() -> None:
+@pytest.mark.parametrize("version", ["3.5.21", MIDDLE])
+async def test_removed_authentication_is_disabled_and_members_are_replaced_afterwards(version: str) -> None:
     run = ScenarioRun(World(ETCD))
-    await run.run_steps((given_password(), cluster(3, **AUTH), cluster(3), unobserved(later(60))))
+    await run.run_steps((given_password(), cluster(3, version, **AUTH), cluster(3, version), unobserved(later(60))))
     assert (_ready(run)["reason"], _password(run)) == ("Ready", ""), _ready(run)["message"]
     await run.run_steps((unobserved(delete(SECRET, "root")), *lost(1), unobserved(later(60))))
     assert _is_served(run), _ready(run)["message"]

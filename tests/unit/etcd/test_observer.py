@@ -280,3 +280,26 @@ async def test_further_requests_are_sent_only_for_a_raised_alarm(error: str, req
     assert {request for server in servers for request in server.requests} - {"status", "members", "closed"} == requests
     assert observed.alarms == ((Alarm(member_id(1), error.split(":")[2].strip()),) if error else ())
     assert len(observed.hashes) == (3 if "hash" in requests else 0)
+
+
+class OpenMember(FakeMember):
+    """A member before 3.5.22: status and list of members need no password."""
+
+    async def status(self) -> Any:
+        return self.status_
+
+    async def members(self) -> Any:
+        return self.members_
+
+
+async def test_rejected_password_is_noticed_although_the_list_of_members_needs_none() -> None:
+    servers = [OpenMember(status(n), listed(0, 1, 2), password="unknown") for n in range(3)]
+    observed = await three_pods(cluster()).observe(*servers)
+    assert "invalid user ID or password" in observed.denied
+    open_members = [OpenMember(status(n), listed(0, 1, 2)) for n in range(3)]
+    assert (await three_pods(cluster()).observe(*open_members)).denied == ""
+
+
+async def test_rejected_password_is_noticed_by_the_list_of_members() -> None:
+    servers = [FakeMember(status(n), Denied("no permission")) for n in range(3)]
+    assert (await three_pods(cluster()).observe(*servers)).denied == "no permission"

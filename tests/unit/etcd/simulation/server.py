@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from operators.etcd.api.versions import Version
 from operators.etcd.client.errors import (
     Denied,
     NoLeader,
@@ -22,6 +23,9 @@ from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, MemberRecord, 
 
 if TYPE_CHECKING:
     from tests.unit.etcd.simulation.database import FakeEtcd, Process
+
+STATUS_IS_PROTECTED = Version(3, 5, 22)
+"""First version that requires a password for its status; observed: 3.5.21 and 3.4.13 require none."""
 
 MAX_LEARNERS = 1
 PAGE = 512
@@ -41,7 +45,8 @@ class FakeServer:
         version, raft = str(process.command.version), (cluster.term, disk.index, disk.index)
         if cluster.auth and not leader:
             raise NoLeader(f"{self._endpoint.name} cannot authenticate users: tokens need a quorum")
-        self._authenticate(cluster)
+        if process.command.version >= STATUS_IS_PROTECTED:
+            self._authenticate(cluster)
         record = record_of(cluster.records_at(disk.index), disk.member)
         return EndpointStatus(
             cluster.id,
