@@ -26,7 +26,9 @@ from operators.etcd.steps.provisioning import (
     ensure_services,
     ensure_stateful_set,
     grow_volumes,
+    report_ending_certificates,
     require_secrets,
+    require_valid_certificates,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
 from operators.etcd.steps.recording import record_cluster
@@ -42,6 +44,7 @@ from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
+from shared.status.reasons import REPLACING_CERTIFICATES
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import pause, reject_invalid_spec
@@ -81,6 +84,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(
                 promote_learner, patience=settings.create_timeout
             ),  # promote a learner, or remove it after a timeout
+            require_valid_certificates,  # a restarted member could not connect to the others
             refuse_unsafe_upgrade,  # a version change that the data would not survive
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
@@ -88,8 +92,10 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             grow_volumes,  # if the storage class allows it
             defragment,  # on schedule
             await_members,  # until every member is a healthy, current voter
+            report_ending_certificates,  # of a complete cluster
         )
 
+    serving_reasons = frozenset({REPLACING_CERTIFICATES})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

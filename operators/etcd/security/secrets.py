@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
+from operators.etcd.objects.pod import Mount, MountedSecrets
 from operators.etcd.security.certificates import leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
@@ -22,8 +22,11 @@ from shared.kubernetes.secrets import (
     find,
 )
 from shared.pki import certs
+from shared.pki.certs import Certificate, joined
+from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
-from shared.pki.stores import authorities_of, authority_key, certificate_secrets, ends, fingerprint, issued_in
+from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
+from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
 
 USER = "root"
@@ -38,18 +41,21 @@ class Secrets:
         problem: problem of Secrets that the operator does not create; None if there is none.
         access: credentials of the operator, as far as known.
         previous_password: former password of root; empty if not given.
-        digest: digest of what etcd reads only at its start; it reveals nothing of the content.
-        authority_key: key in the members' Secrets with the authorities to trust.
-        expires: expiry of each certificate, by the name of its Secret.
+        mounts: Secrets that members mount.
+        originals: Secrets that members mount instead if a former version of the operator created their pods: those of
+            the issuer itself.
+        copies: certificates of another issuer, and their copies.
+        validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: Secrets by name; None for one that does not exist.
     """
 
     problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     previous_password: str = field(default="", repr=False)
-    digest: str = ""
-    authority_key: str = AUTHORITY_KEY
-    expires: Mapping[str, datetime] = field(default_factory=dict)
+    mounts: MountedSecrets = field(default_factory=MountedSecrets)
+    originals: MountedSecrets = field(default_factory=MountedSecrets)
+    copies: tuple[CopiedCertificate, ...] = ()
+    validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
 
 
@@ -60,8 +66,8 @@ async def read(resource: EtcdCluster, kube: Kube) -> Secrets:
 
 def names(resource: EtcdCluster) -> set[str]:
     """Return the names of the Secrets that the cluster uses."""
-    auth = resource.spec.auth
-    return {*_certificates(resource), *(() if auth is None else (auth.root_secret_name,))}
+    auth, copies = resource.spec.auth, (copy for _, copy, _, _ in _sources(resource))
+    return {*_certificates(resource), *copies, *(() if auth is None else (auth.root_secret_name,))}
 
 
 def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
@@ -77,15 +83,22 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     problem = None
     try:
         _require_password(resource, found)
-        _require_certificates(resource, found)
     except UnusableSecret as wrong:
         problem = wrong.problem
+    copies, unusable = _copies(resource, found)
     previous = ""
     if resource.spec.auth is not None:
         previous = content_of(found[resource.spec.auth.root_secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
-    started_with, key = _trusted(resource, found)
-    expires = ends(found, _certificates(resource), resources.authority_secret(resource))
-    return Secrets(problem, _access(resource, found), previous, started_with, key, expires, found)
+    return Secrets(
+        problem or unusable,
+        _access(resource, found, copies),
+        previous,
+        _mounts(resource, found, copies),
+        _originals(resource, found),
+        copies,
+        _validity(resource, found, copies),
+        found,
+    )
 
 
 def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
@@ -96,59 +109,128 @@ def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) ->
     password_of("spec.auth", auth.root_secret_name, found[auth.root_secret_name])
 
 
-def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
-    """Require valid certificates in the Secrets that the operator does not create."""
+def _sources(resource: EtcdCluster) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
+    """Return, for each certificate of another issuer: its Secret, its copy, the field, and the names of its server."""
     tls = resource.spec.tls
     if tls.mode in ("none", "self"):
-        return
+        return ()
     member = resources.host(resource, resources.member_name(resource, 0))
     service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
-    desired: list[tuple[str, str, tuple[str, ...], bool]] = [
-        ("spec.tls.peer", resources.peer_secret(resource), (member,), True),
-        ("spec.tls.client", resources.server_secret(resource), (member, service), tls.client.auth == "required"),
+    found: list[tuple[str, str, str, tuple[str, ...]]] = [
+        (resources.peer_secret(resource), resources.peer_copy(resource), "spec.tls.peer", (member,)),
+        (resources.server_secret(resource), resources.server_copy(resource), "spec.tls.client", (member, service)),
     ]
     if tls.mode == "certManager":
-        desired.append(("spec.tls.client", resources.client_secret(resource), (), True))
-    for at, name, hosts, is_client in desired:
-        is_ordered = tls.mode == "certManager"
-        pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
-        is_shown = name == resources.client_secret(resource) and is_client  # the operator presents it
-        if is_shown and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
-            raise UnusableSecret(
-                SECRET_INVALID,
-                f"{at}: Secret {name}: {CERTIFICATE_KEY} has a common name, and with spec.auth, etcd's gateway "
-                "rejects client certificates that have one. Issue it without a common name, or set "
-                "spec.tls.client.auth to none.",
-            )
+        found.append((resources.client_secret(resource), resources.client_copy(resource), "spec.tls.client", ()))
+    return tuple(found)
 
 
-def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
-    """Return the credentials of the operator, as far as they exist."""
+def _copies(
+    resource: EtcdCluster, found: Mapping[str, Obj | None]
+) -> tuple[tuple[CopiedCertificate, ...], SecretProblem | None]:
+    """Return the certificates of another issuer with their copies, and the first problem of the originals."""
+    problem, copies = None, list[CopiedCertificate]()
+    for secret, copy, at, hosts in _sources(resource):
+        original = None
+        try:
+            _require_certificate(resource, found, at, secret, hosts)
+            original = TrustedCertificate.of(found[secret])
+        except UnusableSecret as wrong:
+            problem = problem or wrong.problem
+        copies.append(CopiedCertificate(secret, copy, original, TrustedCertificate.of(found[copy])))
+    if resource.spec.tls.mode == "certManager":  # one issuer: it may have renewed only some certificates yet
+        known = dict.fromkeys(each for copied in copies if copied.original for each in copied.original.trusted)
+        copies = [copied.trusting(tuple(known)) for copied in copies]
+    return tuple(copies), problem
+
+
+def _require_certificate(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], at: str, name: str, hosts: tuple[str, ...]
+) -> None:
+    """Require a certificate that members and clients accept, regardless of its dates."""
+    tls, is_ordered = resource.spec.tls, resource.spec.tls.mode == "certManager"
+    is_server = at == "spec.tls.client" and name == resources.server_secret(resource)
+    is_client = not is_server or tls.client.auth == "required"
+    pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
+    is_presented = at == "spec.tls.client" and name == resources.client_secret(resource) and is_client
+    if is_presented and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
+        raise UnusableSecret(
+            SECRET_INVALID,
+            f"{at}: Secret {name}: {CERTIFICATE_KEY} has a common name, and with spec.auth, etcd's gateway "
+            "rejects client certificates that have one. Issue it without a common name, or set "
+            "spec.tls.client.auth to none.",
+        )
+
+
+def _access(resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]) -> Access:
+    """Return the credentials of the operator, as far as they exist.
+
+    It presents what every member trusts now, and trusts what any member may present.
+    """
     auth, tls = resource.spec.auth, resource.spec.tls
-    authority, issued, user, password = "", None, "", ""
-    if tls.mode != "none":
+    authority, pair, user, password = "", None, "", ""
+    if tls.mode == "self":
         secret = found[resources.client_secret(resource)]
-        authority = content_of(secret).get(AUTHORITY_KEY, "")
-        issued = issued_in(secret) if tls.client.auth == "required" else None
+        issued = issued_in(secret)
+        authority, pair = content_of(secret).get(AUTHORITY_KEY, ""), issued.pair if issued else None
+    elif tls.mode != "none":
+        presented = _copied(copies, resources.client_copy(resource)).in_use
+        serving = (copied for copied in copies if copied.name != resources.peer_copy(resource))
+        authority = joined(dict.fromkeys(each for copied in serving for each in copied.trusted))
+        pair = presented.pair if presented else None
     if auth is not None and (
         authority or tls.mode == "none"
     ):  # never send a password without TLS if the spec requires TLS
         user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
-    return Access(authority, issued.pair if issued else None, user if password else "", password)
+    return Access(authority, pair if tls.client.auth == "required" else None, user if password else "", password)
 
 
-def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, str]:
-    """Return a digest of the trusted authorities, which members read only at their start, and the key that has them."""
+def _copied(copies: tuple[CopiedCertificate, ...], name: str) -> CopiedCertificate:
+    return next(copied for copied in copies if copied.name == name)
+
+
+def _mounts(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
+) -> MountedSecrets:
+    """Return the Secrets to mount, and a digest of the trusted authorities, which members read only at their start."""
     tls = resource.spec.tls
     if tls.mode == "none":
-        return "", AUTHORITY_KEY
+        return MountedSecrets()
     if tls.mode == "self":
         trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
+        key = authority_key(trusted[0]) if trusted else AUTHORITY_KEY
+        mounts = (Mount(resources.peer_secret(resource), key), Mount(resources.server_secret(resource), key))
         # Only a new authority requires a restart: a removed one has expired.
-        return (fingerprint(trusted[0]), authority_key(trusted[0])) if trusted else ("", AUTHORITY_KEY)
-    read = [resources.peer_secret(resource)]
-    if tls.client.auth == "required":
-        read.append(resources.server_secret(resource))
+        return MountedSecrets(fingerprint(trusted[0]) if trusted else "", *mounts)
+    peer, server = (_copied(copies, name(resource)) for name in (resources.peer_copy, resources.server_copy))
+    read = [_bundle(peer), *([_bundle(server)] if tls.client.auth == "required" else ())]
+    known = [(b"", joined(bundle).encode()) for bundle in read]
+    return MountedSecrets(digest(known) if all(read) else "", _mount(peer), _mount(server))
+
+
+def _bundle(copied: CopiedCertificate) -> tuple[Certificate, ...]:
+    return copied.copy.trusted if copied.copy else ()
+
+
+def _mount(copied: CopiedCertificate) -> Mount:
+    bundle = _bundle(copied)
+    return Mount(copied.name, authority_key(bundle[0]) if bundle else AUTHORITY_KEY)
+
+
+def _originals(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> MountedSecrets:
+    """Return the Secrets of another issuer as members of former versions mount them."""
+    if not _sources(resource):
+        return MountedSecrets()
+    peer, server = resources.peer_secret(resource), resources.server_secret(resource)
+    read = [peer, *([server] if resource.spec.tls.client.auth == "required" else ())]
     # Authorities are public: the digest needs no secret key, and is the same for a recreated Secret.
     known = [(b"", content_of(found[name]).get(AUTHORITY_KEY, "").encode()) for name in read]
-    return digest(known), AUTHORITY_KEY
+    return MountedSecrets(digest(known), Mount(peer), Mount(server))
+
+
+def _validity(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
+) -> Mapping[str, Validity]:
+    if resource.spec.tls.mode == "self":
+        return validities(found, _certificates(resource), resources.authority_secret(resource))
+    return {copied.source: copied.in_use.validity for copied in copies if copied.in_use}

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.names import COMPONENT, SECRETS
+from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
 from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
+from shared.steps import certificates as steps
 from shared.steps import provisioning
-from shared.steps.certificates import Issuing, keep_certificates
+from shared.steps.certificates import Copying, Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -44,9 +47,10 @@ def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Ob
 
 
 def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Issue certificates before members need them, and renew them before they expire."""
+    """Issue certificates before members need them, renew them before they expire, and copy those of other issuers."""
+    own, tls = names.owner(resource, settings.operator), resource.spec.tls
     issuing = Issuing(
-        own=names.owner(resource, settings.operator),
+        own=own,
         component=COMPONENT,
         authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
@@ -55,7 +59,21 @@ def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
         now=now,
         policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
-    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
+    issued = keep_certificates(issuing, tls.mode, tls.issuer)
+    if not seen.secrets.copies:
+        return issued
+    copying = Copying(
+        own=own,
+        component=COMPONENT,
+        copies=seen.secrets.copies,
+        found=seen.secrets.found,
+        stamp=COPIED,
+        informed=_started_with(seen) == seen.secrets.mounts.digest != "",
+        now=now,
+        keeps_former=tls.mode == "certManager",  # of clients whose certificate is not renewed yet
+    )
+    copied = copying.step()
+    return replace(copied, actions=(*issued.actions, *copied.actions))
 
 
 def _started_with(seen: Observed) -> str:
@@ -67,9 +85,25 @@ def _started_with(seen: Observed) -> str:
     return digests.pop() if len(digests) == 1 and seen.stateful_set is not None else ""
 
 
-def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Require the Secrets without which members cannot start; running members are not changed."""
-    return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Require the Secrets without which members cannot start; with copies, members continue with the last content."""
+    problem, copies = seen.secrets.problem, seen.secrets.copies
+    if problem is not None and resource.recorded_cluster_id and copies and all(each.copy for each in copies):
+        message = f"{problem.message} Members continue with the last valid content."
+        return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    if problem is not None:
+        return provisioning.report_unusable_secret(problem)
+    return PASS if resource.recorded_cluster_id else require_valid_certificates(resource, seen, now)
+
+
+def require_valid_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Change nothing while a certificate is outside its validity."""
+    return steps.require_valid_certificates(seen.secrets.validity, now)
+
+
+def report_ending_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Report certificates that end soon."""
+    return steps.report_ending_certificates(seen.secrets.validity, now)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -94,12 +128,21 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
-    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
+    build = partial(pod.pod, runs, own, image, follows.start, quota=quota(runs, seen))
+    template = build(seen.secrets.mounts)
+    if seen.secrets.copies and _is_current(build(seen.secrets.originals), seen.stateful_set):
+        template = build(seen.secrets.originals)  # an upgrade of the operator alone restarts no member
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
+def _is_current(template: Obj, stateful_set: Obj | None) -> bool:
+    """Whether a StatefulSet has this template, apart from what a running member ignores."""
+    made = stateful_set["spec"]["template"] if stateful_set else None
+    return annotation(made, pod.TEMPLATE) == annotation(template, pod.TEMPLATE)
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:

@@ -116,9 +116,9 @@ def test_operator_uses_the_old_certificate_and_trusts_the_new_authority() -> Non
 
 
 def test_expiry_is_recorded_by_secret() -> None:
-    assert judged(secret(OWN, certificate("a", "old")), **TLS).expires.keys() == {OWN}
+    assert judged(secret(OWN, certificate("a", "old")), **TLS).validity.keys() == {OWN}
     lab = Lab(resource=wished(tls={"mode": "self"})).begin()
-    assert lab.judged().expires.keys() == {"demo-ca", "demo-server-tls", "demo-client-tls"}
+    assert lab.judged().validity.keys() == {"demo-ca", "demo-server-tls", "demo-client-tls"}
 
 
 def test_representation_has_no_password() -> None:
