@@ -78,7 +78,7 @@ class CopiedCertificate:
 
     @property
     def in_use(self) -> TrustedCertificate | None:
-        """What servers use; None if there is nothing that they can use."""
+        """The certificate that servers use; None if there is none that they can use."""
         return self.copy or self.original
 
     @property
@@ -101,7 +101,7 @@ def following(
     """Return why the copy changes, and what it changes to.
 
     Args:
-        copy: what servers mount; None if there is nothing that they can use.
+        copy: the certificate that servers mount; None if there is none that they can use.
         original: the desired certificate and authorities; None if they cannot be used: then nothing changes.
         informed: whether every running server applied the copy, and new ones will.
         keeps_former: whether authorities that the original no longer has stay trusted until they expire, because

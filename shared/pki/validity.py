@@ -1,4 +1,4 @@
-"""Who signed a certificate, and from when to when clients accept it. Pure."""
+"""The authorities that signed a certificate, and the period in which clients accept it. Pure."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Step:
     Attributes:
         actions: actions to execute now, in order.
         progress: progress of the step; anything but DONE and PROGRESSING ends the chain.
-        reason: machine-readable reason in CamelCase. With DONE, a note: it is reported if nothing else is to report.
+        reason: machine-readable reason in CamelCase. With DONE, a note (`note`).
         message: sentence for people, with the relevant values.
         warning: whether the user should investigate.
         requeue: seconds after which to reconcile again without a change (an external wait). After a reconcile that
@@ -158,6 +158,11 @@ class Step:
     def do(cls, *actions: Action) -> Step:
         """Return a step with actions that does not stop the chain."""
         return cls(actions)
+
+    @classmethod
+    def note(cls, reason: Reason, message: str) -> Step:
+        """Return a step that is done, with a warning that is reported if nothing else is."""
+        return cls((), Progress.DONE, reason, message, warning=True)
 
     @classmethod
     def progressing(cls, reason: Reason, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:

@@ -237,7 +237,7 @@ CERTIFICATE_EXPIRING = COMMON.add(
     "CertificateExpiring",
     Severity.WARNING,
     "The resource is ready, but a certificate ends within seven days, or is in the last sixth of its life.",
-    "{summary} Certificates end soon and were not renewed: {found}. Renew them before that.",
+    "Certificates end soon and were not renewed: {found}. Renew them before that.",
 )
 CERTIFICATE_NOT_YET_VALID = COMMON.add(
     "CertificateNotYetValid",

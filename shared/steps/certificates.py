@@ -221,7 +221,7 @@ def report_ending_certificates(validity: Mapping[str, Validity], now: datetime) 
         return PASS
     found = ", ".join(f"Secret {name} at {_time(ends)}" for ends, name in ending)
     message = f"Certificates end soon and were not renewed: {found}. Renew them before that."
-    return Step(reason=CERTIFICATE_EXPIRING, message=message, warning=True)
+    return Step.note(CERTIFICATE_EXPIRING, message)
 
 
 def _time(of: datetime) -> str:

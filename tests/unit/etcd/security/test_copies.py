@@ -216,7 +216,7 @@ def test_renewed_certificate_of_the_same_authority_restarts_no_member(spec: Obj)
     assert world.template == before
 
 
-def test_one_renewed_certificate_lets_every_bundle_trust_its_authority() -> None:
+def test_renewal_of_one_certificate_adds_its_authority_to_every_bundle() -> None:
     """cert-manager renews each certificate on its own: clients, members and peers change at different times."""
     world = World(resource=cluster(**ISSUED)).created()
     world.issue("second", "demo-client-tls")

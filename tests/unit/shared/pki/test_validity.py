@@ -1,4 +1,4 @@
-"""From when to when clients accept a certificate, and who signed it."""
+"""The period in which clients accept a certificate, and the authorities that signed it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_period_of_a_certificate_without_its_authority_is_its_own() -> None:
 
 
 def test_period_is_limited_by_intermediate_authorities() -> None:
-    pair, _ = authority(-10, 20)  # presented next to the certificate, although nobody trusts it itself
+    pair, _ = authority(-10, 20)  # presented next to the certificate, although no client trusts it itself
     leaf = issued(pair)
     assert validity_of(Pair(leaf.certificate + pair.certificate, leaf.key), ()).ends == NOW + 20 * DAY
 
