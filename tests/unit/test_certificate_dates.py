@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.security.secrets import Secrets as EtcdSecrets
+from operators.memcached.plan import Planner
 from operators.memcached.security.secrets import Secrets as MemcachedSecrets
 from shared.pki.validity import Validity
 from shared.runtime.plan import Apply, Plan
@@ -55,7 +56,7 @@ def _redis(validity: Validity, now: datetime, *nodes: redis.At) -> Plan:
 def _memcached(validity: Validity, now: datetime) -> Plan:
     resource, observed = memcached.resource(phase="Running"), memcached.observed_pods(*SERVERS)
     observed = replace(observed, secrets=MemcachedSecrets(validity={"given": validity}))
-    return memcached.Planner(memcached.SETTINGS).plan(resource, observed, now)
+    return Planner(memcached.SETTINGS).plan(resource, observed, now)
 
 
 OPERATORS = pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
     if cluster.spec.tls.mode != "none":
         keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
         flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
-        volume = _secret("client-tls", names.credentials_secret(cluster), *keys.values())
+        volume = _secret("client-tls", names.client_mount(cluster), *keys.values())
         yield flags, volume, {"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True}
     if cluster.spec.auth is not None and cluster.spec.auth.enabled:
         flags = [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]

@@ -108,8 +108,8 @@ def client_copy(resource: EtcdCluster) -> str:
     return server_copy(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-mounted"
 
 
-def credentials_secret(resource: EtcdCluster) -> str:
-    """Return the Secret with the certificate and trust bundle of clients; none is ever rejected during a rotation."""
+def client_mount(resource: EtcdCluster) -> str:
+    """Return the Secret that clients mount: its certificate and trust bundle are never ahead of the members."""
     return client_secret(resource) if resource.spec.tls.mode == "self" else client_copy(resource)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.layout import layout
@@ -125,24 +124,30 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
 
     While an upgrade is refused, the template keeps the image of the members, so that repairs continue.
     """
-    own = names.owner(resource, settings.operator)
-    runs, follows = permitted(resource, seen), layout(resource, seen)
-    image = runs.image_reference(settings.image_repository)
-    build = partial(pod.pod, runs, own, image, follows.start, quota=quota(runs, seen))
-    template = build(seen.secrets.mounts)
-    if seen.secrets.copies and _is_current(build(seen.secrets.originals), seen.stateful_set):
-        template = build(seen.secrets.originals)  # an upgrade of the operator alone restarts no member
-    stopped = replicas(resource, seen)
-    count = follows.replicas if stopped is None else stopped
-    made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+    made = _stateful_set(settings, resource, seen, seen.secrets.mounts)
+    if seen.secrets.copies:  # an upgrade of the operator alone restarts no member
+        former = _stateful_set(settings, resource, seen, seen.secrets.originals)
+        made = former if _has_template_of(former, seen.stateful_set) else made
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
-def _is_current(template: Obj, stateful_set: Obj | None) -> bool:
-    """Whether a StatefulSet has this template, apart from what a running member ignores."""
-    made = stateful_set["spec"]["template"] if stateful_set else None
-    return annotation(made, pod.TEMPLATE) == annotation(template, pod.TEMPLATE)
+def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets) -> Obj:
+    own = names.owner(resource, settings.operator)
+    runs, follows = permitted(resource, seen), layout(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen))
+    stopped = replicas(resource, seen)
+    count = follows.replicas if stopped is None else stopped
+    return stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+
+
+def _has_template_of(desired: Obj, stateful_set: Obj | None) -> bool:
+    """Whether a StatefulSet has the template of the desired one, apart from what a running member ignores."""
+    if stateful_set is None:
+        return False
+    one, other = (each["spec"]["template"] for each in (desired, stateful_set))
+    return annotation(one, pod.TEMPLATE) == annotation(other, pod.TEMPLATE)
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:

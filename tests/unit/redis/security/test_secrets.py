@@ -10,7 +10,7 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import encoded
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer
-from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, wished
+from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, issued, wished
 
 AUTH: Obj = {"auth": {"secretName": GIVEN}}
 TLS: Obj = {"tls": {"mode": "secret", "secretName": OWN}}
@@ -113,6 +113,50 @@ def test_operator_uses_the_old_certificate_and_trusts_the_new_authority() -> Non
     assert access.pair.certificate == certificate("a", "old")["tls.crt"], "all nodes accept it already"
     assert certificate("a", "old")["ca.crt"].strip() in access.authority
     assert certificate("b", "new")["ca.crt"].strip() in access.authority
+
+
+def issued_lab() -> Lab:
+    """Return a cluster whose certificates cert-manager issued with the authority `old`."""
+    lab = Lab(resource=wished(**ISSUED))
+    for name in ("demo-server-tls", "demo-client-tls"):
+        lab.put(name, certificate("a", "old"))
+    return lab.begin()
+
+
+def authorities(lab: Lab) -> set[str]:
+    mounted = lab.judged().mounted
+    assert mounted is not None
+    return {each.pem.strip() for each in mounted.trusted}
+
+
+OLD, NEW = (certificate("a", by)["ca.crt"].strip() for by in ("old", "new"))
+
+
+def test_authority_of_a_renewed_client_certificate_is_trusted_before_that_of_the_nodes_is_renewed() -> None:
+    lab = issued_lab()
+    lab.put("demo-client-tls", certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {OLD, NEW}, "cert-manager renews each certificate on its own"
+    lab.check()
+
+
+def test_clients_with_a_certificate_of_the_former_authority_stay_connected() -> None:
+    lab = issued_lab()
+    lab.put("demo-server-tls", certificate("b", "new"))
+    lab.settle()
+    assert lab.judged().access.pair == issued("b", "new")
+    lab.put("demo-client-tls", certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {OLD, NEW}, "until it expires: clients of other Certificates may still present one"
+
+
+def test_authority_that_a_user_removes_is_not_trusted_any_more() -> None:
+    lab = Lab(resource=wished(**TLS))
+    lab.put(OWN, certificate("a", "old"))
+    lab.begin()
+    lab.put(OWN, certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {NEW}
 
 
 def test_expiry_is_recorded_by_secret() -> None:
