@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -35,6 +35,7 @@ from shared.status.reasons import (
     ISSUING_CERTIFICATES,
     REPLACING_CERTIFICATES,
 )
+from shared.status.verdict import Progress
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -212,6 +213,12 @@ def require_valid_certificates(validity: Mapping[str, Validity], now: datetime) 
     if following_change is None or following_change - now > RENEWAL_WINDOW:
         return PASS
     return Step(requeue=max((following_change - now).total_seconds(), 1.0))
+
+
+def report_invalid_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:
+    """Report a certificate outside its validity without stopping the steps that create what a repair needs."""
+    step = require_valid_certificates(validity, now)
+    return step if step.progress is Progress.DONE else replace(step, progress=Progress.PROGRESSING)
 
 
 def report_ending_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:

@@ -122,6 +122,14 @@ def test_etcd_replaces_a_lost_member_although_its_certificate_has_ended_and_roll
     assert etcd.acts(_etcd(ENDED, etcd.NOW, etcd.VOTER, outdated, etcd.VOTER).actions) == []
 
 
+def test_reason_of_a_repair_names_the_certificate_that_has_ended() -> None:
+    """Nodes reject each other, and the operator: the cause is in the message."""
+    unreachable = [replace(node, up=False) for node in redis.formed()]
+    made = _redis(ENDED, redis.NOW, *unreachable)
+    assert made.verdict.reason != "CertificateExpired"
+    assert "Secret given: the certificate, or its authority, ended at" in made.verdict.message
+
+
 def test_memcached_recreates_a_deleted_workload_although_its_certificate_has_ended() -> None:
     resource = memcached.resource(phase="Running")
     secrets = MemcachedSecrets(validity={"given": ENDED})

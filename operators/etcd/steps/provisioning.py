@@ -92,7 +92,9 @@ def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Ste
         return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
     if problem is not None:
         return provisioning.report_unusable_secret(problem)
-    return PASS if resource.recorded_cluster_id else require_valid_certificates(resource, seen, now)
+    is_created = bool(resource.recorded_cluster_id)
+    judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
+    return judge(seen.secrets.validity, now)
 
 
 def require_valid_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:

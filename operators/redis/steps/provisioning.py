@@ -220,7 +220,8 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
         )
         return lacking if step.progress is Progress.DONE else step
     if step.progress is Progress.DONE:
-        return PASS if resource.formed else require_valid_certificates(resource, seen, now)
+        judge = steps.report_invalid_certificates if resource.formed else steps.require_valid_certificates
+        return judge(secrets.validity, now)
     message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
     return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
