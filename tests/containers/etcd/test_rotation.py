@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from operators.etcd.api.versions import Version
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import Access
 from shared.pki import ca, certs
@@ -23,12 +24,20 @@ DAY = timedelta(days=1)
 HOST = "demo-0.demo.default.svc"
 ADDRESSES = [f"127.0.1.{number}" for number in range(2, 255)]
 """Addresses that members may get: they connect to each other by address, not by name as in pods."""
+
+
+def flags(version: str) -> tuple[str, ...]:
+    """Return the flags for TLS, as the operator passes them."""
+    skip = "peer" if Version.parse(version) >= Version(3, 6, 0) else "experimental-peer"
+    return (*FLAGS, f"--{skip}-skip-client-san-verification=true")
+
+
 FLAGS = (
     *(f"--cert-file={FILES}/server/tls.crt", f"--key-file={FILES}/server/tls.key"),
     *(f"--trusted-ca-file={FILES}/server/ca.crt", "--client-cert-auth=true"),
     *(f"--peer-cert-file={FILES}/peer/tls.crt", f"--peer-key-file={FILES}/peer/tls.key"),
     *(f"--peer-trusted-ca-file={FILES}/peer/ca.crt", "--peer-client-cert-auth=true"),
-    *(f"--peer-cert-allowed-hostname={HOST}", "--peer-skip-client-san-verification=true"),
+    f"--peer-cert-allowed-hostname={HOST}",
 )
 
 
@@ -135,7 +144,9 @@ async def test_new_authority_is_rotated_without_a_rejected_connection(
         files.write(name, content)
     first = issuer.authority
 
-    with etcd.cluster(etcd_version, *FLAGS, size=3, scheme="https", peer_scheme="https", files=tmp_path) as cluster:
+    with etcd.cluster(
+        etcd_version, *flags(etcd_version), size=3, scheme="https", peer_scheme="https", files=tmp_path
+    ) as cluster:
         client = Client(cluster.nodes, Access(joined(copies["server"].trusted), copies["client"].pair))
         await eventually(lambda: healthy(cluster, client.access), EtcdError, AssertionError)
         async with client.writing():
@@ -179,7 +190,7 @@ async def test_without_copies_the_first_member_that_restarts_never_joins_again(e
     server, access = issuer.issue(*hosts()), Access(joined((issuer.authority,)), issuer.issue().pair)
     files.write("peer", issuer.issue(*hosts()))
     files.write("server", server)
-    with etcd.cluster(NEWEST, *FLAGS, size=3, scheme="https", peer_scheme="https", files=tmp_path) as cluster:
+    with etcd.cluster(NEWEST, *flags(NEWEST), size=3, scheme="https", peer_scheme="https", files=tmp_path) as cluster:
         await eventually(lambda: healthy(cluster, access), EtcdError, AssertionError)
         issuer.renew()
         files.write("peer", issuer.issue(*hosts()))
