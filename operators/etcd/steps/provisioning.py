@@ -21,6 +21,7 @@ from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
+from shared.status.reasons import REPLACING_CERTIFICATES
 from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
@@ -92,6 +93,10 @@ def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Ste
         return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
     if problem is not None:
         return provisioning.report_unusable_secret(problem)
+    if missing := [each.name for each in copies if each.copy is None]:  # the template depends on them
+        why = f"{', '.join(missing)} does not exist yet"
+        message = f"Updating the certificates that servers mount: {why}."
+        return Step.wait(REPLACING_CERTIFICATES, message, requeue=SECRETS_RETRY_SECONDS)
     is_created = bool(resource.recorded_cluster_id)
     judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
     return judge(seen.secrets.validity, now)

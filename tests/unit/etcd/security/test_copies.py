@@ -134,7 +134,11 @@ MODES = pytest.mark.parametrize("spec", [GIVEN, ISSUED], ids=["secret", "certMan
 def test_pods_mount_copies_which_exist_before_them(spec: Obj) -> None:
     world = World(resource=cluster(**spec))
     assert world.ensure().progress is Progress.DONE, "there is nothing to copy"
+    world.issue("first")
+    step = provisioning.require_secrets(world.resource, world.seen, NOW)
+    assert (step.progress, step.reason) == (Progress.WAITING, "ReplacingCertificates")
     world.created()
+    assert provisioning.require_secrets(world.resource, world.seen, NOW) == Step()
     assert world.mounted() == {PEER, SERVER}
     keys = {item["key"] for volume in world.template["spec"]["volumes"] for item in volume["secret"]["items"]}  # type: ignore[index]
     assert keys == {"tls.crt", "tls.key", authority_key(known("first"))}, "a node with an outdated copy lacks the key"
