@@ -40,7 +40,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         call=partial(execute, connect),
         application="etcd",
         states=cluster_states,
-        certificate_ends=lambda seen: seen.secrets.expires.values(),
+        certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
         probe=alarm_probe(connect),
     )
 

@@ -32,7 +32,9 @@ from operators.etcd.steps.provisioning import (
     ensure_stateful_set,
     grow_volumes,
     renew_secrets,
+    report_ending_certificates,
     require_secrets,
+    require_valid_certificates,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
 from operators.etcd.steps.recording import record_cluster
@@ -48,6 +50,7 @@ from operators.etcd.steps.scaling import grow_by_one, readd_replaced_member, shr
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
+from shared.status.reasons import REPLACING_CERTIFICATES
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import pause_changes, reject_invalid_spec
@@ -101,14 +104,17 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
 
     def _change(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         return (
+            require_valid_certificates,  # a restarted member could not connect to the others
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
             grow_by_one,  # add a learner, then its pod
             grow_volumes,  # if the storage class allows it
             defragment,  # on schedule
             await_members,  # until every member is a healthy, current voter
+            report_ending_certificates,  # of a complete cluster
         )
 
+    serving_reasons = frozenset({REPLACING_CERTIFICATES})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

@@ -35,7 +35,7 @@ def controller(
         plan=Planner(Settings.of(options)).plan,
         call=partial(certificates.refresh_certificates, connect),
         states=states,
-        certificate_ends=lambda observed: observed.secrets.expires.values(),
+        certificate_ends=lambda observed: [each.ends for each in observed.secrets.validity.values()],
     )
 
 

@@ -19,8 +19,10 @@ from operators.memcached.steps.provisioning import (
     ensure_disruption_budget,
     ensure_servers,
     ensure_service,
+    report_ending_certificates,
     require_exporter_image,
     require_secrets,
+    require_valid_certificates,
 )
 from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
@@ -43,6 +45,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(require_exporter_image, settings),  # spec.metrics needs an image
             require_secrets,
             partial(ensure_service, settings),  # before the servers that have its DNS names
+            require_valid_certificates,  # new servers would help no client
             partial(ensure_servers, settings),  # Deployment or StatefulSet
             partial(ensure_disruption_budget, settings),
             partial(ensure_autoscaler, settings),
@@ -50,6 +53,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             refresh_certificates,  # without a restart
+            report_ending_certificates,  # of servers that match the spec
         )
 
     serving_reasons = frozenset({REFRESHING_CERTIFICATES})

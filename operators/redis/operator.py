@@ -43,7 +43,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
         states=states,
-        certificate_ends=lambda seen: seen.secrets.expires.values(),
+        certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
     )
 
 

@@ -40,7 +40,9 @@ from operators.redis.steps.provisioning import (
     grow_volumes,
     refuse_foreign_data,
     renew_secrets,
+    report_ending_certificates,
     require_secrets,
+    require_valid_certificates,
 )
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
@@ -116,6 +118,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         return (
+            require_valid_certificates,  # a restarted node could not connect to the others
             create_cluster,  # once, from empty nodes only
             improve_placement,  # over hosts and zones, while everything is in sync
             pair_replicas,  # an equal number for each primary
@@ -128,6 +131,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             grow_volumes,  # if the storage class allows it
             report_refused_config,  # stops nothing
             await_nodes,  # every node is a member, synced and ready
+            report_ending_certificates,  # of a complete cluster
         )
 
     update_phase = UPGRADING

@@ -221,12 +221,6 @@ RENEWING_CERTIFICATES = REASONS.add(
     "Nodes are loading a new certificate without a restart.",
     "{names}: loading the new certificate without a restart.",
 )
-REPLACING_CERTIFICATES = REASONS.add(
-    "ReplacingCertificates",
-    Severity.NORMAL,
-    "The certificates that nodes mount are being updated.",
-    "Updating the certificates that nodes mount: {why}.",
-)
 ROLE_CONFLICT = REASONS.add(
     "RoleConflict",
     Severity.WARNING,

@@ -95,6 +95,20 @@ def read(text: str) -> tuple[Certificate, ...]:
     return found
 
 
+def chain(text: str) -> tuple[Certificate, ...]:
+    """Return the first certificate in a text, and the authorities between it and a root, as far as the text has them.
+
+    Raises:
+        ValueError: see `read`.
+    """
+    leaf, *others = read(text)
+    found = [leaf]
+    while (issuer := next((each for each in others if each.subject == found[-1].issuer), None)) is not None:
+        others.remove(issuer)
+        found.append(issuer)
+    return tuple(found)
+
+
 def server_context(pair: Pair) -> ssl.SSLContext:
     """Return a server context with a certificate.
 

@@ -155,9 +155,9 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: b
     except ssl.SSLError as wrong:
         return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Provide the CA of the clients."
     serving.verify_mode = ssl.CERT_REQUIRED
-    if refusal := _refusal(serving, connecting, ignore_validity=ignore_validity):
+    if why := refusal(serving, connecting, ignore_validity=ignore_validity):
         return (
-            f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({refusal}), and the operator "
+            f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({why}), and the operator "
             "and the metrics exporter are clients. Issue it from that CA, for server auth and client auth."
         )
     return ""
@@ -179,10 +179,10 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
     except ValueError as wrong:
         return f"{AUTHORITY_KEY}: {wrong}. Provide the CA of {CERTIFICATE_KEY} in PEM format."
     for host in hosts:
-        if refusal := _refusal(certs.server_context(pair), connecting, host, ignore_validity=ignore_validity):
+        if why := refusal(certs.server_context(pair), connecting, host, ignore_validity=ignore_validity):
             return (
                 f"clients that trust {AUTHORITY_KEY} reject {CERTIFICATE_KEY} for {host} "
-                f"({refusal.rstrip('.')}). Issue it from that CA, for that name, for server auth."
+                f"({why.rstrip('.')}). Issue it from that CA, for that name, for server auth."
             )
     return ""
 
@@ -195,7 +195,7 @@ def unverifying(pair: certs.Pair) -> ssl.SSLContext:
     return context
 
 
-def _refusal(
+def refusal(
     serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, ignore_validity: bool
 ) -> str:
     """Return why one side rejects the other in a TLS handshake in memory; empty if neither does."""
@@ -211,6 +211,6 @@ def _refusal(
                 end.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    except ssl.SSLError as refusal:
-        return str(getattr(refusal, "verify_message", "") or refusal.reason or refusal)
+    except ssl.SSLError as error:
+        return str(getattr(error, "verify_message", "") or error.reason or error)
     return ""

@@ -34,6 +34,7 @@ from shared.pki.rotation import (
     Made,
     SharedCertificates,
 )
+from shared.pki.validity import Validity, validity_of
 
 LEAF_KEYS = (CERTIFICATE_KEY, PRIVATE_KEY)
 SIGNER_KEY = "ca.key"
@@ -184,8 +185,13 @@ def fingerprint(authority: Certificate) -> str:
 
 def certificates_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certificate, ...]:
     """Return the certificates in a Secret under a key; none if they cannot be parsed."""
+    return parsed(content_of(secret).get(key, ""))
+
+
+def parsed(text: str) -> tuple[Certificate, ...]:
+    """Return the certificates in a text; none if they cannot be parsed."""
     try:
-        return certs.read(content_of(secret).get(key, ""))
+        return certs.read(text)
     except ValueError:
         return ()
 
@@ -202,8 +208,8 @@ def certificate_secrets(mode: str, leaves: Iterable[CertificateRequest], authori
     return (*(leaf.secret for leaf in leaves), *((authority,) if mode == "self" else ()))
 
 
-def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str = "") -> dict[str, datetime]:
-    """Return the expiry of the usable certificates, by name of their Secret.
+def validities(found: Mapping[str, Obj | None], names: Iterable[str], authority: str = "") -> dict[str, Validity]:
+    """Return the periods of the usable certificates, by name of their Secret.
 
     Args:
         found: Secrets by name; None for one that does not exist.
@@ -212,4 +218,4 @@ def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str =
     """
     signing = {authority: KEYS[AuthorityState.SIGNING]}
     stored = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
-    return {name: each.certificate.ends for name, each in stored.items() if each}
+    return {name: validity_of(each.pair, certificates_in(found[name])) for name, each in stored.items() if each}

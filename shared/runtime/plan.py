@@ -19,6 +19,7 @@ from shared.pki.rotation import CertificateOrder
 from shared.runtime.errors import DatabaseError
 from shared.status.conditions import READY
 from shared.status.reasons import NO_REASON, Reason
+from shared.status.reasons import READY as READY_REASON
 from shared.status.verdict import Progress, Verdict
 
 Resource = TypeVar("Resource")
@@ -139,7 +140,7 @@ class Step:
     Attributes:
         actions: actions to execute now, in order.
         progress: progress of the step; anything but DONE and PROGRESSING ends the chain.
-        reason: machine-readable reason in CamelCase.
+        reason: machine-readable reason in CamelCase. With DONE, a note (`note`).
         message: sentence for people, with the relevant values.
         warning: whether the user should investigate.
         requeue: seconds after which to reconcile again without a change (an external wait). After a reconcile that
@@ -157,6 +158,11 @@ class Step:
     def do(cls, *actions: Action) -> Step:
         """Return a step with actions that does not stop the chain."""
         return cls(actions)
+
+    @classmethod
+    def note(cls, reason: Reason, message: str) -> Step:
+        """Return a step that is done, with a warning that is reported if nothing else is."""
+        return cls((), Progress.DONE, reason, message, warning=True)
 
     @classmethod
     def progressing(cls, reason: Reason, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
@@ -239,8 +245,9 @@ def follow(steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen
         if answer.requeue is not None:
             requeues.append(answer.requeue)
         reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
-        if reached.stops or (verdict.done and not reached.done):
-            verdict = reached  # a step that stops the chain is more relevant than one in progress
+        is_noted = bool(answer.reason) and reached.done and verdict == Verdict()
+        if reached.stops or (verdict.done and not reached.done) or is_noted:
+            verdict = reached  # a step that stops the chain is more relevant than one in progress, and that than a note
         if reached.stops:
             break
     return Outcome(tuple(actions), verdict, min(requeues, default=None))
@@ -262,7 +269,8 @@ def combine(healing: Sequence[Verdict], provided: Verdict, changed: Verdict) -> 
         return dataclasses.replace(repair, message=f"{repair.message} {wrong}".strip())
     ordered = (provided, *healing, changed)
     unfinished = [verdict for verdict in ordered if verdict.stops] or [each for each in ordered if not each.done]
-    return unfinished[0] if unfinished else Verdict()
+    noted = (each for each in ordered if each.reason != READY_REASON)
+    return unfinished[0] if unfinished else next(noted, Verdict())
 
 
 def announced(resource: Obj, step: Step) -> Step:

@@ -161,6 +161,14 @@ READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires 
 REJECTED = COMMON.add(
     "Rejected", Severity.ACTION, "The API server or an admission webhook rejects an object that the operator applies."
 )
+REPLACING_CERTIFICATES = COMMON.add(
+    "ReplacingCertificates",
+    Severity.NORMAL,
+    "The certificates that servers mount are being replaced, in stages during which every peer and client trusts them.",
+    "Updating the certificates that servers mount: {why}.",
+    "{sources}: every server must trust the new certificate authority before its certificate is used.",
+    "{sources}: the next step follows at {settled}, when all mounted files are up to date.",
+)
 RESTORED = COMMON.add(
     "Restored",
     Severity.NORMAL,
@@ -178,7 +186,6 @@ SECRET_INVALID = COMMON.add(
         "intended. Remove it, for example by creating the Secret with --from-literal."
     ),
     "{at}: Secret {name}: {wrong}",
-    ("spec.tls: Secret {name}: the certificate expired on {ends}, and clients reject it. Replace it with a valid one."),
 )
 SECRET_MISSING = COMMON.add(
     "SecretMissing",
@@ -215,6 +222,30 @@ VOLUMES_CANNOT_GROW = COMMON.add(
     (
         "PersistentVolumeClaim {refused} cannot grow to {size}: {why}. Set allowVolumeExpansion: true in its "
         "storage class, or raise the quota. The operator retries every hour."
+    ),
+)
+CERTIFICATE_EXPIRED = COMMON.add(
+    "CertificateExpired",
+    Severity.ACTION,
+    "A certificate in a Secret of the resource, or the authority that signed it, has ended.",
+    (
+        "spec.tls: Secret {name}: the certificate, or its authority, ended at {ends}. Clients and peers reject it, and "
+        "servers are not changed until it is replaced. Renew it."
+    ),
+)
+CERTIFICATE_EXPIRING = COMMON.add(
+    "CertificateExpiring",
+    Severity.WARNING,
+    "The resource is ready, but a certificate ends within seven days, or is in the last sixth of its life.",
+    "Certificates end soon and were not renewed: {found}. Renew them before that.",
+)
+CERTIFICATE_NOT_YET_VALID = COMMON.add(
+    "CertificateNotYetValid",
+    Severity.ACTION,
+    "The validity of a certificate in a Secret of the resource, or of its authority, has not begun.",
+    (
+        "spec.tls: Secret {name}: the certificate, or its authority, is valid from {begins}. Clients and peers reject "
+        "it until then, and servers are not changed. Wait, or replace it."
     ),
 )
 CERTIFICATE_NOT_MADE = COMMON.add(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from shared.api.spec import Issuer
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
-from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
+from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki import rotation, stores
 from shared.pki.certs import Certificate
+from shared.pki.copies import CopiedCertificate, TrustedCertificate, following
 from shared.pki.rotation import (
     AUTHORITY,
     DATABASES,
@@ -23,8 +25,17 @@ from shared.pki.rotation import (
     CertificateRequest,
     RotationPolicy,
 )
+from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
-from shared.status.reasons import FOREIGN_OBJECT, ISSUING_CERTIFICATES
+from shared.status.reasons import (
+    CERTIFICATE_EXPIRED,
+    CERTIFICATE_EXPIRING,
+    CERTIFICATE_NOT_YET_VALID,
+    FOREIGN_OBJECT,
+    ISSUING_CERTIFICATES,
+    REPLACING_CERTIFICATES,
+)
+from shared.status.verdict import Progress
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -176,6 +187,127 @@ class Issuing:
     def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
         kind = "Opaque" if name == self.authority else "kubernetes.io/tls"
         return self.own.object(SECRET, name, component=self.component, data=encoded(content)) | {"type": kind}
+
+
+def require_valid_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:
+    """Change nothing while a certificate is outside its validity: a restarted server could not connect to the others.
+
+    Args:
+        validity: periods of the certificates in use, by name of the Secret.
+    """
+    for name, period in sorted(validity.items()):
+        if period.ends <= now:
+            message = (
+                f"spec.tls: Secret {name}: the certificate, or its authority, ended at {_time(period.ends)}. "
+                "Clients and peers reject it, and servers are not changed until it is replaced. Renew it."
+            )
+            return Step.wait(CERTIFICATE_EXPIRED, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+        if period.begins > now:
+            message = (
+                f"spec.tls: Secret {name}: the certificate, or its authority, is valid from {_time(period.begins)}. "
+                "Clients and peers reject it until then, and servers are not changed. Wait, or replace it."
+            )
+            return Step.wait(CERTIFICATE_NOT_YET_VALID, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    changes = (period.next_change(now) for period in validity.values())
+    following_change = min((each for each in changes if each is not None), default=None)
+    if following_change is None or following_change - now > RENEWAL_WINDOW:
+        return PASS
+    return Step(requeue=max((following_change - now).total_seconds(), 1.0))
+
+
+def report_invalid_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:
+    """Report a certificate outside its validity without stopping the steps that create what a repair needs."""
+    step = require_valid_certificates(validity, now)
+    return step if step.progress is Progress.DONE else replace(step, progress=Progress.PROGRESSING)
+
+
+def report_ending_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:
+    """Report certificates that end soon; the resource stays ready until then."""
+    ending = sorted((period.ends, name) for name, period in validity.items() if period.warns <= now < period.ends)
+    if not ending:
+        return PASS
+    found = ", ".join(f"Secret {name} at {_time(ends)}" for ends, name in ending)
+    message = f"Certificates end soon and were not renewed: {found}. Renew them before that."
+    return Step.note(CERTIFICATE_EXPIRING, message)
+
+
+def _time(of: datetime) -> str:
+    return f"{of:%Y-%m-%d %H:%M UTC}"
+
+
+COPY_SETTLING = timedelta(minutes=5)
+"""Time for servers and clients to load a changed copy: the kubelet updates a mounted Secret within two minutes."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """The next writes to the copies of certificates that others issue (shared/pki/copies.py).
+
+    Attributes:
+        own: owner of the copies.
+        component: component label of the copies.
+        copies: certificates with their copies.
+        found: the Secrets as observed, by name; None for one that does not exist.
+        stamp: annotation of a copy with the time of its last change.
+        informed: whether every running server started with the trust bundles of the copies, and new ones will.
+        keeps_former: see `following`.
+    """
+
+    own: Owner
+    component: str
+    copies: tuple[CopiedCertificate, ...]
+    found: Mapping[str, Obj | None] = field(repr=False)
+    stamp: str
+    informed: bool
+    now: datetime
+    keeps_former: bool
+
+    def step(self) -> Step:
+        """Return the writes that are due; while a change is not complete, the next stage and its precondition."""
+        try:
+            made = [(why, write) for copied in self.copies for why, write in self._writes(copied)]
+        except ForeignObject as error:
+            return Step.blocked(FOREIGN_OBJECT, str(error))
+        if made:
+            why = "; ".join(f"{write.obj['metadata']['name']}: {why}" for why, write in made)
+            writes = (write for _, write in made)
+            return Step.wait(REPLACING_CERTIFICATES, f"Updating the certificates that servers mount: {why}.", *writes)
+        waiting = [copied for copied in self.copies if self._following(copied, informed=True)[1] is not None]
+        if not waiting:
+            return PASS
+        sources = ", ".join(copied.source for copied in waiting)
+        if not self.informed:
+            what = f"{sources}: every server must trust the new certificate authority before its certificate is used."
+            return Step.progressing(REPLACING_CERTIFICATES, what)
+        settled = max(self._settled(copied) or self.now for copied in waiting)
+        what = f"{sources}: the next step follows at {settled:%H:%M:%S UTC}, when all mounted files are up to date."
+        return Step.progressing(REPLACING_CERTIFICATES, what, requeue=max((settled - self.now).total_seconds(), 1.0))
+
+    def _writes(self, copied: CopiedCertificate) -> Iterator[tuple[str, WriteSecret]]:
+        settled = self._settled(copied)
+        is_applied = self.informed and settled is not None and settled <= self.now
+        why, desired = self._following(copied, informed=is_applied)
+        if desired is None and settled is None and self._following(copied, informed=True)[1] is not None:
+            why, desired = "recording the time of the last change", copied.copy
+        if desired is None:
+            return
+        made = self.own.object(SECRET, copied.name, component=self.component, data=encoded(desired.content()))
+        made["metadata"]["annotations"] = {self.stamp: self.now.isoformat(timespec="seconds")}
+        seen = self.found.get(copied.name)
+        if seen is not None:
+            require_owned(made, seen, self.own.uid)
+        yield why, WriteSecret(made | {"type": "kubernetes.io/tls"}, seen)
+
+    def _following(self, copied: CopiedCertificate, *, informed: bool) -> tuple[str, TrustedCertificate | None]:
+        return following(copied.copy, copied.original, informed=informed, now=self.now, keeps_former=self.keeps_former)
+
+    def _settled(self, copied: CopiedCertificate) -> datetime | None:
+        """Return when every mounted file has the content of a copy; None if the time of its change is unknown."""
+        try:
+            changed = datetime.fromisoformat(annotation(self.found.get(copied.name), self.stamp))
+        except ValueError:
+            return None
+        return changed + COPY_SETTLING if changed.tzinfo else None
 
 
 def cert_manager_certificates(

@@ -108,7 +108,8 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
         phase = str(self._phase(*running, verdict))
         if verdict.done:
-            verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
+            summary = self._summary(resource, facts)
+            verdict = dataclasses.replace(verdict, message=f"{summary} {verdict.message}".strip())
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
             verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
         remaining = None

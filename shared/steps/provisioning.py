@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from shared.api.podspec import smaller
@@ -11,7 +11,7 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, 
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
-from shared.status.reasons import GROWING_VOLUMES, SECRET_INVALID, VOLUMES_CANNOT_GROW
+from shared.status.reasons import GROWING_VOLUMES, VOLUMES_CANNOT_GROW
 from shared.status.verdict import Progress
 from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
@@ -38,24 +38,6 @@ def keep(kind: Kind, desired: Obj | None, found: Obj | None) -> Step:
     if desired is not None:
         return Step.do(Apply(kind, desired))
     return Step.do(Delete(kind, found)) if found is not None else PASS
-
-
-def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetime], now: datetime) -> Step:
-    """Wait until the Secrets that servers need to start exist and are valid; running servers are not changed.
-
-    Args:
-        expires: expiry of the certificates, by name of the Secret.
-    """
-    if problem is not None:
-        return report_unusable_secret(problem)
-    for name, ends in sorted(expires.items()):
-        if ends <= now:
-            message = (
-                f"spec.tls: Secret {name}: the certificate expired on {ends:%Y-%m-%d at %H:%M UTC}, and clients reject "
-                "it. Replace it with a valid one."
-            )
-            return report_unusable_secret(SecretProblem(SECRET_INVALID, message))
-    return PASS
 
 
 def report_unusable_secret(problem: SecretProblem) -> Step:

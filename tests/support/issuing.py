@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 
+from shared.kubernetes.secrets import encoded
+from shared.pki import ca
 from shared.pki.ca import fulfil
 from shared.pki.certs import Pair
 from shared.pki.rotation import CertificateOrder, Made
 from shared.testing.harness.harness import NOW
+
+BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+"""Validity of certificates of another issuer: it includes the time of every world, and the real time."""
 
 
 async def issued(order: CertificateOrder) -> Made:
@@ -25,3 +30,24 @@ def _made(name: str, hosts: tuple[str, ...], signer: Pair | None, authority: boo
     if authority:
         return fulfil(CertificateOrder(name, (), begins, None, None, NOW + timedelta(days=1799)))
     return fulfil(CertificateOrder(name, hosts, begins, ends, signer, None, client=True))
+
+
+@cache
+def authority(name: str, subject: str = "team-ca") -> Pair:
+    """Return an authority of another issuer than the operator.
+
+    Args:
+        name: identifies the authority: another name is another key. cert-manager keeps the subject when it renews.
+    """
+    return ca.authority(subject, begins=BEGINS, ends=ENDS)
+
+
+@cache
+def _signed(by: str, hosts: tuple[str, ...]) -> Pair:
+    return ca.issue(authority(by), "", begins=BEGINS, ends=ENDS, hosts=hosts, client=True)
+
+
+def certificate_secret(by: str, *hosts: str) -> dict[str, str]:
+    """Return the data of a Secret with a certificate, as cert-manager fills it: trusting only its own authority."""
+    pair = _signed(by, hosts)
+    return encoded({"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority(by).certificate})

@@ -13,7 +13,14 @@ from shared.status.reasons import Severity
 Assigned = dict[str, list[ast.expr]]
 """The values that each local variable may have at a point of a function."""
 
-TAKES_REASON = {"wait": (0, 1), "progressing": (0, 1), "blocked": (0, 1), "paused": (0, 1), "Step": (2, 3)}
+TAKES_REASON = {
+    "wait": (0, 1),
+    "progressing": (0, 1),
+    "blocked": (0, 1),
+    "paused": (0, 1),
+    "note": (0, 1),
+    "Step": (2, 3),
+}
 TAKES_REASON |= {"SecretProblem": (0, 1), "UnusableSecret": (0, 1), "Outcome": (1, 2)}
 """Positions of the reason and of the message among the arguments of a call."""
 
@@ -96,7 +103,9 @@ def _site(path: Path, call: ast.Call, local: Assigned) -> Site | None:
     reasons = tuple(each.id for each in _choices(reason, local) if isinstance(each, ast.Name) and each.id.isupper())
     texts = tuple(dict.fromkeys(_templates(message, local)))
     informative = tuple(text for text in texts if re.sub(r"\{\w+\}|\W", "", text))
-    warning = any(each.arg == "warning" and getattr(each.value, "value", None) is True for each in call.keywords)
+    warning = name == "note" or any(
+        each.arg == "warning" and getattr(each.value, "value", None) is True for each in call.keywords
+    )
     severity = Severity.ACTION if name == "blocked" else Severity.WARNING if warning else Severity.NORMAL
     return Site(f"{path}:{call.lineno}", reasons, informative, severity) if reasons else None
 

@@ -156,7 +156,9 @@ class Tls(SpecModel):
         description=(
             "Source of the certificates. none: no TLS. self: the operator issues them in the Secrets NAME-ca, "
             "NAME-peer-tls, NAME-server-tls and NAME-client-tls (for clients). secret: Secrets that you provide. "
-            "certManager: cert-manager, by issuer. Cannot be changed."
+            "certManager: cert-manager, by issuer. With secret and certManager, members mount the copies "
+            "NAME-peer-mounted and NAME-server-mounted, and clients can mount NAME-client-mounted (certManager): a new "
+            "authority is trusted there before its certificates are used. Cannot be changed."
         ),
     )
     issuer: Issuer | None = Field(

@@ -137,7 +137,7 @@ def _credentials(cluster: EtcdCluster, password_secret: str) -> Iterator[tuple[l
     if cluster.spec.tls.mode != "none":
         keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
         flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
-        volume = _secret("client-tls", names.client_secret(cluster), *keys.values())
+        volume = _secret("client-tls", names.client_mount(cluster), *keys.values())
         yield flags, volume, {"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True}
     if password_secret:
         flags = [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]

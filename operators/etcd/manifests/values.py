@@ -13,8 +13,9 @@ class EtcdRbac(RbacValues):
 
     self_signed: bool = Field(
         True,
-        description="Allow the operator to create and update Secrets, which clusters with tls.mode self or with auth "
-        "need. If false, the operator can only read the Secrets that resources reference.",
+        description="Allow the operator to create and update Secrets, which clusters with TLS or auth need: "
+        "certificates of tls.mode self, copies of those of certManager and secret, and the password of root. If false, "
+        "the operator can only read the Secrets that resources reference, and reports clusters with TLS as Forbidden.",
     )
     cert_manager: bool = CERT_MANAGER
 

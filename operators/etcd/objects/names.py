@@ -19,6 +19,9 @@ DATA = "data"
 SECRETS = "etcd.ydzs.io/secrets"
 """Annotation of pods: digest of the Secrets' content that etcd reads only at its start; a change restarts members."""
 
+COPIED = "etcd.ydzs.io/copied-at"
+"""Annotation of the Secrets that members mount: time of the last change of the copy."""
+
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
 """Label and value of pods that receive clients: etcd rejects clients of a learner."""
@@ -93,6 +96,26 @@ def client_secret(resource: EtcdCluster) -> str:
 def credentials_secret(resource: EtcdCluster) -> str:
     """Return the Secret in which the operator keeps root's valid password; no pod of a member mounts it."""
     return f"{resource.name}-operator-auth"
+
+
+def peer_copy(resource: EtcdCluster) -> str:
+    """Return the operator's copy of the peer Secret, which members mount with tls.mode certManager or secret."""
+    return f"{resource.name}-peer-mounted"
+
+
+def server_copy(resource: EtcdCluster) -> str:
+    """Return the operator's copy of the server Secret, which members mount with tls.mode certManager or secret."""
+    return f"{resource.name}-server-mounted"
+
+
+def client_copy(resource: EtcdCluster) -> str:
+    """Return the operator's copy of the client Secret, which clients mount with tls.mode certManager or secret."""
+    return server_copy(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-mounted"
+
+
+def client_mount(resource: EtcdCluster) -> str:
+    """Return the Secret that clients mount: its certificate and trust bundle are never ahead of the members."""
+    return client_secret(resource) if resource.spec.tls.mode == "self" else client_copy(resource)
 
 
 def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:

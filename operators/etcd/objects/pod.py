@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import features
@@ -29,16 +30,34 @@ STARTUP_SECONDS = 900
 """Seconds until a member must serve: before that, it reads its database and compares it with its peers."""
 
 
-class MountedSecrets(Protocol):
-    """Content of the members' Secrets, as far as the template depends on it."""
+class Mount(NamedTuple):
+    """A Secret as members mount it.
 
-    @property
-    def digest(self) -> str:
-        """Digest of the content that etcd reads only at its start; empty if there is none."""
+    Attributes:
+        secret: name of the Secret.
+        authority_key: key in the Secret with the trust bundle.
+    """
 
-    @property
-    def authority_key(self) -> str:
-        """Key in the Secrets with the certificates that members trust."""
+    secret: str
+    authority_key: str = AUTHORITY_KEY
+
+
+_NOTHING = Mount("")
+
+
+@dataclass(frozen=True, slots=True)
+class MountedSecrets:
+    """Secrets that members mount, as far as the template depends on them.
+
+    Attributes:
+        digest: digest of the content that etcd reads only at its start; empty if there is none.
+        peer: certificate between members.
+        server: certificate that members present to clients.
+    """
+
+    digest: str = ""
+    peer: Mount = _NOTHING
+    server: Mount = _NOTHING
 
 
 def pod(
@@ -49,7 +68,7 @@ def pod(
     Args:
         image: image of etcd.
         begins: permission of a pod with an empty volume.
-        secrets: content of the members' Secrets.
+        secrets: Secrets that the members mount.
         quota: size of the database in bytes; None for that of the spec.
     """
     spec = resource.spec
@@ -165,13 +184,13 @@ def _volumes(resource: EtcdCluster, secrets: MountedSecrets) -> list[Obj]:
         volumes.append({"name": DATA, "emptyDir": {"medium": "Memory", "sizeLimit": storage.size}})
     if tls.mode != "none":
         volumes += [
-            _tls_volume("client-tls", names.server_secret(resource), secrets),
-            _tls_volume("peer-tls", names.peer_secret(resource), secrets),
+            _tls_volume("client-tls", secrets.server),
+            _tls_volume("peer-tls", secrets.peer),
         ]
     return volumes
 
 
-def _tls_volume(volume: str, name: str, secrets: MountedSecrets) -> Obj:
-    keys = {CERTIFICATE_KEY: CERTIFICATE_KEY, PRIVATE_KEY: PRIVATE_KEY, secrets.authority_key: AUTHORITY_KEY}
+def _tls_volume(volume: str, mount: Mount) -> Obj:
+    keys = {CERTIFICATE_KEY: CERTIFICATE_KEY, PRIVATE_KEY: PRIVATE_KEY, mount.authority_key: AUTHORITY_KEY}
     items = [{"key": key, "path": path} for key, path in keys.items()]
-    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o440, "items": items}}
+    return {"name": volume, "secret": {"secretName": mount.secret, "defaultMode": 0o440, "items": items}}

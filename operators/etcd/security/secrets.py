@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
+from operators.etcd.objects.pod import Mount, MountedSecrets
 from operators.etcd.security.certificates import leaves
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -23,8 +23,11 @@ from shared.kubernetes.secrets import (
     find,
 )
 from shared.pki import certs
+from shared.pki.certs import Certificate, Pair, joined
+from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
-from shared.pki.stores import authorities_of, authority_key, certificate_secrets, ends, fingerprint, issued_in
+from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
+from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
 
 USER = "root"
@@ -36,28 +39,47 @@ class Secrets:
     """Content of a cluster's Secrets.
 
     Attributes:
-        problem: problem of Secrets that the operator does not create; None if there is none.
+        password_problem: problem of the Secret with root's password; None if there is none.
+        certificate_problem: problem of the certificates of another issuer; None if there is none.
         access: credentials of the operator, as far as known.
         previous_password: former password of root; empty if not given.
         stored: passwords of root that the operator stored itself: the valid one, or while it is changed, both.
         password_secret: name of the Secret with the password in `access`; empty without one.
-        access_problem: reason why the operator has no credentials; None if it has all.
-        digest: digest of what etcd reads only at its start; it reveals nothing of the content.
-        authority_key: key in the members' Secrets with the authorities to trust.
-        expires: expiry of each certificate, by the name of its Secret.
+        mounts: Secrets that members mount.
+        originals: Secrets that members mount instead if a former version of the operator created their pods: those of
+            the issuer itself.
+        copies: certificates of another issuer, and their copies.
+        validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: Secrets by name; None for one that does not exist.
     """
 
-    problem: SecretProblem | None = None
+    password_problem: SecretProblem | None = None
+    certificate_problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     previous_password: str = field(default="", repr=False)
     stored: tuple[str, ...] = field(default=(), repr=False)
     password_secret: str = ""
-    access_problem: SecretProblem | None = None
-    digest: str = ""
-    authority_key: str = AUTHORITY_KEY
-    expires: Mapping[str, datetime] = field(default_factory=dict)
+    mounts: MountedSecrets = field(default_factory=MountedSecrets)
+    originals: MountedSecrets = field(default_factory=MountedSecrets)
+    copies: tuple[CopiedCertificate, ...] = ()
+    validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def problem(self) -> SecretProblem | None:
+        """First problem of Secrets that the operator does not create; None if there is none."""
+        return self.password_problem or self.certificate_problem
+
+    @property
+    def are_copied(self) -> bool:
+        """Whether all certificates of another issuer have a copy, so that nothing depends on their originals."""
+        return bool(self.copies) and all(each.copy for each in self.copies)
+
+    @property
+    def access_problem(self) -> SecretProblem | None:
+        """Reason why the operator has no credentials; None if it has all."""
+        lacks_certificate = None if self.are_copied else self.certificate_problem
+        return lacks_certificate or (None if self.stored else self.password_problem)
 
 
 async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) -> Secrets:
@@ -73,9 +95,9 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
 
 def names(resource: EtcdCluster) -> set[str]:
     """Return the names of the Secrets that the cluster uses."""
-    auth = resource.spec.auth
+    auth, copies = resource.spec.auth, (copy for _, copy, _, _ in _sources(resource))
     passwords = () if auth is None else (auth.root_secret_name, resources.credentials_secret(resource))
-    return {*_certificates(resource), *passwords}
+    return {*_certificates(resource), *copies, *passwords}
 
 
 def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
@@ -88,38 +110,25 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     Args:
         found: Secrets by name; None for one that does not exist.
     """
-    lacks_password = _problem(_require_password, resource, found)
-    lacks_certificate = _problem(_require_certificates, resource, found)
     stored = _stored(resource, found)
+    copies, certificate_problem = _copies(resource, found)
     previous = ""
     if resource.spec.auth is not None:
         previous = content_of(found[resource.spec.auth.root_secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
-    access, password_secret = _access(resource, found, stored)
-    started_with, key = _trusted(resource, found)
+    access, password_secret = _access(resource, found, copies, stored)
     return Secrets(
-        problem=lacks_password or lacks_certificate,
+        password_problem=_password_problem(resource, found),
+        certificate_problem=certificate_problem,
         access=access,
         previous_password=previous,
         stored=stored,
         password_secret=password_secret,
-        access_problem=lacks_certificate or (None if stored else lacks_password),
-        digest=started_with,
-        authority_key=key,
-        expires=ends(found, _certificates(resource), resources.authority_secret(resource)),
+        mounts=_mounts(resource, found, copies),
+        originals=_originals(resource, found),
+        copies=copies,
+        validity=_validity(resource, found, copies),
         found=found,
     )
-
-
-def _problem(
-    require: Callable[[EtcdCluster, Mapping[str, Obj | None]], None],
-    resource: EtcdCluster,
-    found: Mapping[str, Obj | None],
-) -> SecretProblem | None:
-    try:
-        require(resource, found)
-    except UnusableSecret as wrong:
-        return wrong.problem
-    return None
 
 
 def _stored(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, ...]:
@@ -129,73 +138,156 @@ def _stored(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str
     return tuple(text for key in (PASSWORD_KEY, PREVIOUS_PASSWORD_KEY) if (text := content.get(key)))
 
 
-def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
-    """Require a password of root if authentication is enabled."""
+def _password_problem(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> SecretProblem | None:
+    """Return why there is no password of root although authentication is enabled."""
     auth = resource.spec.auth
     if auth is None or not auth.enabled:
-        return
-    password_of("spec.auth", auth.root_secret_name, found[auth.root_secret_name])
+        return None
+    try:
+        password_of("spec.auth", auth.root_secret_name, found[auth.root_secret_name])
+    except UnusableSecret as wrong:
+        return wrong.problem
+    return None
 
 
-def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
-    """Require valid certificates in the Secrets that the operator does not create."""
+def _sources(resource: EtcdCluster) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
+    """Return, for each certificate of another issuer: its Secret, its copy, the field, and the names of its server."""
     tls = resource.spec.tls
     if tls.mode in ("none", "self"):
-        return
+        return ()
     member = resources.host(resource, resources.member_name(resource, 0))
     service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
-    desired: list[tuple[str, str, tuple[str, ...], bool]] = [
-        ("spec.tls.peer", resources.peer_secret(resource), (member,), True),
-        ("spec.tls.client", resources.server_secret(resource), (member, service), tls.client.auth == "required"),
+    found: list[tuple[str, str, str, tuple[str, ...]]] = [
+        (resources.peer_secret(resource), resources.peer_copy(resource), "spec.tls.peer", (member,)),
+        (resources.server_secret(resource), resources.server_copy(resource), "spec.tls.client", (member, service)),
     ]
     if tls.mode == "certManager":
-        desired.append(("spec.tls.client", resources.client_secret(resource), (), True))
-    for at, name, hosts, is_client in desired:
-        is_ordered = tls.mode == "certManager"
-        pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
-        is_shown = name == resources.client_secret(resource) and is_client  # the operator presents it
-        if is_shown and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
-            raise UnusableSecret(
-                SECRET_INVALID,
-                f"{at}: Secret {name}: {CERTIFICATE_KEY} has a common name, and with spec.auth, etcd's gateway "
-                "rejects client certificates that have one. Issue it without a common name, or set "
-                "spec.tls.client.auth to none.",
-            )
+        found.append((resources.client_secret(resource), resources.client_copy(resource), "spec.tls.client", ()))
+    return tuple(found)
 
 
-def _access(resource: EtcdCluster, found: Mapping[str, Obj | None], stored: Sequence[str]) -> tuple[Access, str]:
+def _copies(
+    resource: EtcdCluster, found: Mapping[str, Obj | None]
+) -> tuple[tuple[CopiedCertificate, ...], SecretProblem | None]:
+    """Return the certificates of another issuer with their copies, and the first problem of the originals."""
+    problem, copies = None, list[CopiedCertificate]()
+    for secret, copy, at, hosts in _sources(resource):
+        original = None
+        try:
+            _require_certificate(resource, found, at, secret, hosts)
+            original = TrustedCertificate.of(found[secret])
+        except UnusableSecret as wrong:
+            problem = problem or wrong.problem
+        copies.append(CopiedCertificate(secret, copy, original, TrustedCertificate.of(found[copy])))
+    if resource.spec.tls.mode == "certManager":  # one issuer: it may have renewed only some certificates yet
+        known = dict.fromkeys(each for copied in copies if copied.original for each in copied.original.trusted)
+        copies = [copied.trusting(tuple(known)) for copied in copies]
+    return tuple(copies), problem
+
+
+def _require_certificate(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], at: str, name: str, hosts: tuple[str, ...]
+) -> None:
+    """Require a certificate that members and clients accept, regardless of its dates."""
+    tls, is_ordered = resource.spec.tls, resource.spec.tls.mode == "certManager"
+    is_server = at == "spec.tls.client" and name == resources.server_secret(resource)
+    is_client = not is_server or tls.client.auth == "required"
+    pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
+    is_presented = at == "spec.tls.client" and name == resources.client_secret(resource) and is_client
+    if is_presented and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
+        raise UnusableSecret(
+            SECRET_INVALID,
+            f"{at}: Secret {name}: {CERTIFICATE_KEY} has a common name, and with spec.auth, etcd's gateway "
+            "rejects client certificates that have one. Issue it without a common name, or set "
+            "spec.tls.client.auth to none.",
+        )
+
+
+def _access(
+    resource: EtcdCluster,
+    found: Mapping[str, Obj | None],
+    copies: tuple[CopiedCertificate, ...],
+    stored: Sequence[str],
+) -> tuple[Access, str]:
     """Return the credentials of the operator, as far as they exist, and the name of the Secret with the password.
 
-    The password is that of the user's Secret, or without one the stored one.
+    The operator presents what every member trusts now, and trusts what any member may present. The password is that of
+    the user's Secret, or without one the stored one.
     """
     auth, tls = resource.spec.auth, resource.spec.tls
-    authority, issued = "", None
-    if tls.mode != "none":
-        secret = found[resources.client_secret(resource)]
-        authority = content_of(secret).get(AUTHORITY_KEY, "")
-        issued = issued_in(secret) if tls.client.auth == "required" else None
-    pair = issued.pair if issued else None
+    authority, pair = _client_certificate(resource, found, copies)
+    access = Access(authority, pair if tls.client.auth == "required" else None)
     if tls.mode != "none" and not authority:  # never send a password without TLS if the spec requires TLS
-        return Access(authority, pair), ""
+        return access, ""
     if auth is not None and (password := content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")):
-        return Access(authority, pair, USER, password), auth.root_secret_name
+        return replace(access, user=USER, password=password), auth.root_secret_name
     if stored:
-        return Access(authority, pair, USER, stored[0]), resources.credentials_secret(resource)
-    return Access(authority, pair), ""
+        return replace(access, user=USER, password=stored[0]), resources.credentials_secret(resource)
+    return access, ""
 
 
-def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, str]:
-    """Return a digest of the trusted authorities, which members read only at their start, and the key that has them."""
+def _client_certificate(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
+) -> tuple[str, Pair | None]:
+    """Return the authorities that the operator trusts, and the certificate that it presents."""
+    if resource.spec.tls.mode == "none":
+        return "", None
+    if not copies:
+        secret = found[resources.client_secret(resource)]
+        issued = issued_in(secret)
+        return content_of(secret).get(AUTHORITY_KEY, ""), issued.pair if issued else None
+    presented = _copied(copies, resources.client_copy(resource)).in_use
+    serving = (copied for copied in copies if copied.name != resources.peer_copy(resource))
+    authority = joined(dict.fromkeys(each for copied in serving for each in copied.trusted))
+    return authority, presented.pair if presented else None
+
+
+def _copied(copies: tuple[CopiedCertificate, ...], name: str) -> CopiedCertificate:
+    return next(copied for copied in copies if copied.name == name)
+
+
+def _mounts(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
+) -> MountedSecrets:
+    """Return the Secrets to mount, and a digest of the trusted authorities, which members read only at their start."""
     tls = resource.spec.tls
     if tls.mode == "none":
-        return "", AUTHORITY_KEY
+        return MountedSecrets()
     if tls.mode == "self":
         trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
+        key = authority_key(trusted[0]) if trusted else AUTHORITY_KEY
+        mounts = (Mount(resources.peer_secret(resource), key), Mount(resources.server_secret(resource), key))
         # Only a new authority requires a restart: a removed one has expired.
-        return (fingerprint(trusted[0]), authority_key(trusted[0])) if trusted else ("", AUTHORITY_KEY)
-    read = [resources.peer_secret(resource)]
-    if tls.client.auth == "required":
-        read.append(resources.server_secret(resource))
+        return MountedSecrets(fingerprint(trusted[0]) if trusted else "", *mounts)
+    peer, server = (_copied(copies, name(resource)) for name in (resources.peer_copy, resources.server_copy))
+    read = [_bundle(peer), *([_bundle(server)] if tls.client.auth == "required" else ())]
+    known = [(b"", joined(bundle).encode()) for bundle in read]
+    return MountedSecrets(digest(known) if all(read) else "", _mount(peer), _mount(server))
+
+
+def _bundle(copied: CopiedCertificate) -> tuple[Certificate, ...]:
+    return copied.copy.trusted if copied.copy else ()
+
+
+def _mount(copied: CopiedCertificate) -> Mount:
+    bundle = _bundle(copied)
+    return Mount(copied.name, authority_key(bundle[0]) if bundle else AUTHORITY_KEY)
+
+
+def _originals(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> MountedSecrets:
+    """Return the Secrets of another issuer as members of former versions mount them."""
+    if not _sources(resource):
+        return MountedSecrets()
+    peer, server = resources.peer_secret(resource), resources.server_secret(resource)
+    read = [peer, *([server] if resource.spec.tls.client.auth == "required" else ())]
     # Authorities are public: the digest needs no secret key, and is the same for a recreated Secret.
     known = [(b"", content_of(found[name]).get(AUTHORITY_KEY, "").encode()) for name in read]
-    return digest(known), AUTHORITY_KEY
+    return MountedSecrets(digest(known), Mount(peer), Mount(server))
+
+
+def _validity(
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
+) -> Mapping[str, Validity]:
+    if resource.spec.tls.mode == "self":
+        return validities(found, _certificates(resource), resources.authority_secret(resource))
+    return {copied.source: copied.in_use.validity for copied in copies if copied.in_use}

@@ -11,7 +11,7 @@ from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.names import COMPONENT, SECRETS
+from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
@@ -19,14 +19,15 @@ from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
-from shared.status.reasons import ISSUING_CERTIFICATES
+from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
+from shared.steps import certificates as steps
 from shared.steps import provisioning
-from shared.steps.certificates import Issuing, keep_certificates
+from shared.steps.certificates import Copying, Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -62,9 +63,10 @@ def renew_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now
 
 
 def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Issue certificates before members need them, and renew them before they expire."""
+    """Issue certificates before members need them, renew them before they expire, and copy those of other issuers."""
+    own, tls = names.owner(resource, settings.operator), resource.spec.tls
     issuing = Issuing(
-        own=names.owner(resource, settings.operator),
+        own=own,
         component=COMPONENT,
         authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
@@ -73,7 +75,21 @@ def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
         now=now,
         policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
-    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
+    issued = keep_certificates(issuing, tls.mode, tls.issuer)
+    if not seen.secrets.copies:
+        return issued
+    copying = Copying(
+        own=own,
+        component=COMPONENT,
+        copies=seen.secrets.copies,
+        found=seen.secrets.found,
+        stamp=COPIED,
+        informed=_started_with(seen) == seen.secrets.mounts.digest != "",
+        now=now,
+        keeps_former=tls.mode == "certManager",  # of clients whose certificate is not renewed yet
+    )
+    copied = copying.step()
+    return replace(copied, actions=(*issued.actions, *copied.actions))
 
 
 def _started_with(seen: Observed) -> str:
@@ -86,20 +102,42 @@ def _started_with(seen: Observed) -> str:
 
 
 def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Require the Secrets without which members cannot start; running members are not changed."""
-    if resource.spec.tls.mode == "self" and not _is_mountable(resource, seen):
+    """Require the Secrets without which members cannot start; with copies, members continue with the last content."""
+    secrets, is_created = seen.secrets, bool(resource.recorded_cluster_id)
+    if is_created and secrets.are_copied and secrets.problem and secrets.problem is secrets.certificate_problem:
+        message = f"{secrets.problem.message} Members continue with the last valid content."
+        return Step.progressing(secrets.problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    if secrets.problem is not None:
+        return provisioning.report_unusable_secret(secrets.problem)
+    if missing := [each.name for each in secrets.copies if each.copy is None]:  # the template depends on them
+        why = f"{', '.join(missing)} does not exist yet"
+        message = f"Updating the certificates that servers mount: {why}."
+        return Step.wait(REPLACING_CERTIFICATES, message, requeue=SECRETS_RETRY_SECONDS)
+    if resource.spec.tls.mode != "none" and not _is_mountable(seen):
         why = "some are missing"
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
-    return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+    judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
+    return judge(secrets.validity, now)
 
 
-def _is_mountable(resource: EtcdCluster, seen: Observed) -> bool:
+def require_valid_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Change nothing while a certificate is outside its validity."""
+    return steps.require_valid_certificates(seen.secrets.validity, now)
+
+
+def report_ending_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Report certificates that end soon."""
+    return steps.report_ending_certificates(seen.secrets.validity, now)
+
+
+def _is_mountable(seen: Observed) -> bool:
     """Whether the Secrets that pods mount have the key that the template names for the newest authority.
 
     Otherwise a pod that is recreated before they do would not start.
     """
-    key, mounted = seen.secrets.authority_key, (names.peer_secret(resource), names.server_secret(resource))
-    return bool(seen.secrets.digest) and all(key in content_of(seen.secrets.found.get(name)) for name in mounted)
+    mounts, found = seen.secrets.mounts, seen.secrets.found
+    mounted = (mounts.peer, mounts.server)
+    return bool(mounts.digest) and all(each.authority_key in content_of(found.get(each.secret)) for each in mounted)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -142,13 +180,28 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
 
 
 def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed) -> Step:
+    made = _stateful_set(settings, resource, seen, seen.secrets.mounts)
+    if seen.secrets.copies:  # an upgrade of the operator alone restarts no member
+        former = _stateful_set(settings, resource, seen, seen.secrets.originals)
+        made = former if _has_template_of(former, seen.stateful_set) else made
+    # A stale plan could delete members' pods, or let an empty volume bootstrap.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
+def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets) -> Obj:
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
-    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
-    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
-    # A stale plan could delete members' pods, or let an empty volume bootstrap.
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+    template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen))
+    return stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
+
+
+def _has_template_of(desired: Obj, stateful_set: Obj | None) -> bool:
+    """Whether a StatefulSet has the template of the desired one, apart from what a running member ignores."""
+    if stateful_set is None:
+        return False
+    one, other = (each["spec"]["template"] for each in (desired, stateful_set))
+    return annotation(one, pod.TEMPLATE) == annotation(other, pod.TEMPLATE)
 
 
 def _count(resource: EtcdCluster, seen: Observed) -> int:

@@ -7,7 +7,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import USERS_KEY
@@ -16,7 +15,8 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import digest, find, key_of
 from shared.pki import certs
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
-from shared.pki.stores import ends
+from shared.pki.stores import validities
+from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
@@ -33,7 +33,7 @@ class Secrets:
         pair: certificate of the servers, and its key.
         authority: CA certificates that verify clients.
         digest: digest of the data that servers read only at startup; it reveals nothing of the data.
-        expires: expiry of the servers' certificate, by the name of its Secret, even if it has expired.
+        validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
     """
 
     problem: SecretProblem | None = None
@@ -41,7 +41,7 @@ class Secrets:
     pair: certs.Pair | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)
     digest: str = ""
-    expires: Mapping[str, datetime] = field(default_factory=dict)
+    validity: Mapping[str, Validity] = field(default_factory=dict)
 
     @property
     def credentials(self) -> tuple[str, str] | None:
@@ -79,7 +79,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     startup_inputs: list[tuple[bytes, bytes]] = []  # data that servers read only at startup
     users = authority = ""
     pair = None
-    expires = ends(found, [tls.secret_name] if tls else [])
+    validity = validities(found, [tls.secret_name] if tls else [])
     try:
         if auth is not None:
             secret = found[auth.secret_name]
@@ -89,14 +89,12 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             startup_inputs.append((key_of(secret), users.encode()))
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
-            pair, authority = certificate_of(
-                "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, ignore_validity=False
-            )
+            pair, authority = certificate_of("spec.tls", tls.secret_name, secret, hosts=None, is_client=needed)
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
-        return Secrets(error.problem, expires=expires)
-    return Secrets(None, users, pair, authority, digest(startup_inputs), expires)
+        return Secrets(error.problem, validity=validity)
+    return Secrets(None, users, pair, authority, digest(startup_inputs), validity)
 
 
 def _users_file_problem(text: str) -> str:

@@ -13,7 +13,7 @@ from operators.memcached.reasons import NO_EXPORTER_IMAGE
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
-from shared.steps import provisioning
+from shared.steps import certificates, provisioning
 
 
 def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
@@ -31,6 +31,18 @@ def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> 
     """Require valid Secrets for the servers; running servers are not changed until then."""
     problem = facts.observed.secrets.problem
     return provisioning.report_unusable_secret(problem) if problem is not None else PASS
+
+
+def require_valid_certificates(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Change no servers while their certificate is outside its validity; a deleted workload is recreated."""
+    if facts.observed.workload.obj is None:
+        return PASS
+    return certificates.require_valid_certificates(facts.observed.secrets.validity, now)
+
+
+def report_ending_certificates(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Report a certificate that ends soon."""
+    return certificates.report_ending_certificates(facts.observed.secrets.validity, now)
 
 
 def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:

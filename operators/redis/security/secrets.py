@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
@@ -27,7 +26,8 @@ from shared.pki.secret_checks import (
     certificate_of,
     password_of,
 )
-from shared.pki.stores import certificate_secrets, ends
+from shared.pki.stores import certificate_secrets, certificates_in, validities
+from shared.pki.validity import Validity
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Secrets:
         users_mark: digest that identifies the users file, without revealing it; empty before there is one.
         original: desired certificate and authorities; None without TLS, or if they are unusable.
         mounted: certificate and authorities that nodes mount; None without TLS, or if they are unusable.
-        expires: expiry of each certificate, by the name of its Secret.
+        validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: present Secrets by name; None for one that does not exist.
     """
 
@@ -55,7 +55,7 @@ class Secrets:
     users_mark: str = ""
     original: MountedCertificates | None = None
     mounted: MountedCertificates | None = None
-    expires: Mapping[str, datetime] = field(default_factory=dict)
+    validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
 
 
@@ -96,8 +96,10 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
     access = _access(passwords, (desired or "", named), mounted, original)
-    expires = ends(found, _certificates(resource), object_names.authority_secret(resource))
-    return Secrets(problem, access, passwords, desired, named, mark, original, mounted, expires, found)
+    validity = validities(found, _certificates(resource), object_names.authority_secret(resource))
+    if mounted is not None:
+        validity[object_names.server_secret(resource)] = mounted.validity
+    return Secrets(problem, access, passwords, desired, named, mark, original, mounted, validity, found)
 
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
@@ -119,7 +121,12 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     service = f"{object_names.client_service_name(resource)}.{resource.namespace}.svc"
     # Nodes are each other's clients.
     certificate_of("spec.tls", name, secret, hosts=(node, service), is_client=True, is_ordered=mode == "certManager")
-    return MountedCertificates.of(secret)
+    found_pair = MountedCertificates.of(secret)
+    if found_pair is None or mode == "secret":
+        return found_pair
+    # cert-manager may renew the certificate of clients with another authority, earlier or later than that of the nodes.
+    others = certificates_in(found[object_names.client_secret(resource)])
+    return replace(found_pair, trusted=tuple(dict.fromkeys((*found_pair.trusted, *others))))
 
 
 def _access(

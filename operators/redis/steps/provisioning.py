@@ -17,9 +17,9 @@ from operators.redis.objects.names import (
     EXPORTER_PASSWORD_KEY,
 )
 from operators.redis.observe import Observed
-from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS, REPLACING_CERTIFICATES
+from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
-from operators.redis.security.certificates import MountedCertificates, following
+from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.configuration import config_digest, config_mark, template_text
@@ -30,11 +30,13 @@ from shared.kubernetes import ownership
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
+from shared.pki.copies import following
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
-from shared.status.reasons import FOREIGN_OBJECT
+from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
+from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
 
@@ -139,7 +141,7 @@ def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, n
         return Step.blocked(FOREIGN_OBJECT, str(error))
     if write is not None:
         return Step.wait(
-            REPLACING_CERTIFICATES, f"Updating the certificates that nodes mount: {why}.", *issued.actions, write
+            REPLACING_CERTIFICATES, f"Updating the certificates that servers mount: {why}.", *issued.actions, write
         )
     return issued
 
@@ -187,7 +189,8 @@ def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) ->
     """Return why the mounted Secret changes, and its next write; None if it does not change."""
     mounted, original = seen.secrets.mounted, seen.secrets.original
     applied = mounted is not None and _applied_by_all(mounted, seen)
-    why, desired = following(mounted, original, reachable=applied, now=now)
+    keeps_former = resource.spec.tls.mode == "certManager"  # of clients whose certificate is not renewed yet
+    why, desired = following(mounted, original, informed=applied, now=now, keeps_former=keeps_former)
     if desired is None:
         return "", None
     return why, _write(own, names.tls_secret(resource), seen, desired.content(), kind="kubernetes.io/tls")
@@ -210,16 +213,27 @@ def _write(
 def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Require what nodes cannot start without; an existing cluster continues with the last valid content."""
     secrets = seen.secrets
-    step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
+    step = PASS if secrets.problem is None else provisioning.report_unusable_secret(secrets.problem)
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         lacking = Step.wait(
             PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
         )
         return lacking if step.progress is Progress.DONE else step
     if step.progress is Progress.DONE:
-        return step
+        judge = steps.report_invalid_certificates if resource.formed else steps.require_valid_certificates
+        return judge(secrets.validity, now)
     message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
     return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+
+
+def require_valid_certificates(_resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Change nothing while a certificate is outside its validity."""
+    return steps.require_valid_certificates(seen.secrets.validity, now)
+
+
+def report_ending_certificates(_resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Report certificates that end soon."""
+    return steps.report_ending_certificates(seen.secrets.validity, now)
 
 
 # Volumes.

@@ -34,10 +34,11 @@ from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import USERS_MARK
 from operators.redis.objects.pod import pod as pod_template
 from operators.redis.objects.redis_conf import RESTART, USERS_KEY
-from operators.redis.security.certificates import MountedCertificates, following
+from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
 from shared.pki.certs import Pair, joined
+from shared.pki.copies import following
 
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)
@@ -399,7 +400,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
 
         steps = 0
         while True:
-            why, following_step = following(current, original, reachable=True, now=NOW)
+            why, following_step = following(current, original, informed=True, now=NOW)
             if following_step is None:
                 break
             steps += 1

@@ -44,6 +44,7 @@ class Node:
     Attributes:
         ports: ports for clients, peers and metrics.
         files: directory mounted as `DATA`.
+        peer_scheme: URL scheme for peers.
     """
 
     name: str
@@ -51,10 +52,11 @@ class Node:
     ports: list[int]
     container: DockerContainer
     files: Path
+    peer_scheme: str = "http"
 
     @property
     def peer_url(self) -> str:
-        return f"http://{self.address}:{self.ports[1]}"
+        return f"{self.peer_scheme}://{self.address}:{self.ports[1]}"
 
     def endpoint(self, host: str = "") -> Endpoint:
         """Return the endpoint of the member.
@@ -75,6 +77,10 @@ class Node:
     async def status(self, access: Access = OPEN, host: str = "") -> EndpointStatus:
         async with self.connected(access, host) as server:
             return await server.status()
+
+    def log(self) -> str:
+        """Return what the member logged."""
+        return str(self.container.get_wrapped_container().logs().decode())
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the member's process."""
@@ -114,6 +120,7 @@ class Cluster:
     stack: ExitStack
     arguments: tuple[str, ...] = ()
     scheme: str = "http"
+    peer_scheme: str = "http"
     ports: list[int] = field(default_factory=lambda: free_ports(3))
     nodes: list[Node] = field(default_factory=list)
 
@@ -141,7 +148,7 @@ class Cluster:
         name = f"demo-{number}"
         files = self.directory / name
         files.mkdir()
-        node = Node(name, next(_addresses), self.ports, DockerContainer(self.image), files)
+        node = Node(name, next(_addresses), self.ports, DockerContainer(self.image), files, self.peer_scheme)
         self.nodes.append(node)
         return node
 
@@ -188,7 +195,13 @@ class Etcd:
 
     @contextmanager
     def cluster(
-        self, version: str = NEWEST, *arguments: str, size: int = 1, scheme: str = "http", files: Path | None = None
+        self,
+        version: str = NEWEST,
+        *arguments: str,
+        size: int = 1,
+        scheme: str = "http",
+        peer_scheme: str = "http",
+        files: Path | None = None,
     ) -> Iterator[Cluster]:
         """Run a cluster until the end of the context.
 
@@ -197,6 +210,7 @@ class Etcd:
             arguments: etcd flags in addition to those for listen addresses and cluster membership.
             size: number of members.
             scheme: URL scheme for clients.
+            peer_scheme: URL scheme for peers.
             files: directory mounted as `FILES`.
         """
         image = next(image for image in etcd_images.images() if image.tag == etcd_images.TAGS[version])
@@ -204,7 +218,7 @@ class Etcd:
         directory = files or self._directory / f"cluster-{next(self._count)}"
         directory.mkdir(exist_ok=True)
         with ExitStack() as stack:
-            cluster = Cluster(image.tag, directory, stack, arguments, scheme)
+            cluster = Cluster(image.tag, directory, stack, arguments, scheme, peer_scheme)
             cluster.begin(size)
             yield cluster
 

@@ -20,6 +20,7 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
     Obj,
 )
+from shared.testing.harness.harness import NAMESPACE
 from shared.testing.harness.scenario import (
     Scenario,
     ScenarioStep,
@@ -35,7 +36,7 @@ from shared.testing.harness.scenario import (
     operator_down,
     unobserved,
 )
-from tests.support.issuing import issued
+from tests.support.issuing import certificate_secret, issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.etcd.simulation.database import FakeEtcd
 
@@ -58,6 +59,9 @@ ETCD = Subject(
 NAME = "cache"
 OLD, MIDDLE, NEW = "3.5.26", "3.6.11", "3.7.0"
 TLS: Obj = {"tls": {"mode": "self"}}
+GIVEN_TLS: Obj = {
+    "tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "clients"}},
+}
 AUTH: Obj = {"auth": {"rootSecretName": "root"}}
 NO_AUTH: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
 STORE: Obj = {"volume": {"claimName": "snapshots"}}
@@ -178,6 +182,30 @@ def given_password(password: str = "one", previous: str = "") -> ScenarioStep:
     texts = {"password": password} | ({"previousPassword": previous} if previous else {})
     return create(SECRET, "root", data={key: base64.b64encode(text.encode()).decode() for key, text in texts.items()})
 
+
+def certificates(by: str) -> dict[str, Obj]:
+    """Return the content of the Secrets of `GIVEN_TLS`, by name."""
+    domain = f"*.{NAME}.{NAMESPACE}.svc"
+    hosts = {"peers": (domain,), "clients": (domain, f"{NAME}-client.{NAMESPACE}.svc")}
+    return {name: certificate_secret(by, *each) for name, each in hosts.items()}
+
+
+def given_certificates(by: str = "first") -> tuple[ScenarioStep, ...]:
+    return tuple(create(SECRET, name, data=data) for name, data in certificates(by).items())
+
+
+def replaced_certificates(by: str = "second") -> ScenarioStep:
+    """Replace certificates and authority at once, as cert-manager does when the authority has a new key."""
+
+    def act(stage: Stage) -> None:
+        for name, data in certificates(by).items():
+            stage.user_client.merge(SECRET, stage.namespace, name, {"data": data})
+
+    return unobserved(ScenarioStep(f"certificates are replaced by those of the {by} authority", act))
+
+
+STAGES = (later(301), later(301))
+"""Time until the new certificate is used, and until the former authority is removed."""
 
 SCENARIOS = (
     Scenario("create", (cluster(3),)),
@@ -326,6 +354,17 @@ SCENARIOS = (
         given=(cluster(3),),
     ),
     Scenario("create with TLS", (cluster(3, **TLS),)),
+    Scenario(
+        "certificates of another authority",
+        (replaced_certificates(), *STAGES),
+        given=(*given_certificates(), cluster(3, **GIVEN_TLS)),
+    ),
+    Scenario(
+        "another authority while a member is lost",
+        (*lost(2), replaced_certificates(), *STAGES),
+        given=(*given_certificates(), cluster(3, **GIVEN_TLS)),
+        exact_counts=False,
+    ),
     Scenario(
         "authentication enabled before its Secret exists", (cluster(3, **AUTH), given_password()), given=(cluster(3),)
     ),

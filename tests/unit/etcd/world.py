@@ -16,7 +16,6 @@ from operators.etcd.objects import stateful_set as builder
 from operators.etcd.objects.bootstrap import REFUSED, Closed, Start
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.plan import Planner
-from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Action, Plan
@@ -214,7 +213,7 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     own = names.owner(resource, SETTINGS.operator)
     follows = layout(resource, found)
     image = image or resource.image_reference(SETTINGS.image_repository)
-    pod = template.pod(resource, own, image, follows.start, Secrets())
+    pod = template.pod(resource, own, image, follows.start, template.MountedSecrets())
     made = builder.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
     record = {"manager": SETTINGS.operator, "operation": "Apply", "fieldsV1": _fields(made)}
     made["metadata"] |= {"uid": "s-1", "managedFields": [record]}

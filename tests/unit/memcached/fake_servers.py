@@ -14,8 +14,8 @@ from shared.kubernetes.kinds import Obj
 from shared.pki import ca, certs
 from shared.testing.harness.harness import NAMESPACE
 
-BEGINS = datetime.now(UTC) - timedelta(days=1)
-ENDS = BEGINS + timedelta(days=30)
+BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+"""Validity: it includes the time of every world, and the real time."""
 
 
 @cache

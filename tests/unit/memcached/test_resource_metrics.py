@@ -7,6 +7,7 @@ from typing import Any
 from operators.memcached.resource_metrics import STATES, states
 from operators.memcached.security.secrets import parse_secrets
 from shared.kubernetes.kinds import Obj
+from shared.pki.validity import Validity
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.memcached.fake_servers import BEGINS, ENDS, certificate, tls_secret
@@ -32,13 +33,12 @@ def test_every_state_is_listed() -> None:
 
 def test_certificate_expiry_is_reported_even_after_it() -> None:
     reported = resource(tls={"secretName": "cache-tls"})
-    assert parse_secrets(reported, {"cache-tls": tls_secret(certificate())}).expires == {
-        "cache-tls": ENDS.replace(microsecond=0)
+    assert parse_secrets(reported, {"cache-tls": tls_secret(certificate())}).validity == {
+        "cache-tls": Validity(BEGINS, ENDS)
     }
     reported = resource(tls={"secretName": "cache-tls", "clientAuth": "required"})
     ended = parse_secrets(reported, {"cache-tls": tls_secret(certificate(ended=True))})
-    assert ended.problem is not None
-    assert list(ended.expires) == ["cache-tls"]
-    assert BEGINS < ended.expires["cache-tls"] < ENDS
-    assert parse_secrets(reported, {"cache-tls": None}).expires == {}
-    assert parse_secrets(resource(), {}).expires == {}
+    assert list(ended.validity) == ["cache-tls"]
+    assert BEGINS < ended.validity["cache-tls"].ends < ENDS
+    assert parse_secrets(reported, {"cache-tls": None}).validity == {}
+    assert parse_secrets(resource(), {}).validity == {}

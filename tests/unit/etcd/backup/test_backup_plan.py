@@ -400,8 +400,8 @@ def test_message_warns_about_a_snapshot_without_a_quorum() -> None:
 
 
 def arguments(resource: EtcdBackup, **spec: Any) -> Any:
-    known = {"password_secret": "root"} if "auth" in spec else {}
-    made = plan(dataclasses.replace(READY, cluster=cluster(**spec), **known), resource)
+    password_secret = "root" if "auth" in spec else ""
+    made = plan(dataclasses.replace(READY, cluster=cluster(**spec), password_secret=password_secret), resource)
     pod = pod_of(made)
     (container,) = pod["spec"]["containers"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}

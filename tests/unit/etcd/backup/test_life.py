@@ -16,7 +16,6 @@ from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import New
 from operators.etcd.operator import backups
-from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
@@ -90,7 +89,7 @@ def begin(stage: Stage) -> None:
     )
     resource = api.EtcdCluster.parse(made)
     own = names.owner(resource, "etcd-operator")
-    pod = template.pod(resource, own, resource.image_reference("etcd"), New(), Secrets())
+    pod = template.pod(resource, own, resource.image_reference("etcd"), New(), template.MountedSecrets())
     stage.user_client.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
     stage.workloads.settle()
     status = {"status": {"clusterID": f"{stage.database.cluster().id:016x}"}}

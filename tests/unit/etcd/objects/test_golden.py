@@ -22,7 +22,6 @@ from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
-from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
 from shared.runtime.settings import Settings
@@ -55,9 +54,12 @@ def test_objects_equal_the_golden_file(case: str) -> None:
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = EtcdCluster.parse(given)
     own, start = names.owner(resource, SETTINGS.operator), start_of(case)
-    mode, secrets = resource.spec.tls.mode, Secrets()
+    mode, secrets, key = resource.spec.tls.mode, template.MountedSecrets(), f"ca-{'d' * 16}.crt"
     if mode != "none":
-        secrets = Secrets(digest="d" * 16, authority_key=f"ca-{'d' * 16}.crt" if mode == "self" else "ca.crt")
+        own_ca = mode == "self"
+        peer = names.peer_secret(resource) if own_ca else names.peer_copy(resource)
+        server = names.server_secret(resource) if own_ca else names.server_copy(resource)
+        secrets = template.MountedSecrets("d" * 16, template.Mount(peer, key), template.Mount(server, key))
     steps = [
         provisioning.ensure_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
         provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),

@@ -14,7 +14,7 @@ from operators.etcd.client.server import Member
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
-from operators.etcd.security.secrets import Secrets
+from operators.etcd.objects.pod import Mount, MountedSecrets
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.objects.test_golden import GOLDEN
 from tests.unit.etcd.world import SETTINGS, cluster
@@ -22,10 +22,10 @@ from tests.unit.etcd.world import SETTINGS, cluster
 JOINING = Joining(1, (Member(1, "demo-0", ("http://demo-0.demo.default.svc:2380",)),))
 
 
-def pod(resource: EtcdCluster, begins: Start | None = None, secrets: Secrets | None = None) -> Obj:
+def pod(resource: EtcdCluster, begins: Start | None = None, secrets: MountedSecrets | None = None) -> Obj:
     own = names.owner(resource, SETTINGS.operator)
     image = resource.image_reference(SETTINGS.image_repository)
-    return template.pod(resource, own, image, begins or Closed(), secrets or Secrets())
+    return template.pod(resource, own, image, begins or Closed(), secrets or MountedSecrets())
 
 
 def annotation(made: Obj) -> str:
@@ -87,7 +87,8 @@ def test_pod_of_a_learner_is_not_labelled_for_clients() -> None:
 
 def test_new_authority_changes_the_digest_and_is_mounted_under_its_own_key() -> None:
     secure = cluster(tls={"mode": "self"})
-    one, other = (pod(secure, secrets=Secrets(digest=d, authority_key=f"ca-{d}.crt")) for d in ("a", "b"))
+    mounts = {d: Mount("tls", f"ca-{d}.crt") for d in ("a", "b")}
+    one, other = (pod(secure, secrets=MountedSecrets(d, mount, mount)) for d, mount in mounts.items())
     assert annotation(one) != annotation(other)
     for volume in one["spec"]["volumes"]:
         assert {"key": "ca-a.crt", "path": "ca.crt"} in volume["secret"]["items"]

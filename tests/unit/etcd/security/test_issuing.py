@@ -32,7 +32,7 @@ def issued() -> ClusterSecrets:
 def with_successor() -> ClusterSecrets:
     """Return Secrets whose CA has a successor that no member trusts yet."""
     secrets = issued()
-    secrets.informed = secrets.judged().digest
+    secrets.informed = secrets.judged().mounts.digest
     secrets.now += DATABASES.authority_lives * LIFE * rotation.RENEWAL_FRACTION
     secrets.settle()
     return secrets
@@ -111,21 +111,21 @@ def test_renewal_restarts_no_member() -> None:
     secrets.now += LIFE * rotation.RENEWAL_FRACTION
     secrets.settle()
     after = secrets.judged()
-    assert (after.digest, after.authority_key) == (before.digest, before.authority_key)
+    assert after.mounts == before.mounts
     assert after.access.pair != before.access.pair
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_missing_or_invalid_certificate_is_reissued_by_the_same_ca(name: str) -> None:
     secrets = issued()
-    digest = secrets.judged().digest
+    digest = secrets.judged().mounts.digest
     secrets.found[name] = None
     assert secrets.settle() == [f"{name}: no usable certificate"]
     secret = secrets.found[name]
     assert secret is not None
     secret["data"]["tls.key"] = encoded("nonsense")
     assert secrets.settle() == [f"{name}: no usable certificate"]
-    assert secrets.judged().digest == digest
+    assert secrets.judged().mounts.digest == digest
 
 
 def test_certificate_for_other_hosts_is_reissued() -> None:
@@ -154,8 +154,8 @@ def test_no_certificate_outlives_its_ca() -> None:
 def test_new_ca_is_trusted_before_it_signs() -> None:
     secrets = with_successor()
     newest, former = secrets.trusted(PEER)
-    assert secrets.judged().digest == fingerprint(newest) != secrets.informed
-    assert secrets.judged().authority_key == authority_key(newest)
+    assert secrets.judged().mounts.digest == fingerprint(newest) != secrets.informed
+    assert secrets.judged().mounts.peer.authority_key == authority_key(newest)
     for name in LEAVES:
         assert secrets.leaf(name).issuer == former.subject
         assert authority_key(former) in content_of(secrets.found[name]), "older pods still mount it"
@@ -165,14 +165,14 @@ def test_new_ca_signs_once_members_trust_it_and_clients_had_time_to_update() -> 
     secrets = with_successor()
     secrets.now += min(DATABASES.longest_settling, LIFE / SETTLINGS_PER_LIFE)
     assert secrets.settle() == [], "members were not restarted yet"
-    secrets.informed = secrets.judged().digest
+    secrets.informed = secrets.judged().mounts.digest
     secrets.now -= 2 * HOUR
     assert secrets.settle() == [], "clients had no time to update"
     secrets.now += 2 * HOUR
     assert secrets.settle()[0] == "every client trusts the new certificate authority; it signs from now on"
     newest, _ = secrets.trusted(PEER)
     assert {secrets.leaf(name).issuer for name in LEAVES} == {newest.subject}
-    assert secrets.judged().digest == secrets.informed, "no member restarts"
+    assert secrets.judged().mounts.digest == secrets.informed, "no member restarts"
     assert set(content_of(secrets.found[AUTHORITY])) == {"ca.crt", "ca.key", "former.crt"}
 
 
@@ -181,7 +181,7 @@ def test_new_ca_does_not_sign_while_a_secret_lacks_it() -> None:
     secret, former_trust = secrets.found[CLIENT], trust_content(secrets.trusted(CLIENT)[1:])
     assert secret is not None
     secret["data"] = {key: encoded(text) for key, text in (dict(content_of(secret)) | former_trust).items()}
-    secrets.informed = secrets.judged().digest
+    secrets.informed = secrets.judged().mounts.digest
     secrets.now += DATABASES.longest_settling
     assert secrets.step() == "updating the trust bundle"
     assert secrets.step() == "every client trusts the new certificate authority; it signs from now on"
@@ -189,7 +189,7 @@ def test_new_ca_does_not_sign_while_a_secret_lacks_it() -> None:
 
 def test_expired_ca_leaves_the_trust_bundle_without_restarts() -> None:
     secrets = with_successor()
-    secrets.informed = secrets.judged().digest
+    secrets.informed = secrets.judged().mounts.digest
     secrets.now += DATABASES.longest_settling
     secrets.settle()
     _, former = secrets.trusted(PEER)
@@ -197,18 +197,18 @@ def test_expired_ca_leaves_the_trust_bundle_without_restarts() -> None:
     assert "a certificate authority has expired" in secrets.settle()
     assert former not in secrets.trusted(PEER)
     assert authority_key(former) not in content_of(secrets.found[PEER])
-    assert secrets.judged().digest == secrets.informed
+    assert secrets.judged().mounts.digest == secrets.informed
 
 
 def test_deleted_ca_gets_a_successor_and_its_certificates_stay_trusted() -> None:
     secrets = issued()
-    secrets.informed, (former,) = secrets.judged().digest, secrets.trusted(PEER)
+    secrets.informed, (former,) = secrets.judged().mounts.digest, secrets.trusted(PEER)
     before = secrets.leaf(PEER)
     secrets.found[AUTHORITY] = None
     assert secrets.settle()[0] == "the certificate authority is missing; adding a new one"
     assert former in secrets.trusted(PEER)
     assert secrets.leaf(PEER) == before
-    secrets.informed = secrets.judged().digest
+    secrets.informed = secrets.judged().mounts.digest
     secrets.now += DATABASES.longest_settling
     assert "every client trusts the new certificate authority; it signs from now on" in secrets.settle()
     assert secrets.leaf(PEER).issuer == secrets.trusted(PEER)[0].subject
@@ -283,7 +283,7 @@ class Lab:
         """Update the StatefulSet unless a certificate must be written first."""
         if not self.secrets.next()[1]:
             judged = self.secrets.judged()
-            self.template = judged.digest, judged.authority_key
+            self.template = judged.mounts.digest, judged.mounts.peer.authority_key
         self._observe()
 
     def restart(self, number: int) -> None:

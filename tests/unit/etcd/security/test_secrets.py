@@ -69,9 +69,11 @@ def test_cluster_without_tls_and_users_needs_no_secrets() -> None:
 
 
 def test_names_of_the_secrets_follow_from_the_spec() -> None:
-    assert names(cluster(**ROOT, **GIVEN)) == {"root", "demo-operator-auth", "peers", "clients"}
+    copies = {"demo-peer-mounted", "demo-server-mounted"}
+    assert names(cluster(**ROOT, **GIVEN)) == {"root", "demo-operator-auth", "peers", "clients", *copies}
     assert names(cluster(tls={"mode": "self"})) == {"demo-ca", "demo-peer-tls", "demo-server-tls", "demo-client-tls"}
-    assert names(cluster(**ISSUED)) == {"demo-peer-tls", "demo-server-tls", "demo-client-tls"}
+    issued = {"demo-peer-tls", "demo-server-tls", "demo-client-tls"}
+    assert names(cluster(**ISSUED)) == {*issued, *copies, "demo-client-mounted"}
 
 
 async def test_secrets_are_read_from_the_api_server() -> None:
@@ -136,8 +138,9 @@ def test_valid_certificates_are_accepted() -> None:
     found = judged(PEERS, CLIENTS, **GIVEN)
     assert found.problem is None
     assert found.access == Access(signer("own-ca").certificate, pair(MEMBER, SERVICE))
-    assert found.authority_key == "ca.crt"
-    assert set(found.expires.values()) == {BEGINS + timedelta(days=90)}
+    assert {name: each.ends for name, each in found.validity.items()} == dict.fromkeys(
+        ("peers", "clients"), BEGINS + timedelta(days=90)
+    )
 
 
 def test_operator_presents_no_certificate_without_client_authentication() -> None:
@@ -183,18 +186,18 @@ def test_secret_checks_ignore_the_validity_period() -> None:
     assert complaint(PEERS, CLIENTS, **GIVEN) == ("", ""), f"the validity starts at {BEGINS}"
 
 
-def test_digest_changes_with_the_ca_but_not_with_a_renewed_certificate() -> None:
-    first = judged(PEERS, CLIENTS, **GIVEN).digest
+def test_digest_of_former_versions_changes_with_the_ca_but_not_with_a_renewed_certificate() -> None:
+    first = judged(PEERS, CLIENTS, **GIVEN).originals.digest
     assert first
     renewed = tls("peers", ca.issue(signer("own-ca"), "y", begins=BEGINS, ends=BEGINS, hosts=[MEMBER], client=True))
-    assert judged(renewed, CLIENTS, **GIVEN).digest == first
-    assert judged(tls("peers", pair(MEMBER), uid="2"), CLIENTS, **GIVEN).digest == first, (
+    assert judged(renewed, CLIENTS, **GIVEN).originals.digest == first
+    assert judged(tls("peers", pair(MEMBER), uid="2"), CLIENTS, **GIVEN).originals.digest == first, (
         "recreated with the same content"
     )
-    assert judged(tls("peers", pair(MEMBER, by="other-ca"), by="other-ca"), CLIENTS, **GIVEN).digest != first
+    assert judged(tls("peers", pair(MEMBER, by="other-ca"), by="other-ca"), CLIENTS, **GIVEN).originals.digest != first
     other_clients = tls("clients", pair(MEMBER, SERVICE, by="other-ca"), by="other-ca")
-    assert judged(PEERS, other_clients, **GIVEN).digest != first
-    assert judged(PEERS, other_clients, **OPEN).digest == judged(PEERS, CLIENTS, **OPEN).digest, (
+    assert judged(PEERS, other_clients, **GIVEN).originals.digest != first
+    assert judged(PEERS, other_clients, **OPEN).originals.digest == judged(PEERS, CLIENTS, **OPEN).originals.digest, (
         "etcd does not read that CA"
     )
 

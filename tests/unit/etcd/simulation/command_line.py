@@ -23,6 +23,7 @@ class Command:
         url: value of --initial-advertise-peer-urls.
         initial: peer URLs by member name, from --initial-cluster.
         quota: backend quota, in bytes.
+        files: paths by the name of the flag, such as `peer-cert-file`.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Command:
     tls: bool
     requires_client_certificate: bool
     quota: int
+    files: Mapping[str, str]
 
     @property
     def version(self) -> Version:
@@ -63,6 +65,7 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             tls="cert-file" in flags,
             requires_client_certificate=flags.get("client-cert-auth", "false") == "true",
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
+            files={flag: path for flag, path in flags.items() if flag.endswith("-file")},
         )
     return None
 

@@ -19,7 +19,7 @@ from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Ser
 from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.kubelet.kubelet import ProcessStatus
-from tests.unit.etcd.simulation import helpers, server
+from tests.unit.etcd.simulation import helpers, server, tls
 from tests.unit.etcd.simulation.command_line import Command, command
 from tests.unit.etcd.simulation.guard import Guard
 from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win_election, founding, quorum, record_of
@@ -45,6 +45,7 @@ class Process:
         serves: whether etcd serves clients; before that, it serves only metrics.
         exit_message: last message of a process that has exited; empty while it runs.
         hangs: whether etcd answers no request.
+        tls: certificates; None without TLS.
     """
 
     uid: str
@@ -54,6 +55,7 @@ class Process:
     serves: bool = False
     exit_message: str = ""
     hangs: bool = False
+    tls: tls.Tls | None = None
 
 
 @dataclass
@@ -68,6 +70,7 @@ class FakeEtcd:
         idle: whether the client stops writing.
         done: number of changes by kind.
         snapshots: revisions of snapshots, by file name.
+        links: pairs of connected processes, by UID of their pods.
     """
 
     cut_off: bool = False
@@ -81,6 +84,8 @@ class FakeEtcd:
     done: Counter[str] = field(default_factory=Counter)
     snapshots: dict[str, int] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)
+    links: set[frozenset[str]] = field(default_factory=set)
+    reads_files: bool = True
 
     # Interface to the crash harness.
 
@@ -132,8 +137,15 @@ class FakeEtcd:
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
             return ProcessStatus(self.failing.get(name, "ImagePullBackOff"))
+        files = tls.files_of(pod, claims)
         if process is None or process.exit_message:
-            process = self._begin(Process(uid, name, pod["status"]["podIP"], flags))
+            if files is None:
+                return ProcessStatus("ContainerCreating")
+            certificates = tls.Tls.started(flags, files) if flags.tls else None
+            process = self._begin(Process(uid, name, pod["status"]["podIP"], flags, tls=certificates))
+        elif process.tls is not None and files is not None and process.tls.files != files:
+            process.tls.files = files
+            self.settle(f"the kubelet updates the files of {name}")
         if process.exit_message:
             return ProcessStatus("CrashLoopBackOff", termination_message=process.exit_message)
         return ProcessStatus("" if self._is_ready(process) else "Unready")
@@ -193,7 +205,7 @@ class FakeEtcd:
         if flags.state == "new":
             self._bootstrap(flags)
         else:
-            self._join(flags, disk)
+            self._join(process, disk)
 
     def _bootstrap(self, flags: Command) -> None:
         urls = [url for listed in flags.initial.values() for url in listed]
@@ -215,10 +227,12 @@ class FakeEtcd:
         disk.cluster, disk.member, disk.index = cluster_id, member, 1
         return cluster
 
-    def _join(self, flags: Command, disk: Disk) -> None:
+    def _join(self, process: Process, disk: Disk) -> None:
+        flags = process.command
         listed = sorted(url for urls in flags.initial.values() for url in urls)
         others = [url for url in listed if url not in flags.initial[flags.name]]
         found = [peer for peer in self.running if not peer.hangs and self._url_of(peer) in others]
+        found = [peer for peer in found if tls.trusting(peer, process)]
         if not found:
             raise Ended("cannot fetch cluster info from peer urls: could not retrieve cluster information from any")
         peer_disk = self.disks[found[0].command.disk]
@@ -248,7 +262,8 @@ class FakeEtcd:
 
     def members_of(self, cluster: Cluster) -> list[Process]:
         """Return the processes that take part in a cluster."""
-        return [p for p in self.running if not p.hangs and self.disks[p.command.disk].cluster == cluster.id]
+        running = [p for p in self.running if not p.hangs and self.disks[p.command.disk].cluster == cluster.id]
+        return tls.connected(self, running)
 
     def process_of(self, cluster: Cluster, member: int) -> Process | None:
         """Return the process of a member, if it takes part."""
@@ -268,6 +283,7 @@ class FakeEtcd:
 
     def settle(self, action: str) -> None:
         """Let members elect leaders and catch up, and the client write; then check all invariants."""
+        tls.reconnect(self)
         for cluster in self.clusters.values():
             self._lead(cluster)
             if not self.idle and self.has_quorum(cluster):
@@ -344,7 +360,7 @@ class FakeEtcd:
         disk = self.disks[process.command.disk]
         cluster = self.clusters[disk.cluster]
         corrupt = any(kind == CORRUPT for _, kind in cluster.alarms)
-        current = disk.index == cluster.index and not process.hangs
+        current = disk.index == cluster.index and process in self.members_of(cluster)
         return self.has_quorum(cluster) and process.serves and current and not corrupt
 
     def _url_of(self, process: Process) -> str:

@@ -24,11 +24,13 @@ class Guard:
         violations: violations so far, in order.
         recorded: UIDs of resources whose status has recorded a cluster id.
         confirmed: whether the user confirmed a recovery that may lose data.
+        may_reject: whether members may reject each other's certificates.
     """
 
     violations: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     confirmed: bool = False
+    may_reject: bool = False
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -79,6 +81,11 @@ class Guard:
                 if disk.index < cluster.acknowledged and can_win_election(cluster, disk, disks):
                     missing = cluster.acknowledged - disk.index
                     self.fail(f"{action}: {disk.name} can become leader without {missing} acknowledged writes")
+
+    def rejected(self, one: str, other: str) -> None:
+        """Require that every handshake between members would succeed, also while connections are established."""
+        if not self.may_reject:
+            self.fail(f"{one} and {other} would reject each other's certificates")
 
     # Actions of the operator.
 

@@ -41,7 +41,8 @@ class FakeServer:
 
     async def status(self) -> EndpointStatus:
         process, disk, cluster = self._served(learner=True)
-        leader = cluster.leader if self._etcd.has_quorum(cluster) else 0
+        leads = self._etcd.has_quorum(cluster) and process in self._etcd.members_of(cluster)
+        leader = cluster.leader if leads else 0
         version, raft = str(process.command.version), (cluster.term, disk.index, disk.index)
         if cluster.auth and not leader:
             raise NoLeader(f"{self._endpoint.name} cannot authenticate users: tokens need a quorum")
@@ -237,8 +238,8 @@ class FakeServer:
             raise Unreachable(
                 f"{self._endpoint.name}: the server {'requires' if process.command.tls else 'does not use'} TLS"
             )
-        if process.command.requires_client_certificate and self._access.pair is None:
-            raise Unreachable(f"{self._endpoint.name}: tls: client didn't provide a certificate")
+        if process.tls is not None:
+            process.tls.require_client(self._endpoint.name, self._access)
         if not process.serves:
             raise Unreachable(f"{self._endpoint.name}: connection refused")
         record = record_of(cluster.records_at(disk.index), disk.member)
@@ -248,7 +249,7 @@ class FakeServer:
 
     def _led(self) -> tuple[Process, Disk, Cluster]:
         process, disk, cluster = self._served()
-        if not self._etcd.has_quorum(cluster):
+        if not self._etcd.has_quorum(cluster) or process not in self._etcd.members_of(cluster):
             raise Unreachable(f"{self._endpoint.name} gave no answer: no quorum")
         return process, disk, cluster
 

@@ -16,6 +16,7 @@ from operators.etcd.steps import provisioning
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
+from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
@@ -122,10 +123,10 @@ def test_new_authority_signs_once_every_pod_and_the_template_trust_it(
 ) -> None:
     fixture = Vault()
     fixture.settle()
-    old = fixture.judged().digest
+    old = fixture.judged().mounts.digest
     fixture.now = fixture.trusted(PEER)[0].begins + timedelta(days=1300)
     fixture.settle()
-    names = {"old": old, "new": fixture.judged().digest}
+    names = {"old": old, "new": fixture.judged().mounts.digest}
     fixture.now += 25 * HOUR
     step = keep(fixture, started([names[d] for d in digests], None if template is None else names[template]))
     assert (step.reason == "IssuingCertificates") is signs
@@ -143,13 +144,16 @@ def test_missing_secret_blocks_changes_with_a_warning() -> None:
     assert step.message == "spec.auth: there is no Secret root. Nothing was changed."
 
 
-def test_expired_certificate_is_reported_with_its_date() -> None:
+def test_certificate_that_has_ended_blocks_changes_but_not_the_repairs_before_them() -> None:
     ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    found = Observed(secrets=Secrets(expires={"peers": ends}))
-    assert provisioning.require_secrets(cluster(), found, ends - HOUR) == PASS
-    step = provisioning.require_secrets(cluster(), found, ends)
-    assert step.reason == "SecretInvalid"
-    assert "Secret peers: the certificate expired on 2026-01-01 at 12:00 UTC" in step.message
+    found = Observed(secrets=Secrets(validity={"peers": Validity(ends - 900 * HOUR, ends)}))
+    running, new = cluster(), cluster(recorded=None)
+    assert provisioning.require_valid_certificates(running, found, ends - timedelta(minutes=20)) == Step(requeue=1200.0)
+    step = provisioning.require_valid_certificates(running, found, ends)
+    assert (step.progress, step.reason, step.warning) == (Progress.WAITING, "CertificateExpired", True)
+    assert "Secret peers: the certificate, or its authority, ended at 2026-01-01 12:00 UTC." in step.message
+    assert provisioning.require_secrets(running, found, ends) == replace(step, progress=Progress.PROGRESSING)
+    assert provisioning.require_secrets(new, found, ends) == step
 
 
 # Volumes.

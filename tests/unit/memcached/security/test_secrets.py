@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.memcached.security.secrets import Secrets, fingerprint, parse_secrets
 from shared.kubernetes.kinds import Obj
 from shared.pki.certs import Pair
-from tests.unit.memcached.fake_servers import certificate, der, secret, signer, tls_secret
+from tests.unit.memcached.fake_servers import ENDS, certificate, der, secret, signer, tls_secret
 from tests.unit.memcached.world import resource
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
@@ -120,7 +120,6 @@ def test_server_certificate_suffices_without_client_authentication() -> None:
     [
         (tls_secret(certificate(client=False)), "does not verify tls.crt as a client certificate (un"),
         (tls_secret(certificate(by="other-ca")), "does not verify tls.crt"),
-        (tls_secret(certificate(ended=True)), "certificate has expired"),
         (
             secret("cache-tls", tls_crt=certificate().certificate, tls_key=certificate().key, ca_crt="nothing"),
             "ca.crt holds no certificates in PEM form",
@@ -131,6 +130,13 @@ def test_client_authentication_requires_a_client_certificate_of_the_ca(found: Ob
     reason, message = problem_of(found, **MUTUAL)
     assert reason == "SecretInvalid"
     assert problem in message
+
+
+def test_secret_checks_ignore_the_validity_period() -> None:
+    for spec in (TLS, MUTUAL):
+        found = parsed(tls_secret(certificate(ended=True)), **spec)
+        assert found.problem is None, "a step reports the dates, and stops only changes"
+        assert found.validity["cache-tls"].ends < ENDS
 
 
 def test_client_certificate_of_the_ca_is_accepted() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.security.certificates import MountedCertificates, following, leaves
+from operators.redis.security.certificates import MountedCertificates, leaves
 from shared.api.spec import Issuer
 from shared.kubernetes.secrets import encoded
+from shared.pki.copies import following
 from shared.steps.certificates import cert_manager_certificates
 from tests.unit.redis.security.rotation import certificate, wished
 from tests.unit.redis.world import NOW
@@ -40,29 +41,29 @@ def test_different_certificates_have_different_file_names() -> None:
 
 
 def test_first_certificate_is_used_at_once() -> None:
-    assert following(None, OLD, reachable=False, now=NOW) == ("first certificate", OLD)
-    assert following(OLD, OLD, reachable=True, now=NOW) == ("", None)
-    assert following(OLD, None, reachable=True, now=NOW) == ("", None)
+    assert following(None, OLD, informed=False, now=NOW) == ("first certificate", OLD)
+    assert following(OLD, OLD, informed=True, now=NOW) == ("", None)
+    assert following(OLD, None, informed=True, now=NOW) == ("", None)
 
 
 def test_renewed_certificate_of_the_same_authority_is_used_at_once() -> None:
     renewed = mounted("c", "old")
-    assert following(OLD, renewed, reachable=True, now=NOW) == ("new certificate", renewed)
-    assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "one after the other"
+    assert following(OLD, renewed, informed=True, now=NOW) == ("new certificate", renewed)
+    assert following(OLD, renewed, informed=False, now=NOW) == ("new certificate", renewed), "every node trusts it"
 
 
 def test_new_authority_is_trusted_before_its_certificate_is_used() -> None:
-    _, first = following(OLD, NEW, reachable=False, now=NOW)
+    _, first = following(OLD, NEW, informed=False, now=NOW)
     assert first == MountedCertificates(OLD.pair, (*NEW.trusted, *OLD.trusted))
-    assert following(first, NEW, reachable=False, now=NOW) == ("", None)
-    _, second = following(first, NEW, reachable=True, now=NOW)
+    assert following(first, NEW, informed=False, now=NOW) == ("", None)
+    _, second = following(first, NEW, informed=True, now=NOW)
     assert second == MountedCertificates(NEW.pair, first.trusted)
-    assert following(second, NEW, reachable=False, now=NOW) == ("", None)
-    assert following(second, NEW, reachable=True, now=NOW) == ("updating the trusted authorities", NEW)
+    assert following(second, NEW, informed=False, now=NOW) == ("", None)
+    assert following(second, NEW, informed=True, now=NOW) == ("updating the trusted authorities", NEW)
 
 
 def test_expired_certificate_is_replaced_without_waiting() -> None:
-    _, found = following(OLD, NEW, reachable=False, now=NOW + timedelta(days=500))
+    _, found = following(OLD, NEW, informed=False, now=NOW + timedelta(days=500))
     assert found is not None
     assert found.pair == NEW.pair
 

@@ -10,7 +10,7 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import encoded
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer
-from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, wished
+from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, issued, wished
 
 AUTH: Obj = {"auth": {"secretName": GIVEN}}
 TLS: Obj = {"tls": {"mode": "secret", "secretName": OWN}}
@@ -115,10 +115,54 @@ def test_operator_uses_the_old_certificate_and_trusts_the_new_authority() -> Non
     assert certificate("b", "new")["ca.crt"].strip() in access.authority
 
 
+def issued_lab() -> Lab:
+    """Return a cluster whose certificates cert-manager issued with the authority `old`."""
+    lab = Lab(resource=wished(**ISSUED))
+    for name in ("demo-server-tls", "demo-client-tls"):
+        lab.put(name, certificate("a", "old"))
+    return lab.begin()
+
+
+def authorities(lab: Lab) -> set[str]:
+    mounted = lab.judged().mounted
+    assert mounted is not None
+    return {each.pem.strip() for each in mounted.trusted}
+
+
+OLD, NEW = (certificate("a", by)["ca.crt"].strip() for by in ("old", "new"))
+
+
+def test_authority_of_a_renewed_client_certificate_is_trusted_before_that_of_the_nodes_is_renewed() -> None:
+    lab = issued_lab()
+    lab.put("demo-client-tls", certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {OLD, NEW}, "cert-manager renews each certificate on its own"
+    lab.check()
+
+
+def test_clients_with_a_certificate_of_the_former_authority_stay_connected() -> None:
+    lab = issued_lab()
+    lab.put("demo-server-tls", certificate("b", "new"))
+    lab.settle()
+    assert lab.judged().access.pair == issued("b", "new")
+    lab.put("demo-client-tls", certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {OLD, NEW}, "until it expires: clients of other Certificates may still present one"
+
+
+def test_authority_that_a_user_removes_is_not_trusted_any_more() -> None:
+    lab = Lab(resource=wished(**TLS))
+    lab.put(OWN, certificate("a", "old"))
+    lab.begin()
+    lab.put(OWN, certificate("b", "new"))
+    lab.settle()
+    assert authorities(lab) == {NEW}
+
+
 def test_expiry_is_recorded_by_secret() -> None:
-    assert judged(secret(OWN, certificate("a", "old")), **TLS).expires.keys() == {OWN}
+    assert judged(secret(OWN, certificate("a", "old")), **TLS).validity.keys() == {OWN}
     lab = Lab(resource=wished(tls={"mode": "self"})).begin()
-    assert lab.judged().expires.keys() == {"demo-ca", "demo-server-tls", "demo-client-tls"}
+    assert lab.judged().validity.keys() == {"demo-ca", "demo-server-tls", "demo-client-tls"}
 
 
 def test_representation_has_no_password() -> None:

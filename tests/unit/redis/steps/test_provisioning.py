@@ -163,7 +163,7 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
         "Creating the Secret with the users of the nodes.",
         "Issuing certificates: there is no certificate authority yet.",
         "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
-        "Updating the certificates that nodes mount: first certificate.",
+        "Updating the certificates that servers mount: first certificate.",
     ]
     assert lab.judged().mounted == lab.judged().original
 

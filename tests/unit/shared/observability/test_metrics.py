@@ -16,6 +16,7 @@ import operators.memcached.resource_metrics
 import operators.redis.resource_metrics
 from shared.cli.options import parse_options
 from shared.observability import metrics
+from shared.pki.validity import Validity
 from shared.runtime.operator import Operator
 from shared.status import resource_metrics
 from shared.status.resource_metrics import State
@@ -92,7 +93,7 @@ def test_every_operator_exposes_its_resources_and_certificate_expiry(
 ) -> None:
     options = parse_options(operator.process_name, operator.image_repository, [], {})
     ends = datetime(2026, 1, 1, tzinfo=UTC)
-    seen = SimpleNamespace(secrets=SimpleNamespace(expires={"tls": ends}))
+    seen = SimpleNamespace(secrets=SimpleNamespace(validity={"tls": Validity(ends, ends)}))
     new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}
     exposed = set()
     for controller in operator.controllers(options):

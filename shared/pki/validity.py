@@ -1,0 +1,81 @@
+"""The authorities that signed a certificate, and the period in which clients accept it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from shared.pki import certs
+from shared.pki.certs import Certificate, Pair
+from shared.pki.secret_checks import refusal, unverifying
+
+WARNING = timedelta(days=7)
+"""Time before the end of a certificate from which on it is reported."""
+
+WARNING_SHARE = 6
+"""Of a certificate that lives for less than six weeks, the last sixth of its life is reported instead: cert-manager and
+the operator renew at two thirds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """The period in which clients accept a certificate.
+
+    Attributes:
+        begins, ends: first and last instant, in UTC.
+    """
+
+    begins: datetime
+    ends: datetime
+
+    @property
+    def warns(self) -> datetime:
+        """Time from which on the end is reported."""
+        return self.ends - min(WARNING, (self.ends - self.begins) / WARNING_SHARE)
+
+    def next_change(self, now: datetime) -> datetime | None:
+        """Return the next time at which the period begins, its end is reported, or it ends; None after that."""
+        return min((each for each in (self.begins, self.warns, self.ends) if each > now), default=None)
+
+
+def validity_of(pair: Pair, trusted: Iterable[Certificate]) -> Validity:
+    """Return the period in which clients that trust these authorities accept a certificate.
+
+    The period is that of the certificate, limited by its intermediate authorities, and by the trusted authority that
+    lasts longest. An authority that did not sign it is ignored.
+
+    Raises:
+        ValueError: there is no certificate, or one cannot be parsed.
+    """
+    chain = certs.chain(pair.certificate)
+    begins, ends = max(each.begins for each in chain), min(each.ends for each in chain)
+    if roots := signers(pair, tuple(trusted)):
+        longest = max(roots, key=lambda root: root.ends)
+        begins, ends = max(begins, longest.begins), min(ends, longest.ends)
+    return Validity(begins, ends)
+
+
+@lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
+def signers(pair: Pair, trusted: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
+    """Return those authorities that verify a certificate, regardless of the time.
+
+    Names are not sufficient: an authority that is renewed with a new key usually keeps its name.
+    """
+    return tuple(each for each in trusted if _verifies(each, pair))
+
+
+def _verifies(authority: Certificate, pair: Pair) -> bool:
+    """Whether clients or servers that trust an authority accept a certificate from the other side."""
+    try:
+        client = certs.client_context(None, authority.pem)
+        client.check_hostname = False
+        if not refusal(certs.server_context(pair), client, ignore_validity=True):
+            return True
+        serving = certs.server_context(pair)
+        serving.load_verify_locations(cadata=authority.pem)
+        serving.verify_mode = client.verify_mode
+        return not refusal(serving, unverifying(pair), ignore_validity=True)
+    except ValueError:
+        return False

@@ -1,0 +1,71 @@
+"""The period in which clients accept a certificate, and the authorities that signed it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.pki import ca, certs
+from shared.pki.certs import Certificate, Pair
+from shared.pki.validity import Validity, signers, validity_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def authority(begins: int = -10, ends: int = 1000) -> tuple[Pair, Certificate]:
+    pair = ca.authority("team-ca", begins=NOW + begins * DAY, ends=NOW + ends * DAY)
+    return pair, certs.read(pair.certificate)[0]
+
+
+def issued(by: Pair, begins: int = -10, ends: int = 90, *, server: bool = True, client: bool = True) -> Pair:
+    hosts = ["a.example.com"] if server else []
+    return ca.issue(by, "x", begins=NOW + begins * DAY, ends=NOW + ends * DAY, hosts=hosts, client=client)
+
+
+@pytest.mark.parametrize(("server", "client"), [(True, True), (True, False), (False, True)])
+def test_only_the_authority_with_the_key_signed_and_not_another_one_of_the_same_name(
+    server: bool, client: bool
+) -> None:
+    (one, first), (_, second) = authority(), authority()
+    assert first.subject == second.subject
+    assert signers(issued(one, server=server, client=client), (second, first)) == (first,)
+    assert signers(issued(one, ends=-5, server=server, client=client), (first,)) == (first,), "regardless of the time"
+
+
+@pytest.mark.parametrize(
+    ("leaf", "signer", "expected"),
+    [
+        ((-10, 90), (-10, 1000), (-10, 90)),
+        ((-10, 90), (-10, 20), (-10, 20)),
+        ((-10, 90), (5, 1000), (5, 90)),
+        ((3, 90), (-10, 1000), (3, 90)),
+    ],
+)
+def test_period_is_limited_by_the_authority(
+    leaf: tuple[int, int], signer: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    pair, trusted = authority(*signer)
+    _, unrelated = authority(-10, -5)
+    begins, ends = (NOW + days * DAY for days in expected)
+    assert validity_of(issued(pair, *leaf), (unrelated, trusted)) == Validity(begins, ends)
+
+
+def test_period_of_a_certificate_without_its_authority_is_its_own() -> None:
+    pair, _ = authority(-10, 20)
+    assert validity_of(issued(pair), ()) == Validity(NOW - 10 * DAY, NOW + 90 * DAY)
+
+
+def test_period_is_limited_by_intermediate_authorities() -> None:
+    pair, _ = authority(-10, 20)  # presented next to the certificate, although no client trusts it itself
+    leaf = issued(pair)
+    assert validity_of(Pair(leaf.certificate + pair.certificate, leaf.key), ()).ends == NOW + 20 * DAY
+
+
+def test_end_is_reported_a_week_before_or_in_the_last_sixth() -> None:
+    assert Validity(NOW, NOW + 90 * DAY).warns == NOW + 83 * DAY
+    assert Validity(NOW, NOW + DAY).warns == NOW + DAY * 5 / 6
+    period = Validity(NOW, NOW + 90 * DAY)
+    times = [NOW - DAY, NOW, NOW + 83 * DAY, NOW + 90 * DAY]
+    assert [period.next_change(now) for now in times] == [NOW, NOW + 83 * DAY, NOW + 90 * DAY, None]
