@@ -10,7 +10,7 @@ from operators.memcached import status
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
-from operators.memcached.reasons import REFRESHING_CERTIFICATES
+from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
@@ -22,6 +22,7 @@ from operators.memcached.steps.provisioning import (
     require_exporter_image,
     require_secrets,
 )
+from operators.memcached.steps.users_reload import await_users
 from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
@@ -49,10 +50,11 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_failing_server,
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
+            await_users,  # servers reload a changed users file without a restart
             refresh_certificates,  # without a restart
         )
 
-    serving_reasons = frozenset({REFRESHING_CERTIFICATES})
+    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

@@ -55,8 +55,12 @@ def keep_deferred(
         if container in applied:
             _set(_containers(kept).get(container, {}), field, applied[container].get(field))
     sign(kept["spec"]["template"])
-    paths = difference(kept, current, manager)
-    return desired if any(map(_changes_template, paths)) else kept
+    return desired if restarts_pods(kept, current, manager) else kept
+
+
+def restarts_pods(desired: Obj, current: Obj, manager: str) -> bool:
+    """Return whether applying a workload changes its template."""
+    return any(map(_changes_template, difference(desired, current, manager)))
 
 
 def _changes_template(path: str) -> bool:

@@ -53,6 +53,11 @@ class MemcachedStatus(Status):
         description="SHA-256 fingerprint of the certificate that all servers served when they were last checked. "
         "Absent without spec.tls.",
     )
+    users: str | None = Field(
+        None,
+        description="Digest of the users file that all servers accepted when they were last checked. After a change of "
+        "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
+    )
 
 
 API = Resource(
@@ -116,6 +121,11 @@ class Memcached(CustomResource[MemcachedSpec]):
     def certificate(self) -> str:
         """Fingerprint in `status.certificate`: the certificate that all servers last served; empty if there is none."""
         return str(self.reported.get("certificate") or "")
+
+    @property
+    def users_digest(self) -> str:
+        """Digest in `status.users`: the users file that all servers last accepted; empty if there is none."""
+        return str(self.reported.get("users") or "")
 
 
 def default(obj: Obj) -> Obj:

@@ -38,8 +38,10 @@ class Auth(SpecModel):
 
     secret_name: Name = Field(
         description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
-        "at most 8 lines, each ending with a line break. A change to the Secret replaces the servers one by one, at "
-        "the latest after the operator's next resync (flag --resync, 10 minutes by default); new servers start empty."
+        "at most 8 lines, each ending with a line break. Servers load changed users within about two minutes, without "
+        "a restart and without losing items; `status.users` changes when all of them accept the new users. Open "
+        "connections stay authenticated. A sidecar makes the servers load the file; servers without it, from release "
+        "0.1.0, are replaced once instead."
     )
 
 
@@ -69,6 +71,22 @@ class Metrics(SpecModel):
         9150,
         description="Port of the sidecar, which serves metrics at /metrics; must differ from containerPort." + _ROLLS,
         json_schema_extra=INT32,
+    )
+    image: Annotated[str, Field(max_length=512)] | None = Field(
+        None,
+        description="Image of the sidecar. Default: that of the operator (chart value agentImage); running servers "
+        "then adopt a new one when they are replaced for another reason, and an upgrade of the operator replaces "
+        "none." + _ROLLS,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
+            lambda given: given.image is None or re.fullmatch(IMAGE, given.image) is not None,
+            "'{}' is not a valid image; use a lower-case reference such as registry.example.com/operator:1.0.",
+            at="image",
+            value=("self.image", lambda given: given.image),
+        ),
     )
 
 
@@ -187,7 +205,7 @@ class MemcachedSpec(PodSettings):
     auth: Auth | None = Field(
         None,
         description="Authentication of clients by user and password. If not set, any client that can reach a server "
-        "can use it." + _ROLLS,
+        "can use it. Each server gets a sidecar that makes it load changed users." + _ROLLS,
     )
     tls: Tls | None = Field(
         None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
@@ -318,6 +336,11 @@ class MemcachedSpec(PodSettings):
     def metrics_port(self) -> int | None:
         """Port that the sidecar serves metrics on; None without a sidecar."""
         return self.metrics.port if self.metrics is not None and self.metrics.enabled else None
+
+    @property
+    def metrics_image(self) -> str:
+        """Image of the sidecar that the spec sets; empty if it sets none."""
+        return (self.metrics.image or "") if self.metrics is not None else ""
 
     def container_resources(self) -> Obj:
         """Return the container's resources: memory by the flags and 50m of CPU, overridden by `spec.resources`."""

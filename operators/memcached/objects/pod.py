@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from shared.api.podspec import SAFE, restricted
@@ -13,11 +15,14 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 COMPONENT = "server"
 CONTAINER = "memcached"
 EXPORTER, METRICS = "exporter", "metrics"
+RELOADER = "reloader"
+"""Name of the sidecar of servers without metrics: it only makes the server reload its users file."""
+
 USER_ID = 11211
 """User and group ID of memcached's official images; other images need no user of that ID."""
 
 SECRETS = "cache.example.com/secrets"
-"""Annotation of pods: digest of the Secret data that servers read only at startup; a new digest replaces the pods."""
+"""Annotation of pods: digest of the data that servers read only at startup; a new digest replaces the pods."""
 
 AUTH = "/etc/memcached/auth"
 TLS = "/etc/memcached/tls"
@@ -39,13 +44,36 @@ while :; do wait "$server"; ended=$?; kill -0 "$server" 2>/dev/null || exit "$en
 """
 
 
-def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str) -> Obj:
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The operator's container in the pod of each server.
+
+    Attributes:
+        image: image of the container.
+        reloads: whether it makes the server reload a changed users file. Otherwise, a changed file replaces the server.
+    """
+
+    image: str
+    reloads: bool
+
+
+def reloads_users(template: Obj) -> bool:
+    """Return whether the servers of a template reload a changed users file."""
+    return bool(template["spec"].get("shareProcessNamespace"))
+
+
+def sidecar_image(workload: Obj) -> str:
+    """Return the image of the sidecar in a workload's template; empty if there is none."""
+    containers = workload["spec"]["template"]["spec"]["containers"]
+    return next((found["image"] for found in containers if found["name"] in (EXPORTER, RELOADER)), "")
+
+
+def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str) -> Obj:
     """Return the pod template of the servers.
 
     Args:
         image: image of memcached.
-        exporter: image of the metrics sidecar.
-        digest: digest of the Secret data that servers read only at startup; empty if there is none.
+        digest: digest of the data that servers read only at startup; empty if there is none.
     """
     spec = resource.spec
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
@@ -55,8 +83,9 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
     if spec.auth or spec.tls:
         security["fsGroup"] = USER_ID  # files of Secrets belong to root; this group may read them
     containers = [_server(resource, image)]
-    if spec.metrics_port is not None:
-        containers.append(_exporter(resource, exporter, spec.metrics_port))
+    reloads = sidecar.reloads and spec.auth is not None
+    if spec.metrics_port is not None or reloads:
+        containers.append(_sidecar(resource, sidecar.image, reloads=reloads))
     pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -66,6 +95,8 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
         **spec.placement(),
     }
+    if reloads:
+        pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
     if volumes := _volumes(resource):
         pod_spec["volumes"] = volumes
     return {"metadata": metadata, "spec": pod_spec}
@@ -108,21 +139,23 @@ def _warm_start_seconds(resource: Memcached) -> int:
     return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
 
 
-def _exporter(resource: Memcached, image: str, port: int) -> Obj:
-    """Return the metrics sidecar, without probes: a server without metrics still serves."""
-    spec = resource.spec
-    flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen=:{port}"]
+def _sidecar(resource: Memcached, image: str, *, reloads: bool) -> Obj:
+    """Return the sidecar, without probes: a server without it still serves."""
+    spec, port = resource.spec, resource.spec.metrics_port
+    flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen={'0' if port is None else f':{port}'}"]
     if spec.auth:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
+    if reloads:
+        flags.append("--reload-users")
     if spec.tls:
         flags.append("--tls")
     if spec.needs_client_certificate:
         flags += [f"--tls-cert={TLS}/{CERTIFICATE_KEY}", f"--tls-key={TLS}/{PRIVATE_KEY}"]
     container: Obj = {
-        "name": EXPORTER,
+        "name": RELOADER if port is None else EXPORTER,
         "image": image,
         "args": ["exporter", *flags],
-        "ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}],
+        **({} if port is None else {"ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}]}),
         # The exporter uses 23 MiB, independent of the scrape interval.
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": SAFE,

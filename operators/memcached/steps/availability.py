@@ -6,7 +6,13 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.reasons import PODS_REFUSED, REFRESHING_CERTIFICATES, SERVER_FAILING, SWITCHING_WORKLOAD
+from operators.memcached.reasons import (
+    PODS_REFUSED,
+    REFRESHING_CERTIFICATES,
+    RELOADING_USERS,
+    SERVER_FAILING,
+    SWITCHING_WORKLOAD,
+)
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
 from shared.status.verdict import Progress, Verdict
@@ -56,7 +62,7 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
     """Return `status.phase`."""
-    if verdict.reason == REFRESHING_CERTIFICATES:
+    if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES):
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or facts.operation

@@ -93,6 +93,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "tls.clientAuth": {"tls": {"secretName": "cache-tls", "clientAuth": "required"}},
     "metrics.enabled": {"metrics": {"enabled": True}},
     "metrics.port": {"metrics": {"port": 9151}},
+    "metrics.image": {"metrics": {"image": "example.com/exporter:1"}},
     "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
     "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
     "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
@@ -284,6 +285,18 @@ REFUSED = (
     ),
     at_least("metrics.port", 1023, 1024),
     at_most("metrics.port", 65536, 65535),
+    Case(
+        "an exporter image with a space",
+        {"metrics": {"image": "a b"}},
+        "'a b' is not a valid image",
+        "spec.metrics.image: 'a b' is not a valid image",
+    ),
+    Case(
+        "a too long exporter image",
+        {"metrics": {"image": "a" * 513}},
+        "Too long: may not be more than 512",
+        "at most 512 characters",
+    ),
     Case("metrics enabled by a string", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
     Case(
         "metrics at the servers' port",
