@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TypeVar
@@ -16,9 +16,12 @@ from operators.memcached.security.secrets import Secrets, read_secrets
 from operators.memcached.security.users import AcceptedUsers, inspect_users
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Key, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+
+TEMPLATE_HASH = "pod-template-hash"
+"""Label of a Deployment's pods and ReplicaSets."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,9 @@ def observer(connect: Connect) -> Observe:
 
 async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
-    pods = [pod for obj in cache.owned(POD, key) if not (pod := Pod.of(obj, container=CONTAINER)).ended]
+    pods = cache.owned(POD, key)
     workloads = {
-        name: Workload(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
-        for name, kind in WORKLOADS.items()
+        name: Workload(kind, cache.get(kind, *key), _servers(pods, kind, key)) for name, kind in WORKLOADS.items()
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
@@ -135,9 +137,27 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     )
 
 
-def _belongs(pod: Pod, kind: Kind) -> bool:
-    """Return whether a pod belongs to a workload of this kind; the pods of a Deployment belong to its ReplicaSets."""
-    return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
+def _servers(pods: Iterable[Obj], kind: Kind, key: Key) -> tuple[Pod, ...]:
+    """Return the pods of a workload that have not ended."""
+    found = (Pod.of(pod, container=CONTAINER) for pod in pods if belongs(pod, kind, key.name))
+    return tuple(pod for pod in found if not pod.ended)
+
+
+def belongs(pod: Obj, kind: Kind, name: str) -> bool:
+    """Return whether a workload created a pod; labels alone do not show it, because any pod may have them.
+
+    The controller of a Deployment's pod is a ReplicaSet, whose name is that of the Deployment with the pod's template
+    hash: https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
+
+    Args:
+        kind: kind of the workload.
+        name: name of the workload.
+    """
+    controller = ownership.controller_of(pod) or {}
+    found = (controller.get("apiVersion"), controller.get("kind"), controller.get("name"))
+    template = (pod["metadata"].get("labels") or {}).get(TEMPLATE_HASH, "")
+    by_replica_set = kind == DEPLOYMENT and found == (kind.api_version, "ReplicaSet", f"{name}-{template}")
+    return by_replica_set or found == (kind.api_version, kind.name, name)
 
 
 _Report = TypeVar("_Report")

@@ -106,6 +106,18 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
+def of_another_controller(obj: Obj, kind: Kind, name: str) -> bool:
+    """Return whether an object has a controller, and it is not the named one; without a controller it may be adopted.
+
+    Args:
+        kind: kind of the expected controller.
+        name: name of the expected controller.
+    """
+    controller = controller_of(obj)
+    expected = (kind.api_version, kind.name, name)
+    return controller is not None and tuple(controller.get(key) for key in ("apiVersion", "kind", "name")) != expected
+
+
 def owned_by(uid: str, obj: Obj | None) -> Obj | None:
     """Return the object if it was created for this resource and is not being deleted: only then may it be deleted.
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.observe import belongs
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
@@ -158,6 +159,42 @@ async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harne
     stalled = harness.resource("cache")
     assert reason(stalled) == "NotOurs"
     assert (len(stalled["status"]["servers"]), stalled["status"]["phase"]) == (1, "Failed")
+
+
+STRAYS: dict[str, Obj | None] = {
+    "without a controller": None,
+    "of a Job": {"apiVersion": "batch/v1", "kind": "Job", "name": "cache"},
+    "of another Deployment": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cache-copy-5d8f7c9b4d"},
+    "of another StatefulSet": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "cache-copy"},
+}
+
+
+@pytest.mark.parametrize("controller", STRAYS.values(), ids=STRAYS)
+@pytest.mark.parametrize("workload", ["Deployment", "StatefulSet"])
+async def test_stray_pod_with_the_labels_is_no_server(harness: Harness, workload: str, controller: Obj | None) -> None:
+    before = await created(harness, workload=workload)
+    pod = harness.server.objects(POD)[0][1]
+    labels = {**pod["metadata"]["labels"], "pod-template-hash": "5d8f7c9b4d"}
+    shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
+    uid = harness.user_client.create(CONFIG_MAP, shop)["metadata"]["uid"]
+    owners = [{**controller, "uid": uid, "controller": True}] if controller else []
+    metadata = {"name": "debug", "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners}
+    harness.user_client.create(POD, {"metadata": metadata, "spec": pod["spec"]})
+    await harness.settle()
+    after = harness.resource("cache")["status"]
+    assert {**after, "conditions": None} == {**before["status"], "conditions": None}
+    assert reason(harness.resource("cache")) == "Ready"
+
+
+def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:
+    def pod(name: str) -> Obj:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "u", "controller": True}
+        return {"metadata": {"name": "x", "labels": {"pod-template-hash": "5d8f7c9b4d"}, "ownerReferences": [owner]}}
+
+    assert belongs(pod("cache-5d8f7c9b4d"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-77"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-copy-5d8f7c9b4d"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-5d8f7c9b4d"), STATEFUL_SET, "cache")
 
 
 async def test_orphaned_object_is_adopted(harness: Harness) -> None:
