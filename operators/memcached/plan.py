@@ -59,6 +59,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.serves_all)
+    _pauses = staticmethod(availability.pauses)
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

@@ -179,7 +179,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
-    {"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"}
+    {"size", "paused", "autoscaling", "podDisruptionBudget", "updateStrategy", "image", "version", "workload"}
 )
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 
@@ -201,7 +201,9 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     if not changed or before.spec.size == 0:
         return []
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
-    return [f"{names}: the change replaces all servers, one by one, and the new servers start empty."]
+    pause = resource.spec.update_strategy.pause_seconds
+    hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
+    return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]
 
 
 ADMISSION = Admission(API.kind, default, review)

@@ -118,6 +118,18 @@ class Autoscaling(SpecModel):
     )
 
 
+class UpdateStrategy(SpecModel):
+    """How a change that replaces the servers proceeds: one at a time, the next one when the new server is ready."""
+
+    pause_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        0,
+        description="Seconds for which a new server must be ready before the next one is replaced, so that clients "
+        "fill it while the others still hold their items. The upgrade timeout is extended by the pauses. Applied "
+        "without a restart.",
+        json_schema_extra=INT32,
+    )
+
+
 def _forbid_arguments(
     pattern: str, advice: str, *, unless: str = "", applies: Callable[[MemcachedSpec], object] = lambda _: True
 ) -> Rule:
@@ -217,6 +229,9 @@ class MemcachedSpec(PodSettings):
         None,
         description="Autoscaling by CPU utilization. If not set, the number of servers is size. A change does not "
         "replace servers.",
+    )
+    update_strategy: UpdateStrategy = Field(
+        default_factory=UpdateStrategy, description="How a change that replaces the servers proceeds."
     )
     paused: bool = Field(
         False, description="If true, the operator updates the status and changes nothing else, until it is false again."

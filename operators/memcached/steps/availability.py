@@ -76,3 +76,8 @@ def summary(resource: Memcached, facts: Assessment) -> str:
 def serves_all(resource: Memcached, facts: Assessment) -> bool:
     """Return whether `spec.size` servers are ready, outdated or not."""
     return len(facts.observed.workload.ready) == resource.spec.size
+
+
+def pauses(resource: Memcached) -> float:
+    """Return the seconds that a rolling update pauses after each server."""
+    return float(resource.spec.size * resource.spec.update_strategy.pause_seconds)

@@ -44,8 +44,10 @@ FIELDS: dict[str, list[Obj]] = {
     "warmRestart": [{"warmRestart": True}],
     "auth": [AUTH],
     "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
+    # metrics.image is missing: without it, running servers keep the sidecar that they have, by design.
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
+    "updateStrategy": [{"updateStrategy": {"pauseSeconds": 5}}],
     "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
     "labels": [{"labels": {"team": "web"}}],
