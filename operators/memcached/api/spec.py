@@ -9,13 +9,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from operators.memcached.api.memory import MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
+from operators.memcached.api.memory import EXTSTORE_MAX_ITEM_MB, MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
 from operators.memcached.api.reserved_flags import (
+    ACCEPTED,
     BY_FIELD,
+    EXTERNAL_STORAGE,
     REFUSED,
     REFUSED_WITH_AUTH,
     REFUSED_WITH_TLS,
     REFUSED_WITH_WARM_RESTART,
+    REWRITTEN,
 )
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import PodSettings, number_cel, smaller
@@ -151,6 +154,39 @@ def _forbid_arguments(
     )
 
 
+def _require_accepted_arguments() -> Rule:
+    """Return a rule that rejects extraArgs with which memcached would not start, except for those of other rules."""
+    refused = f"{REFUSED}|{EXTERNAL_STORAGE}|{REWRITTEN}"
+    joined = "(self.extraArgs.join('\\n') + '\\n')"
+    others = f"self.extraArgs.exists(argument, argument.matches({json.dumps(refused)}))"
+    return Rule(
+        f"!has(self.extraArgs) || size(self.extraArgs) == 0 || {others} || {joined}.matches({json.dumps(ACCEPTED)})",
+        lambda spec: (
+            any(re.match(refused, argument) for argument in spec.extra_args)
+            or re.fullmatch(ACCEPTED, "".join(f"{argument}\n" for argument in spec.extra_args)) is not None
+        ),
+        "'{}' has a flag, option or value that memcached would not accept, or that the operator does not know; correct "
+        "it. See memcached --help.",
+        at="extraArgs",
+        value=("self.extraArgs.join(' ')", lambda spec: " ".join(spec.extra_args)),
+    )
+
+
+class Extstore(SpecModel):
+    """External storage: values of large items that clients rarely use move from memory to a file of the server."""
+
+    size_mb: Annotated[int, Field(ge=512, le=16777216)] = Field(
+        alias="sizeMB",
+        description="Size of the file of each server, in MiB; memcached uses multiples of 64." + _ROLLS,
+        json_schema_extra=INT32,
+    )
+    storage_class_name: Name | None = Field(
+        None,
+        description="Storage class of a volume for the file, which is created and deleted with the pod. If not set, "
+        "the file is on the disk of the node." + _ROLLS,
+    )
+
+
 class MemcachedSpec(PodSettings):
     """Desired state of the servers."""
 
@@ -201,7 +237,7 @@ class MemcachedSpec(PodSettings):
     extra_args: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=32)] = Field(
         default_factory=list,
         description="Additional arguments of memcached, for example --disable-evictions. Flags that other fields set "
-        "are rejected." + _ROLLS,
+        "are rejected, and so are unknown ones. $(NAME) is rejected too." + _ROLLS,
     )
     container_port: Annotated[int, Field(ge=1024, le=65535)] = Field(
         11211,
@@ -213,6 +249,11 @@ class MemcachedSpec(PodSettings):
         description="If true, items survive a restart of the container, in an in-memory volume of the pod (-e); a "
         "new pod still starts empty. Requires memoryMB of at least 64, and an image with /bin/sh, such as memcached's "
         "official images." + _ROLLS,
+    )
+    extstore: Extstore | None = Field(
+        None,
+        description="External storage for items that do not fit into memoryMB. They are lost when the container "
+        "restarts. Conflicts with warmRestart. If not set, all items are in memory." + _ROLLS,
     )
     auth: Auth | None = Field(
         None,
@@ -286,6 +327,31 @@ class MemcachedSpec(PodSettings):
             "prevents memcached from serving in a container; remove it.",
         ),
         _forbid_arguments(
+            EXTERNAL_STORAGE,
+            "'{}' sets up external storage, for which a server has no writable file; set spec.extstore instead.",
+        ),
+        Rule(  # its message cannot contain the argument: the API server drops messages with line breaks
+            f"!has(self.extraArgs) || !self.extraArgs.exists(argument, argument.matches({json.dumps(REWRITTEN)}))",
+            lambda spec: not any(re.match(REWRITTEN, argument) for argument in spec.extra_args),
+            "an argument contains a line break, or $(NAME), which Kubernetes replaces by a variable; write the value "
+            "itself.",
+            at="extraArgs",
+        ),
+        _require_accepted_arguments(),
+        Rule(
+            "!has(self.extstore) || !self.warmRestart",
+            lambda spec: spec.extstore is None or not spec.warm_restart,
+            "conflicts with warmRestart: memcached does not restore items on external storage. Remove one of the two.",
+            at="extstore",
+        ),
+        Rule(
+            f"!has(self.extstore) || self.maxItemSizeMB <= {EXTSTORE_MAX_ITEM_MB}",
+            lambda spec: spec.extstore is None or spec.max_item_size_mb <= EXTSTORE_MAX_ITEM_MB,
+            f"{{}} is more than a write buffer of spec.extstore; use at most {EXTSTORE_MAX_ITEM_MB}.",
+            at="maxItemSizeMB",
+            value=("self.maxItemSizeMB", lambda spec: spec.max_item_size_mb),
+        ),
+        _forbid_arguments(
             REFUSED_WITH_TLS,
             "'{}' conflicts with spec.tls, which decides which clients may connect; remove one of the two.",
             unless="!has(self.tls) || ",
@@ -334,7 +400,11 @@ class MemcachedSpec(PodSettings):
     def memory_mib(self) -> int:
         """Memory limit that a server never exceeds with its own flags, in MiB."""
         return self.memory_mb + overhead_mib(
-            self.memory_mb, self.max_connections, self.threads, tls=self.tls is not None
+            self.memory_mb,
+            self.max_connections,
+            self.threads,
+            tls=self.tls is not None,
+            extstore=self.extstore is not None,
         )
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
+from operators.memcached.api.spec import Extstore
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -27,6 +28,7 @@ SECRETS = "cache.example.com/secrets"
 AUTH = "/etc/memcached/auth"
 TLS = "/etc/memcached/tls"
 ITEMS = "/var/cache/memcached"
+EXTERNAL = "/var/lib/memcached"
 
 USERS_KEY = "users"
 
@@ -80,8 +82,8 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
         metadata["annotations"] = annotations
     security = restricted(USER_ID)
-    if spec.auth or spec.tls:
-        security["fsGroup"] = USER_ID  # files of Secrets belong to root; this group may read them
+    if spec.auth or spec.tls or spec.extstore:
+        security["fsGroup"] = USER_ID  # files of Secrets and new volumes belong to root; this group may use them
     containers = [_server(resource, image)]
     reloads = sidecar.reloads and spec.auth is not None
     if spec.metrics_port is not None or reloads:
@@ -126,6 +128,8 @@ def _server(resource: Memcached, image: str) -> Obj:
     mounts = _secret_mounts(resource)
     if spec.warm_restart:
         mounts.append({"name": "items", "mountPath": ITEMS})
+    if spec.extstore:
+        mounts.append({"name": "extstore", "mountPath": EXTERNAL})
     if mounts:
         container["volumeMounts"] = mounts
     return container
@@ -182,6 +186,8 @@ def arguments(resource: Memcached) -> list[str]:
         if spec.needs_client_certificate:  # 2 rejects clients without a certificate; the default requests none
             options += ["ssl_verify_mode=2", f"ssl_ca_cert={TLS}/{AUTHORITY_KEY}"]
         flags += ["--enable-ssl", f"--extended={','.join(options)}"]
+    if spec.extstore:
+        flags.append(f"--extended=ext_path={EXTERNAL}/items:{spec.extstore.size_mb}M")
     return [*flags, *spec.extra_args]
 
 
@@ -195,7 +201,22 @@ def _volumes(resource: Memcached) -> list[Obj]:
     if spec.warm_restart:  # items, and the .meta file that a stop writes
         size = f"{spec.memory_mb + 1}Mi"
         volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
+    if spec.extstore:
+        volumes.append({"name": "extstore", **_external_storage(spec.extstore)})
     return volumes
+
+
+def _external_storage(given: Extstore) -> Obj:
+    """Return the source of the volume of external storage, a tenth larger than the file, for the filesystem."""
+    size = f"{given.size_mb + given.size_mb // 10 + 64}Mi"
+    if given.storage_class_name is None:
+        return {"emptyDir": {"sizeLimit": size}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": given.storage_class_name,
+        "resources": {"requests": {"storage": size}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
 def _secret(volume: str, name: str, *keys: str) -> Obj:

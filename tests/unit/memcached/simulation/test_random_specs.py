@@ -42,6 +42,7 @@ FIELDS: dict[str, list[Obj]] = {
     "extraArgs": [{"extraArgs": ["--disable-evictions"]}],
     "containerPort": [{"containerPort": 11311}],
     "warmRestart": [{"warmRestart": True}],
+    "extstore": [{"extstore": {"sizeMB": 512}}, {"extstore": {"sizeMB": 512, "storageClassName": "fast"}}],
     "auth": [AUTH],
     "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
     # metrics.image is missing: without it, running servers keep the sidecar that they have, by design.
