@@ -17,6 +17,10 @@ class ForeignObject(Exception):
     """An object with the desired name belongs to another owner; nothing was changed."""
 
 
+class FormerObject(ForeignObject):
+    """An object belongs to a deleted resource of the same name; the garbage collector is about to delete it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """A resource as the owner of the objects created for it.
@@ -147,7 +151,9 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     if controller is not None:
         if controller["uid"] == own_uid:
             return
-        raise ForeignObject(
+        own = controller_of(desired) or {}
+        is_former = all(controller.get(key) == own.get(key) for key in ("apiVersion", "kind", "name"))
+        raise (FormerObject if is_former else ForeignObject)(
             f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
             "changed. Rename this resource, or delete that object."
         )

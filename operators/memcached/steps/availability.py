@@ -18,17 +18,18 @@ from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPD
 from shared.status.verdict import Progress, Verdict
 
 
-def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Report why Kubernetes cannot create or start a server, with the message of Kubernetes."""
     workload = facts.observed.workload
     if workload.replica_failure:
         message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
-        if pod.problem and not pod.ready:
+        if pod.is_failing(now):
             message = f"{facts.summary}. Pod {pod.name} is failing: {pod.problem}"
             return Step.progressing(SERVER_FAILING, message, warning=True)
-    return PASS
+    waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(now))]
+    return Step(requeue=min(waits)) if waits else PASS
 
 
 def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
