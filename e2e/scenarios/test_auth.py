@@ -80,23 +80,33 @@ def test_new_password_reaches_every_server_and_the_old_one_is_revoked(kubectl: K
     kubectl.apply(users("users", LOGIN))
     cache = Memcached.create(kubectl, "cache", access(kubectl), size=2, auth={"secretName": "users"})
     cache.await_ready(2)
-    old = uids(kubectl)
+    servers, first = uids(kubectl), cache.now["status"]["users"]
     second = ("app", "second-secret")
+    for server in cache.servers:
+        with access(kubectl).client(server) as client:
+            client.set("kept", "value")
 
     kubectl.apply(users("users", LOGIN, second))
     cache.touch()
-    until("all servers accept both passwords", lambda: old.isdisjoint(uids(kubectl)))
-    cache.await_ready(2)
-    both = uids(kubectl)
+    until("all servers accept both passwords", lambda: cache.now["status"]["users"] != first)
     assert cache.serves() == 2
     cache.access = access(kubectl, second)
     assert cache.serves() == 2
 
+    def rejects_the_old_password(server: str) -> bool:
+        try:
+            with access(kubectl).client(server):
+                return False
+        except MemcacheClientError:
+            return True
+
     kubectl.apply(users("users", second))
     cache.touch()
-    until("all servers accept only the new password", lambda: both.isdisjoint(uids(kubectl)))
-    cache.await_ready(2)
+    until("all servers accept only the new password", lambda: all(map(rejects_the_old_password, cache.servers)))
     assert cache.serves() == 2
+    assert uids(kubectl) == servers, "no server is replaced"
     for server in cache.servers:
+        with access(kubectl, second).client(server) as client:
+            assert client.get("kept") == b"value", "and no item is lost"
         with pytest.raises(MemcacheClientError, match="authentication failure"), access(kubectl).client(server):
             pass

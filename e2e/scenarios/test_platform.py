@@ -65,6 +65,30 @@ def test_upgrade_changes_the_operator_but_not_the_servers(
     assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
+@pytest.mark.long
+def test_upgrade_to_another_image_keeps_every_server_and_its_items(
+    kubectl: Kubectl, operator: Operator, release: Release
+) -> None:
+    """The sidecar runs the operator's image: servers adopt another one when they are replaced for another reason."""
+    cache = Memcached.create(kubectl, "cache", size=2, metrics={})
+    cache.await_ready(2)
+    servers, known = uids(kubectl), cache.now["status"]["servers"]
+    for server in known:
+        with cache.access.client(server) as client:
+            client.set("kept", "value")
+    image = operator.system.get(operator.deployment)["spec"]["template"]["spec"]["containers"][0]["image"]
+    release.upgrade("--set", "memcached.agentImage=example.com/memcached-operator:next")
+    operator.await_rollout()
+    cache.touch()
+    cache.await_ready(2)
+    assert uids(kubectl) == servers
+    [pod, *_] = kubectl.items("pods")
+    assert {each["name"]: each["image"] for each in pod["spec"]["containers"]}["exporter"] == image
+    for server in known:
+        with cache.access.client(server) as client:
+            assert client.get("kept") == b"value"
+
+
 def test_upgrade_from_the_previous_release_and_rollback_keep_the_servers(
     kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:

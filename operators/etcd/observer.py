@@ -98,6 +98,8 @@ def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
     labels = pod["metadata"].get("labels") or {}
     if labels.get(ownership.COMPONENT) != COMPONENT:
         return None
+    if ownership.of_another_controller(pod, STATEFUL_SET, resource.name):
+        return None
     return names.number_of(resource, pod["metadata"]["name"])
 
 

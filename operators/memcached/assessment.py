@@ -59,6 +59,12 @@ class Assessment:
         )
 
     @cached_property
+    def servers_with_old_users(self) -> tuple[Pod, ...]:
+        """Ready servers that were inspected and do not accept all users in the Secret."""
+        accepted = self.observed.accepted_users
+        return tuple(pod for pod in self.observed.workload.ready if pod.name in accepted and not accepted[pod.name].all)
+
+    @cached_property
     def operation(self) -> Reason:
         """Reason of the operation in progress: Creating, Scaling, Updating, or Degraded.
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.pod import CONTAINER
-from operators.memcached.security.certificates import Connect, ServedCertificate, inspect_certificate
+from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
+from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
+from operators.memcached.security.users import AcceptedUsers, inspect_users
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Key, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+
+TEMPLATE_HASH = "pod-template-hash"
+"""Label of a Deployment's pods and ReplicaSets."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class Observed:
         autoscaler: owned HorizontalPodAutoscaler, if any.
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
+        accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
     """
 
     workload: Workload
@@ -94,6 +101,7 @@ class Observed:
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
+    accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
@@ -110,37 +118,73 @@ def observer(connect: Connect) -> Observe:
 
 async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
-    pods = [pod for obj in cache.owned(POD, key) if not (pod := Pod.of(obj, container=CONTAINER)).ended]
+    pods = cache.owned(POD, key)
     workloads = {
-        name: Workload(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
-        for name, kind in WORKLOADS.items()
+        name: Workload(kind, cache.get(kind, *key), _servers(pods, kind, key)) for name, kind in WORKLOADS.items()
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
     secrets = await read_secrets(resource, kube)
+    access = Access(connect, resource.spec.container_port, secrets, resource.certificate)
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
         disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         autoscaler=ownership.owned_by(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
-        served_certificates=await _served_certificates(connect, resource, workload, secrets),
+        served_certificates=await _served_certificates(access, resource, workload),
+        accepted_users=await _accepted_users(access, resource, workload),
     )
 
 
-def _belongs(pod: Pod, kind: Kind) -> bool:
-    """Return whether a pod belongs to a workload of this kind; the pods of a Deployment belong to its ReplicaSets."""
-    return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
+def _servers(pods: Iterable[Obj], kind: Kind, key: Key) -> tuple[Pod, ...]:
+    """Return the pods of a workload that have not ended."""
+    found = (Pod.of(pod, container=CONTAINER) for pod in pods if belongs(pod, kind, key.name))
+    return tuple(pod for pod in found if not pod.ended)
 
 
-async def _served_certificates(
-    connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets
-) -> dict[str, ServedCertificate]:
+def belongs(pod: Obj, kind: Kind, name: str) -> bool:
+    """Return whether a workload created a pod; labels alone do not show it, because any pod may have them.
+
+    The controller of a Deployment's pod is a ReplicaSet, whose name is that of the Deployment with the pod's template
+    hash: https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
+
+    Args:
+        kind: kind of the workload.
+        name: name of the workload.
+    """
+    controller = ownership.controller_of(pod) or {}
+    found = (controller.get("apiVersion"), controller.get("kind"), controller.get("name"))
+    template = (pod["metadata"].get("labels") or {}).get(TEMPLATE_HASH, "")
+    by_replica_set = kind == DEPLOYMENT and found == (kind.api_version, "ReplicaSet", f"{name}-{template}")
+    return by_replica_set or found == (kind.api_version, kind.name, name)
+
+
+_Report = TypeVar("_Report")
+
+
+async def _served_certificates(access: Access, resource: Memcached, workload: Workload) -> dict[str, ServedCertificate]:
     """Inspect the certificates of the ready servers, unless the status records that all serve the Secret's."""
+    secrets = access.secrets
     if secrets.pair is None or secrets.fingerprint == resource.certificate:
         return {}
-    requests = [
-        inspect_certificate(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready
-    ]
-    answers = await asyncio.gather(*requests)
-    return dict(zip((pod.name for pod in workload.ready), answers, strict=True))
+    return await _inspected(inspect_certificate, access, workload)
+
+
+async def _accepted_users(access: Access, resource: Memcached, workload: Workload) -> dict[str, AcceptedUsers]:
+    """Inspect the users of the ready servers, unless the status records that all accept the Secret's.
+
+    Servers without a record have just started with the current users, or an earlier release has replaced them.
+    """
+    secrets = access.secrets
+    if not secrets.users or resource.users_digest in ("", secrets.users_digest):
+        return {}
+    return await _inspected(inspect_users, access, workload)
+
+
+async def _inspected(
+    inspect: Callable[[Access, str], Awaitable[_Report]], access: Access, workload: Workload
+) -> dict[str, _Report]:
+    """Return the reports on the ready servers, by pod."""
+    reports = await asyncio.gather(*(inspect(access, pod.address) for pod in workload.ready))
+    return dict(zip((pod.name for pod in workload.ready), reports, strict=True))

@@ -10,7 +10,7 @@ from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
 from operators.memcached.reasons import REASONS
 from operators.memcached.resource_metrics import states
-from operators.memcached.security import certificates
+from operators.memcached.security import certificates, connection
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
@@ -19,7 +19,7 @@ from shared.runtime.settings import Settings
 
 
 def controller(
-    options: Options, connect: certificates.Connect = server.connect
+    options: Options, connect: connection.Connect = server.connect
 ) -> Controller[resource.Memcached, Observed]:
     """Return the controller of Memcached resources.
 

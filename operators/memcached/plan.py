@@ -10,7 +10,7 @@ from operators.memcached import status
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
-from operators.memcached.reasons import REFRESHING_CERTIFICATES
+from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
@@ -24,6 +24,7 @@ from operators.memcached.steps.provisioning import (
     require_secrets,
     require_valid_certificates,
 )
+from operators.memcached.steps.users_reload import await_users
 from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
@@ -52,15 +53,17 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_failing_server,
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
+            await_users,  # servers reload a changed users file without a restart
             refresh_certificates,  # without a restart
             report_ending_certificates,  # of servers that match the spec
         )
 
-    serving_reasons = frozenset({REFRESHING_CERTIFICATES})
+    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.serves_all)
+    _pauses = staticmethod(availability.pauses)
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

@@ -20,8 +20,8 @@ NO_EXPORTER_IMAGE = REASONS.add(
     Severity.ACTION,
     "The spec enables metrics, but the operator was started without an image for the metrics exporter.",
     (
-        "spec.metrics: the operator has no image for the metrics exporter. Start the operator with "
-        "--agent-image, as its chart does, or set spec.metrics.enabled to false. Nothing was changed."
+        "spec.metrics: the operator has no image for the metrics exporter. Set spec.metrics.image, or start the "
+        "operator with --agent-image, as its chart does. Nothing was changed."
     ),
 )
 PODS_REFUSED = REASONS.add(
@@ -34,6 +34,13 @@ REFRESHING_CERTIFICATES = REASONS.add(
     "RefreshingCertificates",
     Severity.WARNING,
     "The certificate in the Secret has changed, and not all servers serve the new one yet.",
+    "{progress}. {name} cannot be inspected: {error}.",
+    "{progress}. The kubelet updates the files within two minutes; then the servers reload them.",
+)
+RELOADING_USERS = REASONS.add(
+    "ReloadingUsers",
+    Severity.WARNING,
+    "The users file in the Secret has changed, and not all servers accept the new users and passwords yet.",
     "{progress}. {name} cannot be inspected: {error}.",
     "{progress}. The kubelet updates the files within two minutes; then the servers reload them.",
 )

@@ -25,8 +25,8 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "nodes": [pod.name for pod in workload.current],
         "servers": _servers(resource, facts),
     }
-    certificate = _certificate(resource, facts)
-    return found | ({"certificate": certificate} if certificate else {})
+    checked = {"certificate": _certificate(resource, facts), "users": _users(resource, facts)}
+    return found | {name: value for name, value in checked.items() if value}
 
 
 def _version(image: str) -> str:
@@ -60,6 +60,14 @@ def _certificate(resource: Memcached, facts: Assessment) -> str:
         if facts.all_ready and not facts.servers_with_old_certificate and secrets.pair
         else resource.certificate
     )
+
+
+def _users(resource: Memcached, facts: Assessment) -> str:
+    """Return the digest of the users that all servers accept, or last accepted; empty without authentication."""
+    if resource.spec.auth is None:
+        return ""
+    is_current = facts.settled and not facts.servers_with_old_users and facts.observed.secrets.users
+    return facts.observed.secrets.users_digest if is_current else resource.users_digest
 
 
 def _host(address: str) -> str:

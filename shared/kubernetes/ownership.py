@@ -17,6 +17,10 @@ class ForeignObject(Exception):
     """An object with the desired name belongs to another owner; nothing was changed."""
 
 
+class FormerObject(ForeignObject):
+    """An object belongs to a deleted resource of the same name; the garbage collector is about to delete it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """A resource as the owner of the objects created for it.
@@ -106,6 +110,18 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
+def of_another_controller(obj: Obj, kind: Kind, name: str) -> bool:
+    """Return whether an object has a controller, and it is not the named one; without a controller it may be adopted.
+
+    Args:
+        kind: kind of the expected controller.
+        name: name of the expected controller.
+    """
+    controller = controller_of(obj)
+    expected = (kind.api_version, kind.name, name)
+    return controller is not None and tuple(controller.get(key) for key in ("apiVersion", "kind", "name")) != expected
+
+
 def owned_by(uid: str, obj: Obj | None) -> Obj | None:
     """Return the object if it was created for this resource and is not being deleted: only then may it be deleted.
 
@@ -135,7 +151,9 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     if controller is not None:
         if controller["uid"] == own_uid:
             return
-        raise ForeignObject(
+        own = controller_of(desired) or {}
+        is_former = all(controller.get(key) == own.get(key) for key in ("apiVersion", "kind", "name"))
+        raise (FormerObject if is_former else ForeignObject)(
             f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
             "changed. Rename this resource, or delete that object."
         )

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.accessors import annotation
@@ -14,6 +15,9 @@ from shared.kubernetes.kinds import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
 """Reasons of a waiting container that are expected during startup."""
+
+UNSCHEDULABLE_GRACE_SECONDS = 60.0
+"""Time for which a pod may be unschedulable before that is a problem: until its volume is bound, or a node is added."""
 
 STUCK = "If its node is permanently lost, run kubectl delete pod --force or add the taint out-of-service to the node."
 """Advice for a pod that stays terminating: only a user knows whether an unreachable node still runs it."""
@@ -30,6 +34,7 @@ class Pod:
         leaving: whether the pod is terminating.
         ended: whether all containers have permanently ended (evicted, node shut down).
         problem: reason why the pod does not start or keeps failing, from Kubernetes; empty if there is none.
+        unscheduled_since: time since which no node suits the pod, in RFC 3339; empty if one does.
     """
 
     name: str
@@ -39,6 +44,23 @@ class Pod:
     leaving: bool
     ended: bool
     problem: str
+    unscheduled_since: str = ""
+
+    def is_failing(self, now: datetime) -> bool:
+        """Whether the pod has a problem that a user should resolve.
+
+        The scheduler reports each new pod as unschedulable whose volume is not bound yet, or that needs a new node.
+        """
+        if not self.problem or self.ready:
+            return False
+        return not self.unscheduled_since or not self.seconds_to_schedule(now)
+
+    def seconds_to_schedule(self, now: datetime) -> float:
+        """Return the seconds until an unschedulable pod counts as failing; 0 if it does, or is not unschedulable."""
+        if not self.unscheduled_since:
+            return 0.0
+        passed = (now - datetime.fromisoformat(self.unscheduled_since)).total_seconds()
+        return max(0.0, UNSCHEDULABLE_GRACE_SECONDS - passed)
 
     @classmethod
     def of(cls, obj: Obj, *, container: str = "") -> Pod:
@@ -57,6 +79,7 @@ class Pod:
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
             problem=_problem(obj, reported),
+            unscheduled_since=_unscheduled_since(obj),
         )
 
 
@@ -103,6 +126,11 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
     if not container or ready.get("reason") != "ContainersNotReady":
         return False
     return any(known["name"] == container and known.get("ready") for known in reported.get("containerStatuses") or ())
+
+
+def _unscheduled_since(obj: Obj) -> str:
+    scheduled = accessors.condition(obj, "PodScheduled")
+    return str(scheduled.get("lastTransitionTime") or "") if scheduled.get("status") == "False" else ""
 
 
 def _problem(obj: Obj, reported: Obj) -> str:

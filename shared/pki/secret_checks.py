@@ -88,16 +88,16 @@ def certificate_of(
     hosts: tuple[str, ...] | None,
     is_client: bool,
     is_ordered: bool = False,
-    ignore_validity: bool = True,
 ) -> tuple[certs.Pair, str]:
     """Return the certificate with its key from a Secret, and the authorities; the latter are empty if not needed.
+
+    The validity period is not checked (shared/pki/validity.py).
 
     Args:
         at: field that references the Secret, for the message.
         hosts: names for which clients must accept the certificate; None to skip the check.
         is_client: whether the certificate is also used as a client of servers that trust the same authorities.
         is_ordered: whether cert-manager fills the Secret.
-        whenever: whether to ignore the validity period, for callers with their own clock.
 
     Raises:
         UnusableSecret: something is missing, or clients would reject the server.
@@ -111,25 +111,15 @@ def certificate_of(
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if needs_authority else ()))
     certificate, key, *authorities = texts(at, name, secret, *keys)
     pair, authority = certs.Pair(certificate, key), "".join(authorities)
-    if ignore_validity:
-        wrong = _wrong_whenever(pair, authority, hosts, is_client=is_client)
-    else:
-        wrong = _wrong(pair, authority, hosts, is_client=is_client, ignore_validity=False)
-    if wrong:
+    if wrong := _wrong(pair, authority, hosts, is_client=is_client):
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     return pair, authority
 
 
-def _wrong(
-    pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool, ignore_validity: bool
-) -> str:
-    wrong = wrong_with_pair(pair, authority if is_client else "", ignore_validity=ignore_validity)
-    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, ignore_validity=ignore_validity))
-
-
 @lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
-def _wrong_whenever(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
-    return _wrong(pair, authority, hosts, is_client=is_client, ignore_validity=True)
+def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
+    wrong = wrong_with_pair(pair, authority if is_client else "", ignore_validity=True)
+    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, ignore_validity=True))
 
 
 def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: bool = False) -> str:
@@ -192,6 +182,24 @@ def unverifying(pair: certs.Pair) -> ssl.SSLContext:
     context = certs.client_context(pair)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def verifying_signatures(pair: certs.Pair, authority: str) -> ssl.SSLContext | None:
+    """Return a client context that verifies the signature of a certificate, but neither its names nor its dates.
+
+    A client can then make a server with an expired certificate load the next one.
+
+    Returns:
+        None if the authority holds no certificate.
+    """
+    try:
+        context = certs.client_context(pair, authority) if authority else None
+    except ValueError:
+        return None
+    if context is not None:
+        context.check_hostname = False
+        context.verify_flags |= _NO_CHECK_TIME
     return context
 
 

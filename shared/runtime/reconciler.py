@@ -38,6 +38,9 @@ MAX_CYCLES = 5
 MIN_FAILURES_REPORTED = 3
 """Number of consecutive failures before the status reports them: the first retry usually succeeds."""
 
+MAX_COLLECTION_FAILURES = 9
+"""Failures in a row, about 30 seconds, after which an object of a deleted resource counts as foreign."""
+
 MAX_REPAIR_DELAY_SECONDS = 5.0
 """Longest delay after a failure while the running database needs repairs, in seconds."""
 
@@ -121,6 +124,11 @@ class Reconciler:
         except errors.Conflict as error:
             log.debug("%s: observed state was outdated, retrying: %s", key, error)
             return self._retry(key)
+        except ownership.FormerObject as error:
+            if self._queue.failures(key) < MAX_COLLECTION_FAILURES:
+                log.debug("%s: waiting for the garbage collector: %s", key, error)
+                return self._retry(key)
+            return await self._stall(key, error)
         except (InvalidSpec, ownership.ForeignObject, errors.Invalid) as error:
             return await self._stall(key, error)
         except (errors.KubeError, DatabaseError) as error:
@@ -209,7 +217,8 @@ class Reconciler:
         """Retry after an error that may be temporary, and report it if it persists."""
         requested = error.retry_after if isinstance(error, errors.KubeError) else None
         result = self._retry(key, at_least=requested or 0.0)
-        if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
+        patience = error.failures_reported if isinstance(error, DatabaseError) else MIN_FAILURES_REPORTED
+        if self._queue.failures(key) >= patience:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
@@ -218,7 +227,12 @@ class Reconciler:
     async def _stall(self, key: Key, error: Exception) -> str:
         """Report an error that only a user can fix, and check again later."""
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
-        reason = {InvalidSpec: INVALID_SPEC, ownership.ForeignObject: FOREIGN_OBJECT}.get(type(error), REJECTED)
+        reasons = {
+            InvalidSpec: INVALID_SPEC,
+            ownership.ForeignObject: FOREIGN_OBJECT,
+            ownership.FormerObject: FOREIGN_OBJECT,
+        }
+        reason = reasons.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_problem(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)

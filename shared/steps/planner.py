@@ -113,7 +113,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
             verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
         remaining = None
-        if deadline := self._deadline(phase):
+        if deadline := self._deadline(resource, phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
         requeues = [self._requested(outcomes, verdict), self.poll_seconds, remaining]
         return Plan(
@@ -139,11 +139,17 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         due = (self.busy_seconds if each.requeue is None else each.requeue for each in unfinished)
         return min((seconds for seconds in due if seconds is not None), default=None)
 
-    def _deadline(self, phase: str) -> Deadline | None:
+    @staticmethod
+    def _pauses(_resource: Resource, /) -> float:
+        """Return the seconds that a rolling update pauses because the spec requests it."""
+        return 0.0
+
+    def _deadline(self, resource: Resource, phase: str) -> Deadline | None:
         if phase == CREATING:
             return Deadline(CREATE_TIMEOUT, self.settings.create_timeout, "--create-timeout")
         if phase == self.update_phase:
-            return Deadline(UPGRADE_TIMEOUT, self.settings.upgrade_timeout, "--upgrade-timeout")
+            seconds = self.settings.upgrade_timeout + self._pauses(resource)
+            return Deadline(UPGRADE_TIMEOUT, seconds, "--upgrade-timeout")
         return None
 
 

@@ -199,10 +199,10 @@ Permissions of users: rules that are aggregated to the ClusterRoles view, edit a
 {{- if (first $spec.versions).subresources.scale }}{{ $scale = list (printf "%s/scale" $plural) }}{{ end }}
 {{- $all := concat (list $plural (printf "%s/status" $plural)) $scale }}
 {{- $view = append $view (dict "apiGroups" $group "resources" $all "verbs" (list "get" "list" "watch")) }}
-{{- $change := list "create" "delete" "deletecollection" "patch" "update" }}
+{{- $change := list "get" "list" "watch" "create" "delete" "deletecollection" "patch" "update" }}
 {{- $edit = append $edit (dict "apiGroups" $group "resources" (list $plural) "verbs" $change) }}
 {{- with $scale }}
-{{- $edit = append $edit (dict "apiGroups" $group "resources" . "verbs" (list "patch" "update")) }}
+{{- $edit = append $edit (dict "apiGroups" $group "resources" . "verbs" (list "get" "patch" "update")) }}
 {{- end }}
 {{- end }}
 ---

@@ -26,6 +26,9 @@ guarantees of etcd (unsafe-no-fsync, strict-reconfig-check=false), block the ope
 host-whitelist), hide why a member exited (log-outputs), or only print.
 """
 
+REWRITTEN = r"^.*[$][(].*$"
+"""Arguments with $(NAME): Kubernetes replaces it by a variable, with a value that was not checked."""
+
 REMOVED_FLAGS = r"^--experimental-.*$"
 """Flags that 3.7 no longer accepts: etcd would not start."""
 

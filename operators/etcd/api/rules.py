@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from operators.etcd.api.reserved_arguments import FORM as ARGUMENT
-from operators.etcd.api.reserved_arguments import REJECTS_EXPERIMENTAL_FLAGS, REMOVED_FLAGS, RESERVED_FLAGS
+from operators.etcd.api.reserved_arguments import REJECTS_EXPERIMENTAL_FLAGS, REMOVED_FLAGS, RESERVED_FLAGS, REWRITTEN
 from operators.etcd.api.versions import FORM as VERSION
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import number_cel, smaller
@@ -171,6 +171,7 @@ CLUSTER_RULES = (
     _arguments(
         RESERVED_FLAGS, "'{}' is set by another field or by the operator, or conflicts with the operator. Remove it."
     ),
+    _arguments(REWRITTEN, "'{}' contains $(NAME), which Kubernetes replaces by a variable. Write the value itself."),
     _arguments(
         REMOVED_FLAGS,
         "'{}' was removed in 3.7: etcd would not start. Use its replacement (see etcd --help).",

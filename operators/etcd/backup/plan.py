@@ -59,13 +59,13 @@ class Planner:
         return Plan((actions,), verdict, report.status(facts), requeue)
 
 
-def await_snapshot(backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
+def await_snapshot(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
     """Wait while a pod takes the snapshot."""
     seen = facts.observed
     if seen.pod is None or facts.outcome is not None:
         return PASS
     pod = Pod.of(seen.pod)
-    if pod.problem:
+    if pod.is_failing(now):
         return Step.wait(
             POD_NOT_STARTING,
             f"{seen.message} {pod.name} does not start: {pod.problem}",

@@ -34,7 +34,13 @@ class Refused(EtcdError):
 
 
 class Unhealthy(Refused):
-    """`etcdserver: unhealthy cluster`, `re-configuration failed due to not enough started members`."""
+    """`etcdserver: unhealthy cluster`, `re-configuration failed due to not enough started members`.
+
+    It is expected for some seconds after each change of members: the next one waits until all voters have been
+    connected for five seconds (etcd's HealthInterval). With back-off, eight failures take 13 seconds.
+    """
+
+    failures_reported = 8
 
 
 class NotInSync(Refused):

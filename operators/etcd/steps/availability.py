@@ -45,12 +45,12 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
 
 
-def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Wait until every member is a healthy, current voter, and no surplus member is left."""
     if complete(resource, seen):
         return PASS
     parts = [f"{_count(resource, seen)}.", _members_down(seen)]
-    failing = [instance for instance in seen.instances if instance.pod and instance.pod.problem and not instance.ready]
+    failing = [instance for instance in seen.instances if instance.pod and instance.pod.is_failing(now)]
     if seen.members is None:
         parts += [
             f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."

@@ -20,12 +20,19 @@ _BASE_MIB = 48
 _TLS_PER_MIB = 32
 _TLS_BASE_MIB = 4
 
+# extstore adds write buffers and read requests: 4 buffers of 4 MiB, and one item per connection in the queue at most.
+_EXTSTORE_MIB = 64
+
+EXTSTORE_MAX_ITEM_MB = 4
+"""Maximum of maxItemSizeMB with extstore: the size of a write buffer (ext_wbuf_size)."""
+
 NEEDED_CEL = " + ".join(
     [
         "self.memoryMB",
         *(f"self.{field} / {per}" for field, per in _UNITS_PER_MIB.items()),
         f"{_BASE_MIB}",
         f"(has(self.tls) ? self.maxConnections / {_TLS_PER_MIB} + {_TLS_BASE_MIB} : 0)",
+        f"(has(self.extstore) ? {_EXTSTORE_MIB} : 0)",
     ]
 )
 """Memory limit in MiB that a server never exceeds with its own flags, as a CEL expression."""
@@ -34,8 +41,11 @@ MIN_WARM_RESTART_MB = 64
 """Minimum of memoryMB with warmRestart: at startup each slab class takes a page of 1 MiB, and there are at most 63."""
 
 
-def overhead_mib(memory_mb: int, max_connections: int, threads: int, *, tls: bool = False) -> int:
+def overhead_mib(
+    memory_mb: int, max_connections: int, threads: int, *, tls: bool = False, extstore: bool = False
+) -> int:
     """Return the memory that a server may need in addition to its items, in MiB."""
     settings = {"memoryMB": memory_mb, "maxConnections": max_connections, "threads": threads}
+    storage = _EXTSTORE_MIB if extstore else 0
     encryption = max_connections // _TLS_PER_MIB + _TLS_BASE_MIB if tls else 0
-    return _BASE_MIB + sum(settings[field] // per for field, per in _UNITS_PER_MIB.items()) + encryption
+    return _BASE_MIB + sum(settings[field] // per for field, per in _UNITS_PER_MIB.items()) + encryption + storage

@@ -53,6 +53,11 @@ class MemcachedStatus(Status):
         description="SHA-256 fingerprint of the certificate that all servers served when they were last checked. "
         "Absent without spec.tls.",
     )
+    users: str | None = Field(
+        None,
+        description="Digest of the users file that all servers accepted when they were last checked. After a change of "
+        "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
+    )
 
 
 API = Resource(
@@ -117,6 +122,11 @@ class Memcached(CustomResource[MemcachedSpec]):
         """Fingerprint in `status.certificate`: the certificate that all servers last served; empty if there is none."""
         return str(self.reported.get("certificate") or "")
 
+    @property
+    def users_digest(self) -> str:
+        """Digest in `status.users`: the users file that all servers last accepted; empty if there is none."""
+        return str(self.reported.get("users") or "")
+
 
 def default(obj: Obj) -> Obj:
     """Return the resource with `size` clamped to the bounds of autoscaling; within them the autoscaler sets it."""
@@ -169,7 +179,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
-    {"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"}
+    {"size", "paused", "autoscaling", "podDisruptionBudget", "updateStrategy", "image", "version", "workload"}
 )
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 
@@ -191,7 +201,9 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     if not changed or before.spec.size == 0:
         return []
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
-    return [f"{names}: the change replaces all servers, one by one, and the new servers start empty."]
+    pause = resource.spec.update_strategy.pause_seconds
+    hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
+    return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]
 
 
 ADMISSION = Admission(API.kind, default, review)

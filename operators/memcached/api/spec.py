@@ -9,13 +9,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from operators.memcached.api.memory import MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
+from operators.memcached.api.memory import EXTSTORE_MAX_ITEM_MB, MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
 from operators.memcached.api.reserved_flags import (
+    ACCEPTED,
     BY_FIELD,
+    EXTERNAL_STORAGE,
     REFUSED,
     REFUSED_WITH_AUTH,
     REFUSED_WITH_TLS,
     REFUSED_WITH_WARM_RESTART,
+    REWRITTEN,
 )
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import PodSettings, number_cel, smaller
@@ -38,8 +41,10 @@ class Auth(SpecModel):
 
     secret_name: Name = Field(
         description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
-        "at most 8 lines, each ending with a line break. A change to the Secret replaces the servers one by one, at "
-        "the latest after the operator's next resync (flag --resync, 10 minutes by default); new servers start empty."
+        "at most 8 lines, each ending with a line break. Servers load changed users within about two minutes, without "
+        "a restart and without losing items; `status.users` changes when all of them accept the new users. Open "
+        "connections stay authenticated. A sidecar makes the servers load the file; servers without it, from release "
+        "0.1.0, are replaced once instead."
     )
 
 
@@ -69,6 +74,22 @@ class Metrics(SpecModel):
         9150,
         description="Port of the sidecar, which serves metrics at /metrics; must differ from containerPort." + _ROLLS,
         json_schema_extra=INT32,
+    )
+    image: Annotated[str, Field(max_length=512)] | None = Field(
+        None,
+        description="Image of the sidecar. Default: that of the operator (chart value agentImage); running servers "
+        "then adopt a new one when they are replaced for another reason, and an upgrade of the operator replaces "
+        "none." + _ROLLS,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
+            lambda given: given.image is None or re.fullmatch(IMAGE, given.image) is not None,
+            "'{}' is not a valid image; use a lower-case reference such as registry.example.com/operator:1.0.",
+            at="image",
+            value=("self.image", lambda given: given.image),
+        ),
     )
 
 
@@ -100,6 +121,18 @@ class Autoscaling(SpecModel):
     )
 
 
+class UpdateStrategy(SpecModel):
+    """How a change that replaces the servers proceeds: one at a time, the next one when the new server is ready."""
+
+    pause_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        0,
+        description="Seconds for which a new server must be ready before the next one is replaced, so that clients "
+        "fill it while the others still hold their items. The upgrade timeout is extended by the pauses. Applied "
+        "without a restart.",
+        json_schema_extra=INT32,
+    )
+
+
 def _forbid_arguments(
     pattern: str, advice: str, *, unless: str = "", applies: Callable[[MemcachedSpec], object] = lambda _: True
 ) -> Rule:
@@ -118,6 +151,39 @@ def _forbid_arguments(
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: next(filter(matches, spec.extra_args))),
+    )
+
+
+def _require_accepted_arguments() -> Rule:
+    """Return a rule that rejects extraArgs with which memcached would not start, except for those of other rules."""
+    refused = f"{REFUSED}|{EXTERNAL_STORAGE}|{REWRITTEN}"
+    joined = "(self.extraArgs.join('\\n') + '\\n')"
+    others = f"self.extraArgs.exists(argument, argument.matches({json.dumps(refused)}))"
+    return Rule(
+        f"!has(self.extraArgs) || size(self.extraArgs) == 0 || {others} || {joined}.matches({json.dumps(ACCEPTED)})",
+        lambda spec: (
+            any(re.match(refused, argument) for argument in spec.extra_args)
+            or re.fullmatch(ACCEPTED, "".join(f"{argument}\n" for argument in spec.extra_args)) is not None
+        ),
+        "'{}' has a flag, option or value that memcached would not accept, or that the operator does not know; correct "
+        "it. See memcached --help.",
+        at="extraArgs",
+        value=("self.extraArgs.join(' ')", lambda spec: " ".join(spec.extra_args)),
+    )
+
+
+class Extstore(SpecModel):
+    """External storage: values of large items that clients rarely use move from memory to a file of the server."""
+
+    size_mb: Annotated[int, Field(ge=512, le=16777216)] = Field(
+        alias="sizeMB",
+        description="Size of the file of each server, in MiB; memcached uses multiples of 64." + _ROLLS,
+        json_schema_extra=INT32,
+    )
+    storage_class_name: Name | None = Field(
+        None,
+        description="Storage class of a volume for the file, which is created and deleted with the pod. If not set, "
+        "the file is on the disk of the node." + _ROLLS,
     )
 
 
@@ -171,7 +237,7 @@ class MemcachedSpec(PodSettings):
     extra_args: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=32)] = Field(
         default_factory=list,
         description="Additional arguments of memcached, for example --disable-evictions. Flags that other fields set "
-        "are rejected." + _ROLLS,
+        "are rejected, and so are unknown ones. $(NAME) is rejected too." + _ROLLS,
     )
     container_port: Annotated[int, Field(ge=1024, le=65535)] = Field(
         11211,
@@ -184,10 +250,15 @@ class MemcachedSpec(PodSettings):
         "new pod still starts empty. Requires memoryMB of at least 64, and an image with /bin/sh, such as memcached's "
         "official images." + _ROLLS,
     )
+    extstore: Extstore | None = Field(
+        None,
+        description="External storage for items that do not fit into memoryMB. They are lost when the container "
+        "restarts. Conflicts with warmRestart. If not set, all items are in memory." + _ROLLS,
+    )
     auth: Auth | None = Field(
         None,
         description="Authentication of clients by user and password. If not set, any client that can reach a server "
-        "can use it." + _ROLLS,
+        "can use it. Each server gets a sidecar that makes it load changed users." + _ROLLS,
     )
     tls: Tls | None = Field(
         None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
@@ -199,6 +270,9 @@ class MemcachedSpec(PodSettings):
         None,
         description="Autoscaling by CPU utilization. If not set, the number of servers is size. A change does not "
         "replace servers.",
+    )
+    update_strategy: UpdateStrategy = Field(
+        default_factory=UpdateStrategy, description="How a change that replaces the servers proceeds."
     )
     paused: bool = Field(
         False, description="If true, the operator updates the status and changes nothing else, until it is false again."
@@ -253,6 +327,31 @@ class MemcachedSpec(PodSettings):
             "prevents memcached from serving in a container; remove it.",
         ),
         _forbid_arguments(
+            EXTERNAL_STORAGE,
+            "'{}' sets up external storage, for which a server has no writable file; set spec.extstore instead.",
+        ),
+        Rule(  # its message cannot contain the argument: the API server drops messages with line breaks
+            f"!has(self.extraArgs) || !self.extraArgs.exists(argument, argument.matches({json.dumps(REWRITTEN)}))",
+            lambda spec: not any(re.match(REWRITTEN, argument) for argument in spec.extra_args),
+            "an argument contains a line break, or $(NAME), which Kubernetes replaces by a variable; write the value "
+            "itself.",
+            at="extraArgs",
+        ),
+        _require_accepted_arguments(),
+        Rule(
+            "!has(self.extstore) || !self.warmRestart",
+            lambda spec: spec.extstore is None or not spec.warm_restart,
+            "conflicts with warmRestart: memcached does not restore items on external storage. Remove one of the two.",
+            at="extstore",
+        ),
+        Rule(
+            f"!has(self.extstore) || self.maxItemSizeMB <= {EXTSTORE_MAX_ITEM_MB}",
+            lambda spec: spec.extstore is None or spec.max_item_size_mb <= EXTSTORE_MAX_ITEM_MB,
+            f"{{}} is more than a write buffer of spec.extstore; use at most {EXTSTORE_MAX_ITEM_MB}.",
+            at="maxItemSizeMB",
+            value=("self.maxItemSizeMB", lambda spec: spec.max_item_size_mb),
+        ),
+        _forbid_arguments(
             REFUSED_WITH_TLS,
             "'{}' conflicts with spec.tls, which decides which clients may connect; remove one of the two.",
             unless="!has(self.tls) || ",
@@ -301,7 +400,11 @@ class MemcachedSpec(PodSettings):
     def memory_mib(self) -> int:
         """Memory limit that a server never exceeds with its own flags, in MiB."""
         return self.memory_mb + overhead_mib(
-            self.memory_mb, self.max_connections, self.threads, tls=self.tls is not None
+            self.memory_mb,
+            self.max_connections,
+            self.threads,
+            tls=self.tls is not None,
+            extstore=self.extstore is not None,
         )
 
     @property
@@ -318,6 +421,11 @@ class MemcachedSpec(PodSettings):
     def metrics_port(self) -> int | None:
         """Port that the sidecar serves metrics on; None without a sidecar."""
         return self.metrics.port if self.metrics is not None and self.metrics.enabled else None
+
+    @property
+    def metrics_image(self) -> str:
+        """Image of the sidecar that the spec sets; empty if it sets none."""
+        return (self.metrics.image or "") if self.metrics is not None else ""
 
     def container_resources(self) -> Obj:
         """Return the container's resources: memory by the flags and 50m of CPU, overridden by `spec.resources`."""

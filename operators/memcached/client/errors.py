@@ -11,6 +11,7 @@ class MemcachedError(Exception):
     │   ├── TimedOut            no connection or no complete response in time
     │   └── Busy                connection limit of the server reached
     ├── TLSFailed               TLS handshake failed: trust, host name, or client certificate
+    │   └── NotTrusted          the caller does not trust the certificate of the server
     ├── AuthenticationFailed    user and password missing or rejected
     ├── CertificatesRefused     certificate or key of the server cannot be loaded
     └── UnexpectedAnswer        response of another program, or of an unknown version
@@ -29,6 +30,9 @@ class Busy(Unreachable): ...
 
 
 class TLSFailed(MemcachedError): ...
+
+
+class NotTrusted(TLSFailed): ...
 
 
 class AuthenticationFailed(MemcachedError): ...

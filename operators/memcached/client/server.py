@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
@@ -17,6 +17,7 @@ from operators.memcached.client.errors import (
     AuthenticationFailed,
     Busy,
     CertificatesRefused,
+    NotTrusted,
     TimedOut,
     TLSFailed,
     UnexpectedAnswer,
@@ -78,6 +79,7 @@ async def connect(
     *,
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
+    trusts: Callable[[bytes], bool] | None = None,
     auth: tuple[str, str] | None = None,
     timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (of every later response, too)
 ) -> Server:
@@ -88,6 +90,8 @@ async def connect(
         port: TCP port.
         tls: trusted CAs, and the client's certificate, if any; None for no TLS.
         server_name: name in the server's certificate; the host by default.
+        trusts: whether to trust the certificate of the server, in DER form, if `tls` does not verify it; None for any.
+            Nothing is sent to a server that is not trusted.
         auth: user and password, for a server that requires authentication.
         timeout: seconds for the connection, and for every later response.
 
@@ -104,6 +108,8 @@ async def connect(
             )
     connection = _Connection(address, reader, writer, timeout)
     try:
+        if trusts is not None and not trusts(connection.certificate):
+            raise NotTrusted(f"{address}: the certificate of the server is not trusted, and no password was sent.")
         await connection.start(auth)
     except BaseException:
         connection.abort()

@@ -196,7 +196,7 @@ SLAB = (
     _gauge("slab_chunks_used", "used_chunks", "Chunks used by items."),
     _gauge("slab_chunks_free", "free_chunks", "Free chunks."),
     _gauge("slab_chunks_free_end", "free_chunks_end", "Chunks at the end of the last page that were never used."),
-    _counter("slab_mem_requested_bytes", "mem_requested", "Memory used by items within their chunks."),
+    _gauge("slab_mem_requested_bytes", "mem_requested", "Memory used by items within their chunks."),
     Metric(
         "memcached_slab_commands_total",
         "counter",

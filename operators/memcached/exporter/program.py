@@ -9,6 +9,9 @@ not support authentication:
 
 It adds memcached_exporter_errors_total{reason}, by the classes in client/errors.py, and process_*.
 
+With --reload-users, the sidecar also makes the server reload a changed users file (reload.py); with --listen=0 it does
+only that.
+
 The exporter keeps one connection. It reads credentials and certificates for each new connection, so that a Secret may
 change at any time without a restart.
 
@@ -36,6 +39,7 @@ from operators.memcached.client.errors import MemcachedError, TimedOut
 from operators.memcached.client.server import Server
 from operators.memcached.exporter.http import Page, serving
 from operators.memcached.exporter.metrics import exposition, family
+from operators.memcached.exporter.reload import keep_reloaded
 from shared.observability import logs
 
 log = logging.getLogger(__name__)
@@ -54,8 +58,9 @@ class ExporterOptions:
 
     Attributes:
         address: host and port of the server.
-        listen: address (None for all) and port of the exporter.
+        listen: address (None for all) and port of the exporter; None to serve no metrics.
         auth_file: path of memcached's users file (-Y); the exporter uses its first line, user:password.
+        reload_users: whether to make the server reload the users file when it changes.
         tls: whether the server uses TLS.
         tls_ca: path of the trusted CA certificates; empty for the system's, or for no verification on loopback.
         tls_cert: path of the client certificate; empty for none.
@@ -67,8 +72,9 @@ class ExporterOptions:
     """
 
     address: tuple[str | None, int]
-    listen: tuple[str | None, int]
+    listen: tuple[str | None, int] | None
     auth_file: str
+    reload_users: bool
     tls: bool
     tls_ca: str
     tls_cert: str
@@ -113,11 +119,16 @@ def parse_options(arguments: Sequence[str] | None = None) -> ExporterOptions:
     flag(
         "--listen",
         default=(None, 9150),
-        type=_address,
+        type=_listen_address,
         metavar="[HOST]:PORT",
-        help="address to serve /metrics on (default: :9150)",
+        help="address to serve /metrics on; 0 to serve none (default: :9150)",
     )
     flag("--auth-file", default="", metavar="PATH", help="memcached's users file (-Y); the first user is used")
+    flag(
+        "--reload-users",
+        action="store_true",
+        help="make memcached reload --auth-file when it changes (SIGHUP); requires a common process namespace",
+    )
     flag("--tls", action="store_true", help="connect to the server with TLS")
     flag(
         "--tls-ca",
@@ -140,6 +151,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> ExporterOptions:
     options = ExporterOptions(**vars(parser.parse_args(arguments)))
     if options.address[0] is None:
         parser.error("--address requires a host, for example 127.0.0.1:11211")
+    if options.reload_users and not options.auth_file:
+        parser.error("--reload-users requires --auth-file")
     if bool(options.tls_cert) != bool(options.tls_key):
         parser.error("--tls-cert and --tls-key must be set together")
     if not options.tls and (options.tls_ca or options.tls_cert or options.server_name):
@@ -285,6 +298,19 @@ async def _run(options: ExporterOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    reloading = asyncio.create_task(keep_reloaded(Path(options.auth_file))) if options.reload_users else None
+    try:
+        return await _serve(options, stop)
+    finally:
+        if reloading is not None:
+            reloading.cancel()
+
+
+async def _serve(options: ExporterOptions, stop: asyncio.Event) -> int:
+    """Serve metrics until the event is set."""
+    if options.listen is None:
+        await stop.wait()
+        return 0
     exporter = Exporter(partial(connect, options))
 
     async def metrics() -> Page:
@@ -349,6 +375,10 @@ def _address(text: str) -> tuple[str | None, int]:
     if not (colon and port.isdecimal() and int(port) < 65536) or (":" in host and not host.startswith("[")):
         raise argparse.ArgumentTypeError(f"{text!r} is not an address: use host:port, or [host]:port for IPv6")
     return host.strip("[]") or None, int(port)
+
+
+def _listen_address(text: str) -> tuple[str | None, int] | None:
+    return None if text == "0" else _address(text)
 
 
 def _seconds(text: str) -> float:

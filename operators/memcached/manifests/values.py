@@ -24,4 +24,13 @@ MemcachedOperatorValues = operator_values(
     "memcached",
     "Default repository of memcached's images, for resources that set spec.version without spec.image.",
     thresholds=MemcachedThresholds,
+    agent_image=(
+        str,
+        Field(
+            "",
+            description="Image of the sidecar of each server, which serves metrics and reloads passwords. Empty: the "
+            "operator's own image. Running servers adopt another one when they are replaced for another reason; "
+            "spec.metrics.image sets it for a resource.",
+        ),
+    ),
 )

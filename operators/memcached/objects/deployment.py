@@ -7,6 +7,9 @@ from operators.memcached.objects.pod import COMPONENT
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
 from shared.kubernetes.ownership import Owner
 
+PROGRESS_DEADLINE_SECONDS = 600
+"""Default of Kubernetes, which rejects a deadline within minReadySeconds."""
+
 
 def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
     """Return a Deployment that replaces servers one by one, the new server first."""
@@ -17,4 +20,7 @@ def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": template,
     }
+    if pause := resource.spec.update_strategy.pause_seconds:
+        spec["minReadySeconds"] = pause
+        spec["progressDeadlineSeconds"] = PROGRESS_DEADLINE_SECONDS + pause
     return own.object(DEPLOYMENT, resource.name, component=COMPONENT, spec=spec)

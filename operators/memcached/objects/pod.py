@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
+from operators.memcached.api.spec import Extstore
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -13,15 +16,19 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 COMPONENT = "server"
 CONTAINER = "memcached"
 EXPORTER, METRICS = "exporter", "metrics"
+RELOADER = "reloader"
+"""Name of the sidecar of servers without metrics: it only makes the server reload its users file."""
+
 USER_ID = 11211
 """User and group ID of memcached's official images; other images need no user of that ID."""
 
 SECRETS = "cache.example.com/secrets"
-"""Annotation of pods: digest of the Secret data that servers read only at startup; a new digest replaces the pods."""
+"""Annotation of pods: digest of the data that servers read only at startup; a new digest replaces the pods."""
 
 AUTH = "/etc/memcached/auth"
 TLS = "/etc/memcached/tls"
 ITEMS = "/var/cache/memcached"
+EXTERNAL = "/var/lib/memcached"
 
 USERS_KEY = "users"
 
@@ -39,24 +46,48 @@ while :; do wait "$server"; ended=$?; kill -0 "$server" 2>/dev/null || exit "$en
 """
 
 
-def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str) -> Obj:
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The operator's container in the pod of each server.
+
+    Attributes:
+        image: image of the container.
+        reloads: whether it makes the server reload a changed users file. Otherwise, a changed file replaces the server.
+    """
+
+    image: str
+    reloads: bool
+
+
+def reloads_users(template: Obj) -> bool:
+    """Return whether the servers of a template reload a changed users file."""
+    return bool(template["spec"].get("shareProcessNamespace"))
+
+
+def sidecar_image(workload: Obj) -> str:
+    """Return the image of the sidecar in a workload's template; empty if there is none."""
+    containers = workload["spec"]["template"]["spec"]["containers"]
+    return next((found["image"] for found in containers if found["name"] in (EXPORTER, RELOADER)), "")
+
+
+def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str) -> Obj:
     """Return the pod template of the servers.
 
     Args:
         image: image of memcached.
-        exporter: image of the metrics sidecar.
-        digest: digest of the Secret data that servers read only at startup; empty if there is none.
+        digest: digest of the data that servers read only at startup; empty if there is none.
     """
     spec = resource.spec
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
     if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
         metadata["annotations"] = annotations
     security = restricted(USER_ID)
-    if spec.auth or spec.tls:
-        security["fsGroup"] = USER_ID  # files of Secrets belong to root; this group may read them
+    if spec.auth or spec.tls or spec.extstore:
+        security["fsGroup"] = USER_ID  # files of Secrets and new volumes belong to root; this group may use them
     containers = [_server(resource, image)]
-    if spec.metrics_port is not None:
-        containers.append(_exporter(resource, exporter, spec.metrics_port))
+    reloads = sidecar.reloads and spec.auth is not None
+    if spec.metrics_port is not None or reloads:
+        containers.append(_sidecar(resource, sidecar.image, reloads=reloads))
     pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -66,6 +97,8 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
         **spec.placement(),
     }
+    if reloads:
+        pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
     if volumes := _volumes(resource):
         pod_spec["volumes"] = volumes
     return {"metadata": metadata, "spec": pod_spec}
@@ -95,6 +128,8 @@ def _server(resource: Memcached, image: str) -> Obj:
     mounts = _secret_mounts(resource)
     if spec.warm_restart:
         mounts.append({"name": "items", "mountPath": ITEMS})
+    if spec.extstore:
+        mounts.append({"name": "extstore", "mountPath": EXTERNAL})
     if mounts:
         container["volumeMounts"] = mounts
     return container
@@ -108,21 +143,23 @@ def _warm_start_seconds(resource: Memcached) -> int:
     return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
 
 
-def _exporter(resource: Memcached, image: str, port: int) -> Obj:
-    """Return the metrics sidecar, without probes: a server without metrics still serves."""
-    spec = resource.spec
-    flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen=:{port}"]
+def _sidecar(resource: Memcached, image: str, *, reloads: bool) -> Obj:
+    """Return the sidecar, without probes: a server without it still serves."""
+    spec, port = resource.spec, resource.spec.metrics_port
+    flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen={'0' if port is None else f':{port}'}"]
     if spec.auth:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
+    if reloads:
+        flags.append("--reload-users")
     if spec.tls:
         flags.append("--tls")
     if spec.needs_client_certificate:
         flags += [f"--tls-cert={TLS}/{CERTIFICATE_KEY}", f"--tls-key={TLS}/{PRIVATE_KEY}"]
     container: Obj = {
-        "name": EXPORTER,
+        "name": RELOADER if port is None else EXPORTER,
         "image": image,
         "args": ["exporter", *flags],
-        "ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}],
+        **({} if port is None else {"ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}]}),
         # The exporter uses 23 MiB, independent of the scrape interval.
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": SAFE,
@@ -149,6 +186,8 @@ def arguments(resource: Memcached) -> list[str]:
         if spec.needs_client_certificate:  # 2 rejects clients without a certificate; the default requests none
             options += ["ssl_verify_mode=2", f"ssl_ca_cert={TLS}/{AUTHORITY_KEY}"]
         flags += ["--enable-ssl", f"--extended={','.join(options)}"]
+    if spec.extstore:
+        flags.append(f"--extended=ext_path={EXTERNAL}/items:{spec.extstore.size_mb}M")
     return [*flags, *spec.extra_args]
 
 
@@ -162,7 +201,22 @@ def _volumes(resource: Memcached) -> list[Obj]:
     if spec.warm_restart:  # items, and the .meta file that a stop writes
         size = f"{spec.memory_mb + 1}Mi"
         volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
+    if spec.extstore:
+        volumes.append({"name": "extstore", **_external_storage(spec.extstore)})
     return volumes
+
+
+def _external_storage(given: Extstore) -> Obj:
+    """Return the source of the volume of external storage, a tenth larger than the file, for the filesystem."""
+    size = f"{given.size_mb + given.size_mb // 10 + 64}Mi"
+    if given.storage_class_name is None:
+        return {"emptyDir": {"sizeLimit": size}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": given.storage_class_name,
+        "resources": {"requests": {"storage": size}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
 def _secret(volume: str, name: str, *keys: str) -> Obj:

@@ -19,4 +19,6 @@ def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
         "updateStrategy": {"type": "RollingUpdate"},
         "template": template,
     }
+    if pause := resource.spec.update_strategy.pause_seconds:
+        spec["minReadySeconds"] = pause
     return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)

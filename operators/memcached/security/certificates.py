@@ -10,26 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from operators.memcached.client.errors import MemcachedError
-from operators.memcached.client.server import Server
+from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, fingerprint
-from shared.pki.secret_checks import unverifying
 from shared.runtime.plan import Call
 
 log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_SECONDS = 15.0
 """Time between two refreshes of the same server: the kubelet may not have updated the files yet."""
-
-TIMEOUT_SECONDS = 3.0
-"""Time limit of a response."""
-
-Connect = Callable[..., Awaitable[Server]]
-"""Type of `client.server.connect`, or of a fake in tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +46,22 @@ class RefreshCertificates(Call):
         addresses: name and IP address of each pod.
         port: port of the servers.
         secrets: credentials and certificate of the operator as a client.
+        recorded: fingerprint of the certificate that all servers served last.
     """
 
     addresses: tuple[tuple[str, str], ...]
     port: int
     secrets: Secrets = field(repr=False)
+    recorded: str = ""
 
     def __str__(self) -> str:
         return f"refresh_certs on {', '.join(name for name, _ in self.addresses)}"
 
 
-async def inspect_certificate(connect: Connect, address: str, port: int, secrets: Secrets) -> ServedCertificate:
+async def inspect_certificate(access: Access, address: str) -> ServedCertificate:
     """Return the certificate that a server serves, or the error of the inspection."""
     try:
-        async with _connected(connect, address, port, secrets) as server:
+        async with access.connected(address, access.secrets.credentials) as server:
             stats = await server.stats()
             age = float(stats.get("time_since_server_cert_refresh", "inf"))
             return ServedCertificate(fingerprint(server.certificate), age)
@@ -78,23 +71,13 @@ async def inspect_certificate(connect: Connect, address: str, port: int, secrets
 
 async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:
     """Make servers reload their certificates; the next inspection shows the result."""
-    await asyncio.gather(*(_refresh_server(connect, address, call) for _, address in call.addresses))
+    access = Access(connect, call.port, call.secrets, call.recorded)
+    await asyncio.gather(*(_refresh_server(access, address) for _, address in call.addresses))
 
 
-async def _refresh_server(connect: Connect, address: str, call: RefreshCertificates) -> None:
+async def _refresh_server(access: Access, address: str) -> None:
     try:
-        async with _connected(connect, address, call.port, call.secrets) as server:
+        async with access.connected(address, access.secrets.credentials) as server:
             await server.refresh_certs()
     except MemcachedError as error:
         log.warning("Certificate not reloaded: %s", error)
-
-
-@asynccontextmanager
-async def _connected(connect: Connect, address: str, port: int, secrets: Secrets) -> AsyncIterator[Server]:
-    assert secrets.pair is not None
-    tls = unverifying(secrets.pair)
-    server = await connect(address, port, tls=tls, auth=secrets.credentials, timeout=TIMEOUT_SECONDS)
-    try:
-        yield server
-    finally:
-        await server.aclose()

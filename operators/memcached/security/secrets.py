@@ -7,12 +7,13 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import USERS_KEY
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import digest, find, key_of
+from shared.kubernetes.secrets import AUTHORITY_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.stores import validities
@@ -32,7 +33,11 @@ class Secrets:
         users: contents of the users file.
         pair: certificate of the servers, and its key.
         authority: CA certificates that verify clients.
-        digest: digest of the data that servers read only at startup; it reveals nothing of the data.
+        issuers: CA certificates that verify servers; empty if the Secret has none.
+        users_digest: digest of the users file, with which the status records that all servers have loaded it. Its key
+            is the UID of the Secret, so that it reveals nothing of the passwords.
+        former_digest: value of the pods' annotation `objects.pod.SECRETS` in earlier releases, which also covers the
+            users file and the identity of the Secrets.
         validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
     """
 
@@ -40,14 +45,35 @@ class Secrets:
     users: str = field(default="", repr=False)
     pair: certs.Pair | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)
-    digest: str = ""
+    issuers: str = field(default="", repr=False)
+    users_digest: str = ""
+    former_digest: str = ""
     validity: Mapping[str, Validity] = field(default_factory=dict)
+
+    @property
+    def all_credentials(self) -> tuple[tuple[str, str], ...]:
+        """All users with their passwords, in the order of the file."""
+        lines = (line.partition(":") for line in self.users.splitlines())
+        return tuple((user, password) for user, found, password in lines if found)
 
     @property
     def credentials(self) -> tuple[str, str] | None:
         """First user and password; None without authentication."""
-        user, found, password = self.users.partition("\n")[0].partition(":")
-        return (user, password) if found else None
+        return next(iter(self.all_credentials), None)
+
+    def startup_digest(self, salt: str, *, with_users: bool) -> str:
+        """Return a digest of what servers read only at startup; empty if there is nothing.
+
+        It depends on the content alone: a Secret that is recreated with the same content replaces no server.
+
+        Args:
+            salt: makes the digest of the same content different for each resource.
+            with_users: whether servers read the users file only at startup.
+        """
+        users = self.users if with_users else ""
+        if users:  # a user that can list pods could guess a weak password from a plain digest
+            return _slow_digest(f"{users}\0{self.authority}", salt)
+        return hashlib.sha256(self.authority.encode()).hexdigest()[:32] if self.authority else ""
 
     @property
     def fingerprint(self) -> str:
@@ -55,6 +81,11 @@ class Secrets:
         if self.pair is None:
             return ""
         return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem))
+
+
+@lru_cache(maxsize=1024)  # 40 ms each, and the same few are needed repeatedly
+def _slow_digest(text: str, salt: str) -> str:
+    return hashlib.scrypt(text.encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=16).hex()
 
 
 def fingerprint(certificate: bytes) -> str:
@@ -76,8 +107,8 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         found: Secrets that the spec names, by name; None if a Secret does not exist.
     """
     auth, tls = resource.spec.auth, resource.spec.tls
-    startup_inputs: list[tuple[bytes, bytes]] = []  # data that servers read only at startup
-    users = authority = ""
+    startup_inputs: list[tuple[bytes, bytes]] = []
+    users = authority = issuers = users_digest = ""
     pair = None
     validity = validities(found, [tls.secret_name] if tls else [])
     try:
@@ -87,14 +118,16 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             if problem := _users_file_problem(users):
                 raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {problem}")
             startup_inputs.append((key_of(secret), users.encode()))
+            users_digest = digest(startup_inputs)
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
             pair, authority = certificate_of("spec.tls", tls.secret_name, secret, hosts=None, is_client=needed)
+            issuers = content_of(secret).get(AUTHORITY_KEY, "")
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
         return Secrets(error.problem, validity=validity)
-    return Secrets(None, users, pair, authority, digest(startup_inputs), validity)
+    return Secrets(None, users, pair, authority, issuers, users_digest, digest(startup_inputs), validity)
 
 
 def _users_file_problem(text: str) -> str:

@@ -6,23 +6,30 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.reasons import PODS_REFUSED, REFRESHING_CERTIFICATES, SERVER_FAILING, SWITCHING_WORKLOAD
+from operators.memcached.reasons import (
+    PODS_REFUSED,
+    REFRESHING_CERTIFICATES,
+    RELOADING_USERS,
+    SERVER_FAILING,
+    SWITCHING_WORKLOAD,
+)
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
 from shared.status.verdict import Progress, Verdict
 
 
-def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Report why Kubernetes cannot create or start a server, with the message of Kubernetes."""
     workload = facts.observed.workload
     if workload.replica_failure:
         message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
-        if pod.problem and not pod.ready:
+        if pod.is_failing(now):
             message = f"{facts.summary}. Pod {pod.name} is failing: {pod.problem}"
             return Step.progressing(SERVER_FAILING, message, warning=True)
-    return PASS
+    waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(now))]
+    return Step(requeue=min(waits)) if waits else PASS
 
 
 def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
@@ -56,7 +63,7 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
     """Return `status.phase`."""
-    if verdict.reason == REFRESHING_CERTIFICATES:
+    if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES):
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or facts.operation
@@ -70,3 +77,8 @@ def summary(resource: Memcached, facts: Assessment) -> str:
 def serves_all(resource: Memcached, facts: Assessment) -> bool:
     """Return whether `spec.size` servers are ready, outdated or not."""
     return len(facts.observed.workload.ready) == resource.spec.size
+
+
+def pauses(resource: Memcached) -> float:
+    """Return the seconds that a rolling update pauses after each server."""
+    return float(resource.spec.size * resource.spec.update_strategy.pause_seconds)

@@ -31,7 +31,9 @@ def refresh_certificates(resource: Memcached, facts: Assessment, _now: datetime)
         message = f"{progress}. {name} cannot be inspected: {error}."
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
-    actions = (RefreshCertificates(due, resource.spec.container_port, observed.secrets),) if due else ()
+    actions = (
+        (RefreshCertificates(due, resource.spec.container_port, observed.secrets, resource.certificate),) if due else ()
+    )
     return Step(
         actions,
         Progress.PROGRESSING,

@@ -8,22 +8,32 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects.names import owner
-from operators.memcached.objects.pod import pod
+from operators.memcached.objects.pod import (
+    EXPORTER,
+    RELOADER,
+    SECRETS,
+    Sidecar,
+    pod,
+    reloads_users,
+    sidecar_image,
+)
 from operators.memcached.reasons import NO_EXPORTER_IMAGE
-from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
+from shared.steps.deferred import Deferred, keep_deferred, restarts_pods
 
 
 def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
     """Require an image for the metrics sidecar, if metrics are enabled."""
-    if resource.spec.metrics_port is None or settings.agent_image:
+    if resource.spec.metrics_port is None or resource.spec.metrics_image or settings.agent_image:
         return PASS
     return Step.blocked(
         NO_EXPORTER_IMAGE,
-        "spec.metrics: the operator has no image for the metrics exporter. Start the operator with --agent-image, as "
-        "its chart does, or set spec.metrics.enabled to false. Nothing was changed.",
+        "spec.metrics: the operator has no image for the metrics exporter. Set spec.metrics.image, or start the "
+        "operator with --agent-image, as its chart does. Nothing was changed.",
     )
 
 
@@ -51,12 +61,48 @@ def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, 
 
 
 def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Ensure that the Deployment or StatefulSet matches the spec."""
-    own, image = owner(resource, settings.operator), resource.spec.image_reference(settings.image_repository)
-    template = pod(resource, own, image, settings.agent_image, facts.observed.secrets.digest)
-    kind = facts.observed.workload.kind
-    build = stateful_set.stateful_set if kind == STATEFUL_SET else deployment.deployment
-    return Step.do(Apply(kind, build(resource, own, template)))
+    """Ensure that the Deployment or StatefulSet matches the spec.
+
+    Every replaced server loses its items, so that an upgrade of the operator replaces none: pods keep the sidecar that
+    they have until the template changes for another reason.
+    """
+    kind, current = facts.observed.workload.kind, facts.observed.workload.obj
+    image = _sidecar_image(settings, resource, current)
+    deferred = () if resource.spec.metrics_image else (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
+
+    def made(*, reloads: bool) -> Obj:
+        built = _workload(settings, resource, facts, Sidecar(image, reloads))
+        return keep_deferred(built, current, deferred, settings.operator)
+
+    if current is not None and not reloads_users(current["spec"]["template"]):
+        former = made(reloads=False)  # pods of an earlier release do not reload users files
+        if not restarts_pods(former, current, settings.operator):
+            return Step.do(Apply(kind, former, unchanged=True))
+    # A stale plan could replace servers.
+    return Step.do(Apply(kind, made(reloads=bool(image)), unchanged=current is not None))
+
+
+def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None) -> str:
+    """Return the image for new sidecars; without one in spec and options, the one that runs; empty if none does."""
+    return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
+
+
+def _workload(settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar) -> Obj:
+    """Return the Deployment or StatefulSet."""
+    own, workload = owner(resource, settings.operator), facts.observed.workload
+    image = resource.spec.image_reference(settings.image_repository)
+    template = pod(resource, own, image, sidecar, _startup_digest(resource, facts, sidecar))
+    build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
+    return build(resource, own, template)
+
+
+def _startup_digest(resource: Memcached, facts: Assessment, sidecar: Sidecar) -> str:
+    """Return the digest of what servers read only at startup; that of an earlier release while it is still right."""
+    secrets, current = facts.observed.secrets, facts.observed.workload.obj
+    covered = not (secrets.users and sidecar.reloads)  # an earlier release's digest covers the users
+    if covered and current is not None and annotation(current["spec"]["template"], SECRETS) == secrets.former_digest:
+        return secrets.former_digest
+    return secrets.startup_digest(resource.uid, with_users=not sidecar.reloads)
 
 
 def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:

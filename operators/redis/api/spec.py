@@ -279,6 +279,12 @@ class RedisClusterSpec(PodSettings):
         return (self.metrics.image or given or DEFAULT_EXPORTER) if self.metrics.enabled else ""
 
     @property
+    def default_exporter(self) -> bool:
+        """Return whether the image of the exporter is the default of this release."""
+        given = self.template.monitor_image
+        return self.metrics is not None and not (self.metrics.image or given)
+
+    @property
     def max_memory(self) -> int | None:
         """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 

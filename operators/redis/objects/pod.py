@@ -91,8 +91,13 @@ def pod(
     }
     if spec.template.init_image:
         made["spec"]["initContainers"] = [_preparing(resource, spec.template.init_image)]
-    annotations[TEMPLATE] = digest(made)
+    sign(made)
     return made
+
+
+def sign(template: Obj) -> None:
+    """Write the digest of a template into its annotation."""
+    template["metadata"]["annotations"][TEMPLATE] = digest(template)
 
 
 def digest(template: Obj) -> str:

@@ -25,12 +25,12 @@ MAX_LISTED_ITEMS = 5
 """Maximum number of missing items listed in the status message."""
 
 
-def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def await_nodes(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Wait until every node is a member, in sync and ready, and no removed instance is left."""
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(instance.pod and instance.pod.problem and not instance.ready for instance in seen.staying)
+    failing = any(instance.pod and instance.pod.is_failing(now) for instance in seen.staying)
     movement = _movement(resource, seen)
     reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS

@@ -174,6 +174,8 @@ def _admit_deployment(obj: Obj) -> None:
         rolling.setdefault("maxUnavailable", "25%")
     spec.setdefault("revisionHistoryLimit", 10)
     spec.setdefault("progressDeadlineSeconds", 600)
+    if spec["progressDeadlineSeconds"] <= (spec.get("minReadySeconds") or 0):
+        raise ValueError("spec.progressDeadlineSeconds: Invalid value: must be greater than minReadySeconds")
 
 
 def _admit_stateful_set(obj: Obj) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime
 from typing import Any
 
 from shared.kubernetes import accessors
@@ -43,6 +44,15 @@ def is_owned_by(pod: Obj, owner: Obj) -> bool:
 
 def is_terminating(pod: Obj) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_available(pod: Obj, owner: Obj, now: str) -> bool:
+    """Whether a pod has been ready for the owner's minReadySeconds."""
+    if not is_ready(pod):
+        return False
+    since = accessors.condition(pod, "Ready")["lastTransitionTime"]
+    ready_for = datetime.fromisoformat(now) - datetime.fromisoformat(since)
+    return ready_for.total_seconds() >= (owner["spec"].get("minReadySeconds") or 0)
 
 
 def is_ready(pod: Obj) -> bool:

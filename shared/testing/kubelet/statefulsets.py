@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.kubelet.replicas import (
+    is_available,
     is_owned_by,
     is_ready,
     is_terminating,
@@ -95,7 +96,7 @@ class StatefulSets:
                 return False
             if not self._is_updated(owner, pod):
                 return self._delete(pod)
-            if not is_ready(pod):
+            if not is_available(pod, owner, self._server.now()):
                 return False
         return False
 
@@ -173,7 +174,8 @@ class StatefulSets:
         staying = [pod for pod in pods if not is_terminating(pod)]
         updated = sum(self._is_updated(owner, pod) for pod in staying)
         status: Obj = {"observedGeneration": owner["metadata"]["generation"], "replicas": len(pods)}
-        status |= {"availableReplicas": ready, "updateRevision": _revision(owner)}
+        available = sum(is_available(pod, owner, self._server.now()) for pod in pods)
+        status |= {"availableReplicas": available, "updateRevision": _revision(owner)}
         status |= status_counts({"readyReplicas": ready, "updatedReplicas": updated})
         rolls = owner["spec"]["updateStrategy"]["type"] == "RollingUpdate"
         if (rolls and updated == len(pods)) or not before.get("currentRevision"):

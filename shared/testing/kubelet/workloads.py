@@ -15,6 +15,7 @@ from shared.testing.kubelet.claims import Claims
 from shared.testing.kubelet.kubelet import Kubelet, Processes
 from shared.testing.kubelet.replicas import (
     encode_name,
+    is_available,
     is_owned_by,
     is_ready,
     is_terminating,
@@ -114,7 +115,7 @@ class Workloads:
         unready = [pod for pod in old if not is_ready(pod)]
         if unready:
             return self._delete(unready[0])  # the rollout does not wait for an old pod that is not ready
-        if old and (recreates or len([pod for pod in pods if is_ready(pod)]) > desired - unavailable):
+        if old and (recreates or self._available(deployment, pods) > desired - unavailable):
             return self._delete(old[0])
         return False
 
@@ -134,17 +135,21 @@ class Workloads:
         desired, before = deployment["spec"]["replicas"], deployment.get("status", {})
         ready = sum(map(is_ready, pods))
         updated = sum(pod["metadata"]["labels"][HASH] == template_hash(deployment) for pod in pods)
-        available = ready >= desired - _update_limits(deployment)[1]
-        counts = {"replicas": len(pods), "readyReplicas": ready, "updatedReplicas": updated, "availableReplicas": ready}
-        counts["unavailableReplicas"] = max(0, desired - ready)
+        available = self._available(deployment, pods)
+        enough = available >= desired - _update_limits(deployment)[1]
+        counts = {"replicas": len(pods), "readyReplicas": ready, "updatedReplicas": updated}
+        counts |= {"availableReplicas": available, "unavailableReplicas": max(0, desired - available)}
         status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
         status |= status_counts(counts)
-        status["conditions"] = self._kubelet.conditions(before, [("Available", available), ("Progressing", True)])
+        status["conditions"] = self._kubelet.conditions(before, [("Available", enough), ("Progressing", True)])
         if status == {key: before.get(key) for key in status}:
             return False
         address = (deployment["metadata"]["namespace"], deployment["metadata"]["name"])
         self._controller.merge(DEPLOYMENT, *address, {"status": status}, subresource="status")
         return True
+
+    def _available(self, deployment: Obj, pods: list[Obj]) -> int:
+        return sum(is_available(pod, deployment, self.server.now()) for pod in pods)
 
     def _pods_of(self, deployment: Obj) -> list[Obj]:
         return [pod for _, pod in self.server.objects(POD) if is_owned_by(pod, deployment)]

@@ -159,7 +159,13 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
     given = requiring.get(kind, {}) | spec
     resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": given})
     own = owner(resource, "memcached-operator")
-    pod = template.pod(resource, own, resource.spec.image_reference("memcached"), "exporter:1", "digest")
+    pod = template.pod(
+        resource,
+        own,
+        resource.spec.image_reference("memcached"),
+        template.Sidecar("exporter:1", reloads=True),
+        "digest",
+    )
     made = {
         SERVICE: service.service(resource, own),
         DISRUPTION_BUDGET: disruption_budget.disruption_budget(resource, own),

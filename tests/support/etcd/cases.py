@@ -345,6 +345,15 @@ REFUSED = over(
             )
             for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
         ),
+        *(
+            Case(
+                f"an argument that Kubernetes rewrites: {argument}",
+                {"extraArgs": [argument]},
+                "which Kubernetes replaces by a variable",
+                f"spec.extraArgs: '{argument}' contains $(NAME)",
+            )
+            for argument in ("--max-txn-ops=$(N)", "--feature-gates=$(GATES)")
+        ),
         Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
         Case(
             "an argument that is too long",

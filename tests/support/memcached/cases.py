@@ -60,6 +60,14 @@ ACCEPTED = (
     Case("an old image with TLS", {"image": "memcached:1.4.39", **TLS}),
     Case("the first version with all features", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
     Case("metrics", {"metrics": {}}),
+    Case("no additional arguments", {"extraArgs": []}),
+    Case("external storage", {"extstore": {"sizeMB": 512}, "maxItemSizeMB": 4}),
+    Case("external storage on a volume", {"extstore": {"sizeMB": 512, "storageClassName": "fast"}}),
+    Case(
+        "arguments with values of their own or attached",
+        {"extraArgs": ["-f1.25", "-n", "48", "--listen-backlog=2048", "-vvR40", "-oslab_automove=2,idle_timeout=60"]},
+    ),
+    Case("the longest pause", {"updateStrategy": {"pauseSeconds": 3600}}),
     Case("metrics at the lowest port", {"metrics": {"enabled": True, "port": 1024}}),
     Case("metrics at the highest port", {"metrics": {"enabled": False, "port": 65535}}),
     Case("autoscaling", {"autoscaling": {"maxReplicas": 1}}),
@@ -93,6 +101,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "tls.clientAuth": {"tls": {"secretName": "cache-tls", "clientAuth": "required"}},
     "metrics.enabled": {"metrics": {"enabled": True}},
     "metrics.port": {"metrics": {"port": 9151}},
+    "extstore.sizeMB": {"extstore": {"sizeMB": 512}},
+    "extstore.storageClassName": {"extstore": {"sizeMB": 512, "storageClassName": "fast"}},
+    "updateStrategy.pauseSeconds": {"updateStrategy": {"pauseSeconds": 60}},
+    "metrics.image": {"metrics": {"image": "example.com/exporter:1"}},
     "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
     "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
     "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
@@ -224,9 +236,71 @@ REFUSED = (
             "--memory-f",
             "-L",
             "--enable-l",
-            "ext_path=/x:1G",
-            *("-oext_path=/x", "--extended=modern,ext_path=/x:1G,ext_threads=2"),
         )
+    ),
+    *(
+        Case(
+            f"an argument that sets up external storage: {argument}",
+            {"extraArgs": ["-v", argument]},
+            f"'{argument}' sets up external storage",
+            f"spec.extraArgs: '{argument}' sets up external storage",
+        )
+        for argument in ("ext_path=/x:1G", "-oext_path=/x", "--extended=modern,ext_path=/x:1G,ext_threads=2")
+    ),
+    *(
+        Case(
+            f"an argument that Kubernetes rewrites: {argument!r}",
+            {"extraArgs": [argument]},
+            "write the value itself",
+            "write the value itself",
+        )
+        for argument in ("$(FLAG)", "-R$(N)", "-v\n-m5")
+    ),
+    *(
+        Case(
+            f"arguments that memcached does not accept: {' '.join(arguments)}",
+            {"extraArgs": arguments},
+            "that memcached would not accept",
+            "that memcached would not accept",
+        )
+        for arguments in (
+            *(["junk"], ["-v", "junk"], ["--junk"], ["-j"], ["-f"], ["-f1"], ["-f", "x"], ["-n0"], ["-R", "0"], ["--"]),
+            *(["-o"], ["-o", "junk"], ["-o", "hot_lru_pct=80"], ["-o", "tail_repair_time=1"], ["-o", "modern,"]),
+            *(["-o", "slab_automove_window=322800712"], ["-o", "slab_automove=3"], ["-v -F"], ["--disable-ev"], ["-D"]),
+        )
+    ),
+    at_least("extstore.sizeMB", 511, 512),
+    at_most("extstore.sizeMB", 16777217, 16777216),
+    Case("extstore without a size", {"extstore": {}}, "Required value", "required"),
+    Case(
+        "extstore with a storage class that is not a name",
+        {"extstore": {"sizeMB": 512, "storageClassName": "A b"}},
+        "should match",
+        "does not match",
+    ),
+    Case(
+        "extstore with a too long storage class",
+        {"extstore": {"sizeMB": 512, "storageClassName": "a" * 254}},
+        "may not be more than 253",
+        "at most 253",
+    ),
+    Case(
+        "extstore with an empty storage class",
+        {"extstore": {"sizeMB": 512, "storageClassName": ""}},
+        "spec.extstore.storageClassName",
+        "spec.extstore.storageClassName",
+    ),
+    Case(
+        "extstore with warm restart",
+        {"extstore": {"sizeMB": 512}, "warmRestart": True},
+        "conflicts with warmRestart",
+        "spec.extstore: conflicts with warmRestart",
+    ),
+    Case(
+        "extstore with larger items than a write buffer",
+        {"extstore": {"sizeMB": 512}, "maxItemSizeMB": 5},
+        "5 is more than a write buffer",
+        "spec.maxItemSizeMB: 5 is more than a write buffer",
     ),
     *(
         Case(
@@ -282,8 +356,22 @@ REFUSED = (
         "Unsupported value",
         "use 'none' or 'required'",
     ),
+    at_least("updateStrategy.pauseSeconds", -1, 0),
+    at_most("updateStrategy.pauseSeconds", 3601, 3600),
     at_least("metrics.port", 1023, 1024),
     at_most("metrics.port", 65536, 65535),
+    Case(
+        "an exporter image with a space",
+        {"metrics": {"image": "a b"}},
+        "'a b' is not a valid image",
+        "spec.metrics.image: 'a b' is not a valid image",
+    ),
+    Case(
+        "a too long exporter image",
+        {"metrics": {"image": "a" * 513}},
+        "Too long: may not be more than 512",
+        "at most 512 characters",
+    ),
     Case("metrics enabled by a string", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
     Case(
         "metrics at the servers' port",

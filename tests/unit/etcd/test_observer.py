@@ -172,6 +172,26 @@ async def test_healthy_cluster_is_observed_with_one_member_list_request() -> Non
     ]
 
 
+STRAYS = (
+    {"apiVersion": "batch/v1", "kind": "Job", "name": "demo"},
+    {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "d"},
+)
+
+
+@pytest.mark.parametrize("controller", STRAYS, ids=["Job", "StatefulSet"])
+async def test_pod_of_another_controller_is_no_member(controller: Obj) -> None:
+    """Labels and a matching name are not enough: a scale-in would delete the pod."""
+    kubernetes = three_pods(cluster())
+    kubernetes.pod(7)
+    stray = kubernetes.cache.get(POD, "default", "demo-7")
+    assert stray is not None
+    owners = [{**controller, "uid": "x", "controller": True}]
+    stray["metadata"] |= {"resourceVersion": "2", "ownerReferences": owners}
+    kubernetes.cache.put(POD, stray)
+    observed = await kubernetes.observe(*(FakeMember(status(n), listed(0, 1, 2)) for n in range(3)))
+    assert [instance.name for instance in observed.instances] == ["demo-0", "demo-1", "demo-2"]
+
+
 async def test_unreachable_member_is_observed_with_its_error() -> None:
     servers = [
         FakeMember(status(0), listed(0, 1, 2)),

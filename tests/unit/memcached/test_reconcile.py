@@ -6,6 +6,8 @@ Disturbances at every write are in simulation/test_crash.py.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.observe import belongs
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Obj,
+)
+from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import secret
+from tests.unit.memcached.world import NOW, observed_pods, plan, pod
 from tests.unit.memcached.world import resource as parsed
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
@@ -158,6 +173,83 @@ async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harne
     stalled = harness.resource("cache")
     assert reason(stalled) == "NotOurs"
     assert (len(stalled["status"]["servers"]), stalled["status"]["phase"]) == (1, "Failed")
+
+
+STRAYS: dict[str, Obj | None] = {
+    "without a controller": None,
+    "of a Job": {"apiVersion": "batch/v1", "kind": "Job", "name": "cache"},
+    "of another Deployment": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cache-copy-5d8f7c9b4d"},
+    "of another StatefulSet": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "cache-copy"},
+}
+
+
+@pytest.mark.parametrize("controller", STRAYS.values(), ids=STRAYS)
+@pytest.mark.parametrize("workload", ["Deployment", "StatefulSet"])
+async def test_stray_pod_with_the_labels_is_no_server(harness: Harness, workload: str, controller: Obj | None) -> None:
+    before = await created(harness, workload=workload)
+    pod = harness.server.objects(POD)[0][1]
+    labels = {**pod["metadata"]["labels"], "pod-template-hash": "5d8f7c9b4d"}
+    shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
+    uid = harness.user_client.create(CONFIG_MAP, shop)["metadata"]["uid"]
+    owners = [{**controller, "uid": uid, "controller": True}] if controller else []
+    metadata = {"name": "debug", "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners}
+    harness.user_client.create(POD, {"metadata": metadata, "spec": pod["spec"]})
+    await harness.settle()
+    after = harness.resource("cache")["status"]
+    assert {**after, "conditions": None} == {**before["status"], "conditions": None}
+    assert reason(harness.resource("cache")) == "Ready"
+
+
+def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:
+    def pod(name: str) -> Obj:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "u", "controller": True}
+        return {"metadata": {"name": "x", "labels": {"pod-template-hash": "5d8f7c9b4d"}, "ownerReferences": [owner]}}
+
+    assert belongs(pod("cache-5d8f7c9b4d"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-77"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-copy-5d8f7c9b4d"), DEPLOYMENT, "cache")
+    assert not belongs(pod("cache-5d8f7c9b4d"), STATEFUL_SET, "cache")
+
+
+async def warnings(harness: Harness) -> list[str]:
+    """Return the reasons of the Warning events."""
+    await harness.events()
+    return [obj["reason"] for _, obj in harness.server.objects(EVENT) if obj["type"] == "Warning"]
+
+
+async def test_resource_that_is_deleted_and_recreated_at_once_causes_no_warning(harness: Harness) -> None:
+    """The garbage collector needs a moment for the objects of the former resource."""
+    await created(harness)
+    harness.user_client.delete(KIND, NAMESPACE, "cache")
+    harness.apply("cache", size=2)
+    await harness.run()
+    harness.server.collect_garbage()
+    await harness.settle()
+    assert reason(harness.resource("cache")) == "Ready"
+    assert await warnings(harness) == []
+
+
+async def test_object_that_the_garbage_collector_leaves_is_reported(harness: Harness) -> None:
+    await created(harness)
+    harness.user_client.delete(KIND, NAMESPACE, "cache")
+    harness.apply("cache", size=2)
+    [key] = harness.cache.keys(KIND)
+    for _ in range(MAX_COLLECTION_FAILURES + 1):
+        await harness.run()
+        harness.queue.add(key)
+    await harness.run()
+    assert reason(harness.resource("cache")) == "NotOurs"
+
+
+def test_unschedulable_server_is_a_warning_only_after_a_while() -> None:
+    unscheduled = pod(1, ready=False, problem="Unschedulable: 0/3 nodes are available.")
+    since = (NOW - timedelta(seconds=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    observed = observed_pods(dataclasses.replace(unscheduled, unscheduled_since=since))
+    early = plan(parsed(size=1), observed)
+    assert (early.verdict.reason, early.verdict.warning, early.requeue) == ("Creating", False, 50)
+    since = (NOW - timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    late = plan(parsed(size=1), observed_pods(dataclasses.replace(unscheduled, unscheduled_since=since)))
+    assert (late.verdict.reason, late.verdict.warning) == ("ServerFailing", True)
 
 
 async def test_orphaned_object_is_adopted(harness: Harness) -> None:

@@ -142,6 +142,26 @@ async def test_observation_of_a_healthy_cluster() -> None:
     assert seen.instances[0].location == Location("host", "zone-1")
 
 
+STRAYS = (
+    {"apiVersion": "batch/v1", "kind": "Job", "name": "demo"},
+    {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "d"},
+)
+
+
+@pytest.mark.parametrize("controller", STRAYS, ids=["Job", "StatefulSet"])
+async def test_pod_of_another_controller_is_no_node(controller: Obj) -> None:
+    """Labels and a matching name are not enough: a scale-in would delete the pod."""
+    kubernetes = three()
+    kubernetes.pod(7)
+    stray = kubernetes.cache.get(POD, "default", "demo-7")
+    assert stray is not None
+    owners = [{**controller, "uid": "x", "controller": True}]
+    stray["metadata"] |= {"resourceVersion": "2", "ownerReferences": owners}
+    kubernetes.cache.put(POD, stray)
+    observed = await kubernetes.observe(**reachable_nodes(*(node_id(n) for n in range(3))), a7=StubServer("f" * 40))
+    assert [instance.name for instance in observed.instances] == ["demo-0", "demo-1", "demo-2"]
+
+
 async def test_report_has_the_settings_that_the_spec_and_the_template_determine() -> None:
     kubernetes = three(config={"hz": "20", "tcp-backlog": "100"}, pod=[{"configmap": "mine"}])
     text = "loadmodule /a.so\nmine.size 1\nslowlog-max-len 20\nport 7000\n"

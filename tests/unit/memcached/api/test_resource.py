@@ -74,7 +74,7 @@ def objects_of(changed: Obj) -> list[Obj]:
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
     observed = Observed(
-        Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else "")
+        Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(users="app:one\n" if parsed.spec.auth else "")
     )
     return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply)]
 

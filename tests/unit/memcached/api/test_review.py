@@ -98,7 +98,8 @@ def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
     ],
 )
 def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -> None:
-    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty."
+    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty. Set "
+    warning += "spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
     assert warnings_of(obj(**change), obj()) == warning
     assert warnings_of(obj(), obj(**change)) == warning, "the reverse change too"
     assert warnings_of(obj(**change)) == "", "a new resource has no items to lose"

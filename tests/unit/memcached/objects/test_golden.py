@@ -41,9 +41,11 @@ def test_objects_match_the_golden_file(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "memcached.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = Memcached.parse(given)
-    # Digest of the Secret data that servers read only at startup.
-    digest = "d" * 32 if resource.spec.auth or resource.spec.needs_client_certificate else ""
-    seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=Secrets(digest=digest))
+    secrets = Secrets(
+        users="app:one\n" if resource.spec.auth else "",
+        authority="ca" if resource.spec.needs_client_certificate else "",
+    )
+    seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=secrets)
     made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):

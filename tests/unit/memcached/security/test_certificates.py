@@ -13,7 +13,8 @@ from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, 
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
+from shared.kubernetes.managed_fields import applied_part
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, digest, key_of
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
@@ -109,10 +110,19 @@ def test_missing_or_invalid_secrets_block_changes_and_are_read_again(reason: str
 class World:
     """Operator with fake servers."""
 
-    def __init__(self) -> None:
-        self.fleet = Fleet()
-        options = parse_options("memcached-operator", "memcached", ["--agent-image=operator:1"], {})
-        self.harness = Harness(controller(options, self.fleet.connect))
+    def __init__(self, *, agent_image: str = "operator:1", like: World | None = None) -> None:
+        self.fleet: Fleet = Fleet()
+        options = parse_options("memcached-operator", "memcached", [f"--agent-image={agent_image}"], {})
+        workloads = like.harness.workloads if like else None
+        self.harness: Harness = Harness(controller(options, self.fleet.connect), workloads=workloads)
+
+    def deployment_with(self, digest: str) -> Obj:
+        """Return the Deployment as the operator applied it, with another digest of the Secrets."""
+        made = self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
+        applied = applied_part(made, "memcached-operator")
+        applied["metadata"] |= {"name": "cache", "namespace": NAMESPACE}
+        applied["spec"]["template"]["metadata"]["annotations"][SECRETS] = digest
+        return {"apiVersion": "apps/v1", "kind": "Deployment"} | applied
 
     async def settled(self, **spec: Any) -> Obj:
         self.harness.apply("cache", **({"size": 2} | spec))
@@ -156,7 +166,7 @@ async def test_servers_are_created_when_the_secret_appears(world: World) -> None
     world.apply_secret(secret("users", users="app:secret\n"))
     made = await world.reconcile_again()
     assert reason(made) == "Ready"
-    assert world.template["metadata"]["annotations"][SECRETS]
+    assert SECRETS not in world.template["metadata"].get("annotations", {}), "no digest of a password is in a pod"
 
 
 async def test_deleted_or_invalid_secret_does_not_change_the_servers(world: World) -> None:
@@ -172,16 +182,116 @@ async def test_deleted_or_invalid_secret_does_not_change_the_servers(world: Worl
     assert (world.uids, world.template) == (before, template)
 
 
-async def test_only_changed_users_replace_the_servers(world: World) -> None:
+async def test_changed_users_replace_no_server(world: World) -> None:
+    world.fleet.users = {("app", "secret")}
+    world.apply_secret(secret("users", users="app:secret\n"))
+    made = await world.settled(**AUTH)
+    first, template = world.uids, world.template
+    assert "--reload-users" in template["spec"]["containers"][1]["args"]
+    world.apply_secret(secret("users", users="app:secret\nops:other\n"))
+    waiting = await world.reconcile_again()
+    assert (reason(waiting), waiting["status"]["phase"]) == ("ReloadingUsers", "Running")
+    assert waiting["status"]["conditions"][0]["status"] == "True", "clients are not affected"
+    assert waiting["status"]["users"] == made["status"]["users"]
+    world.fleet.users.add(("ops", "other"))  # the kubelet has updated the file, and the sidecar has sent the signal
+    done = await world.reconcile_again()
+    assert reason(done) == "Ready"
+    assert done["status"]["users"] != made["status"]["users"]
+    assert (world.uids, world.template) == (first, template)
+
+
+@pytest.mark.parametrize("given", [AUTH, MUTUAL], ids=["users", "CA"])
+async def test_recreated_secret_with_the_same_content_replaces_no_server(world: World, given: Obj) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**given)
+    first = world.uids
+    for name in ("users", "cache-tls"):
+        world.harness.user_client.delete(SECRET, NAMESPACE, name)
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    assert reason(await world.reconcile_again()) == "Ready"
+    assert world.uids == first
+
+
+async def test_server_that_cannot_be_inspected_after_a_change_of_users_is_a_warning(world: World) -> None:
     world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)
-    first = world.uids
-    world.apply_secret(secret("users", users="app:secret\n") | {"type": "Opaque"})
-    await world.reconcile_again()
-    assert world.uids == first
-    world.apply_secret(secret("users", users="app:secret\nops:other\n"))
+    world.fleet.unreachable.add(world.harness.server.objects(POD)[0][1]["status"]["podIP"])
+    world.apply_secret(secret("users", users="app:other\n"))
+    message = (await world.reconcile_again())["status"]["conditions"][0]["message"]
+    assert "1 of 2 servers accept the users in the Secret." in message
+    assert "is unreachable: no route" in message
+
+
+async def test_servers_of_an_earlier_release_are_replaced_only_when_their_users_change() -> None:
+    """Without a sidecar, servers read the file only at startup; the annotation of 0.1.0 has a digest of it."""
+    old = World(agent_image="")
+    old.apply_secret(secret("users", users="app:secret\n"))
+    await old.settled(**AUTH)
+    found = old.harness.user_client.get(SECRET, NAMESPACE, "users")
+    legacy = digest([(key_of(found), b"app:secret\n")])
+    old.harness.server.actor("memcached-operator").apply(DEPLOYMENT, old.deployment_with(legacy), force=True)
+    old.harness.workloads.settle()
+    first = old.uids
+    new = World(like=old)
+    assert reason(await new.reconcile_again()) == "Ready"
+    assert new.uids == first, "the upgrade replaces no server"
+    new.apply_secret(secret("users", users="app:other\n"))
+    assert reason(await new.reconcile_again()) == "Ready"
+    assert not new.uids & first, "once"
+    second = new.uids
+    new.apply_secret(secret("users", users="app:third\n"))
+    assert reason(await new.reconcile_again()) == "Ready"
+    assert new.uids == second
+
+
+SECURE: Obj = AUTH | TLS
+
+
+def without_ca(pair: Pair) -> Obj:
+    found = tls_secret(pair)
+    del found["data"]["ca.crt"]
+    return found
+
+
+async def test_password_is_sent_only_to_a_server_with_a_verified_certificate(world: World) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**SECURE)
+    impostor = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
+    world.fleet.impostors[impostor] = certificate("cache", by="other-ca")
+    world.fleet.passwords.clear()
+    world.fleet.files = certificate("renewed")
+    world.apply_secret(tls_secret(certificate("renewed")))
+    message = (await world.reconcile_again())["status"]["conditions"][0]["message"]
+    assert impostor not in world.fleet.passwords
+    assert "cannot be inspected" in message
+    assert world.fleet.passwords, "the other server still serves the recorded certificate"
+
+
+@pytest.mark.parametrize("given", [tls_secret, without_ca])
+async def test_server_with_the_recorded_certificate_gets_the_password(world: World, given: Any) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(given(certificate()))
+    await world.settled(**SECURE)
+    world.fleet.files = certificate("renewed")
+    world.apply_secret(given(certificate("renewed")))
     assert reason(await world.reconcile_again()) == "Ready"
-    assert not world.uids & first
+    assert len(world.fleet.refreshed) == 2
+
+
+async def test_certificate_of_the_same_ca_is_trusted_if_it_is_not_recorded(world: World) -> None:
+    """The Secret changed twice before all servers had loaded the first renewal."""
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**SECURE)
+    address = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
+    world.fleet.served[address] = certificate("between", ended=True)
+    world.fleet.files = certificate("renewed")
+    world.apply_secret(tls_secret(certificate("renewed")))
+    assert reason(await world.reconcile_again()) == "Ready"
+    assert address in world.fleet.refreshed
 
 
 async def test_running_servers_load_a_renewed_certificate(world: World) -> None:

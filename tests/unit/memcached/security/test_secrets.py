@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.security.secrets import Secrets, fingerprint, parse_secrets
@@ -93,7 +93,7 @@ def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:
     found = parsed(tls_secret(pair), **TLS)
     assert found.problem is None
     assert found.fingerprint == fingerprint(der(pair))
-    assert found.digest == "", "a running server can reload all of it"
+    assert found.startup_digest("m-1", with_users=True) == "", "a running server can reload all of it"
 
 
 @pytest.mark.parametrize(
@@ -149,22 +149,38 @@ USERS = st.lists(st.from_regex(r"[a-z]{1,5}:[!-~]{1,9}", fullmatch=True), min_si
 )
 
 
+@settings(max_examples=20, deadline=None)
 @given(USERS, USERS)
-def test_digest_depends_only_on_the_users_and_the_secret(one: str, other: str) -> None:
-    def digest(users: str, uid: str = "u-1", **more: str) -> str:
+def test_startup_digest_depends_only_on_the_content(one: str, other: str) -> None:
+    def digest(users: str, uid: str = "u-1", salt: str = "m-1", **more: str) -> str:
         found = secret("users", users=users, **more)
         found["metadata"]["uid"] = uid
-        return parsed(found, **AUTH).digest
+        return parsed(found, **AUTH).startup_digest(salt, with_users=True)
 
     assert (digest(one) == digest(other)) is (one == other)
     assert digest(one) == digest(one, other="x")
-    assert digest(one) != digest(one, uid="u-2"), "the UID is a salt against guessed passwords"
+    assert digest(one) == digest(one, uid="u-2"), "a recreated Secret with the same content changes nothing"
+    assert digest(one) != digest(one, salt="m-2"), "equal passwords are not recognized across resources"
+
+
+def test_startup_digest_is_empty_if_servers_reload_the_users() -> None:
+    found = parsed(secret("users", users="app:hidden\n"), **AUTH)
+    assert found.startup_digest("m-1", with_users=False) == ""
+
+
+def test_digest_of_the_users_in_the_status_has_a_secret_key() -> None:
+    def digest(uid: str) -> str:
+        found = secret("users", users="app:one\n")
+        found["metadata"]["uid"] = uid
+        return parsed(found, **AUTH).users_digest
+
+    assert digest("u-1") != digest("u-2"), "a client needs the right to read the Secret to know its UID"
 
 
 def test_digest_changes_with_the_ca_and_not_with_the_certificate() -> None:
     def digest(pair: Pair, by: str) -> str:
         found = tls_secret(pair, by=by)
-        return parsed(found, **MUTUAL).digest
+        return parsed(found, **MUTUAL).startup_digest("m-1", with_users=False)
 
     first = digest(certificate(), "ca")
     assert first

@@ -42,10 +42,13 @@ FIELDS: dict[str, list[Obj]] = {
     "extraArgs": [{"extraArgs": ["--disable-evictions"]}],
     "containerPort": [{"containerPort": 11311}],
     "warmRestart": [{"warmRestart": True}],
+    "extstore": [{"extstore": {"sizeMB": 512}}, {"extstore": {"sizeMB": 512, "storageClassName": "fast"}}],
     "auth": [AUTH],
     "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
+    # metrics.image is missing: without it, running servers keep the sidecar that they have, by design.
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
+    "updateStrategy": [],  # no time passes here; test_items.py tests the pause
     "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
     "labels": [{"labels": {"team": "web"}}],

@@ -132,6 +132,13 @@ def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float,
     assert plan(late(phase, limit), observed).status["phase"] == phase
 
 
+def test_pauses_extend_the_deadline_of_a_rolling_update() -> None:
+    observed = observed_pods(pod(1), pod(2), pod(3), updated=1)
+    paced = {"updateStrategy": {"pauseSeconds": 1000}}
+    assert plan(late("Updating", 1800 + 2999, **paced), observed).verdict.reason == "Updating"
+    assert plan(late("Updating", 1800 + 3000, **paced), observed).verdict.reason == "UpgradeTimeout"
+
+
 @pytest.mark.parametrize("phase", ["Scaling", "Degraded"])
 def test_other_operations_have_no_deadline(phase: str) -> None:
     result = plan(late(phase, 10**6), observed_pods(pod(1)))

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 
+from operators.etcd.client.errors import Unhealthy
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
@@ -260,6 +261,19 @@ async def test_action_that_fails_is_reported_before_an_unfinished_repair(lab: La
         await lab.plan(Drop())
     ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
     assert (ready["reason"], ready["message"]) == ("BoxUnreachable", "later Repairing the lid.")
+
+
+async def test_expected_refusal_is_reported_only_if_it_lasts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Etcd refuses a change of members for some seconds after the one before."""
+    await lab.harness.run()
+    monkeypatch.setattr(BoxUnreachable, "failures_reported", Unhealthy.failures_reported)
+    before = lab.harness.resource("a").get("status")
+    for _ in range(Unhealthy.failures_reported - 1):
+        await lab.plan(Drop())
+    assert lab.harness.resource("a").get("status") == before
+    await lab.plan(Drop())
+    ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
+    assert ready["reason"] == "BoxUnreachable"
 
 
 class TestPatch:

@@ -1,0 +1,73 @@
+"""Connections of the operator to running servers: a password is sent only to a server whose certificate is verified."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from operators.memcached.client.errors import NotTrusted
+from operators.memcached.client.server import Server
+from operators.memcached.security.secrets import Secrets, fingerprint
+from shared.pki.secret_checks import unverifying, verifying_signatures
+
+TIMEOUT_SECONDS = 3.0
+"""Time limit of a response."""
+
+Connect = Callable[..., Awaitable[Server]]
+"""Type of `client.server.connect`, or of a fake in tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the operator connects to the servers of a resource.
+
+    Attributes:
+        connect: opens a connection.
+        port: port of the servers.
+        secrets: certificate and passwords of the operator as a client.
+        recorded: fingerprint of the certificate that all servers served last; empty if none is recorded. During a
+            renewal, a server still serves it.
+    """
+
+    connect: Connect
+    port: int
+    secrets: Secrets = field(repr=False)
+    recorded: str = ""
+
+    @asynccontextmanager
+    async def connected(self, address: str, credentials: tuple[str, str] | None) -> AsyncIterator[Server]:
+        """Connect to a server and authenticate.
+
+        Args:
+            address: IP address of the server's pod.
+
+        Raises:
+            MemcachedError: NotTrusted if there is a password to send, and the certificate of the server is neither that
+                of the Secret, nor the recorded one, nor signed by a CA in the Secret. Its names and dates do not count:
+                a server with an expired certificate must load the next one.
+        """
+        server = await self._connect(address, credentials)
+        try:
+            yield server
+        finally:
+            await server.aclose()
+
+    async def _connect(self, address: str, credentials: tuple[str, str] | None) -> Server:
+        pair = self.secrets.pair
+        if pair is None:
+            return await self.connect(address, self.port, auth=credentials, timeout=TIMEOUT_SECONDS)
+        known = {self.secrets.fingerprint, self.recorded} - {""}
+
+        def trusts(certificate: bytes) -> bool:
+            return credentials is None or fingerprint(certificate) in known
+
+        connect = partial(self.connect, address, self.port, auth=credentials, timeout=TIMEOUT_SECONDS)
+        try:
+            return await connect(tls=unverifying(pair), trusts=trusts)
+        except NotTrusted:
+            verifying = verifying_signatures(pair, self.secrets.issuers)
+            if verifying is None:
+                raise
+            return await connect(tls=verifying)

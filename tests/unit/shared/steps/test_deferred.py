@@ -1,0 +1,100 @@
+"""Deferred parts of a template: kept while nothing else changes, adopted with the next other change."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.managed_fields import applied_part, difference
+from shared.steps.deferred import Deferred, keep_deferred
+from tests.support import paths
+
+MANAGER = "memcached-operator"
+RECORDED: dict[str, dict[str, Obj]] = json.loads((paths.RECORDED / "kubernetes/applied.json").read_text())
+PARTS = (Deferred("memcached", "image"), Deferred("memcached", "livenessProbe"))
+
+
+@pytest.fixture
+def known() -> dict[str, Obj]:
+    """Return a workload as applied, and as a real API server stored it."""
+    return copy.deepcopy(RECORDED["Deployment"])
+
+
+def container(workload: Obj) -> Obj:
+    found: Obj = workload["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def upgraded(known: dict[str, Obj]) -> Obj:
+    """Return the workload that a newer operator builds from the same spec."""
+    made = copy.deepcopy(known["sent"])
+    container(made).update(image="memcached:new", livenessProbe={"httpGet": {"path": "/livez", "port": "memcached"}})
+    return made
+
+
+def test_part_that_a_manager_applied_is_what_it_sent(known: dict[str, Obj]) -> None:
+    part = applied_part(known["observed"], MANAGER)
+    (stored,), sent = part["spec"]["template"]["spec"]["containers"], container(known["sent"])
+    assert {**stored, "resources": sent["resources"]} == sent, "only quantities are rewritten"
+    assert applied_part(known["observed"], "another") == {}
+
+
+def test_new_values_of_deferred_parts_alone_change_nothing(known: dict[str, Obj]) -> None:
+    made = keep_deferred(upgraded(known), known["observed"], PARTS, MANAGER)
+    assert made == known["sent"]
+    assert difference(made, known["observed"], MANAGER) == []
+
+
+def test_change_outside_the_template_does_not_adopt_them(known: dict[str, Obj]) -> None:
+    newer = upgraded(known)
+    newer["spec"]["replicas"] += 1
+    made = keep_deferred(newer, known["observed"], PARTS, MANAGER)
+    assert difference(made, known["observed"], MANAGER) == ["spec.replicas"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda template: template["spec"]["containers"][0]["args"].append("-v"),
+        lambda template: template["metadata"]["labels"].update(team="shop"),
+        lambda template: template["spec"].pop("terminationGracePeriodSeconds"),
+        lambda template: template["spec"]["containers"].append({"name": "exporter", "image": "e:1"}),
+    ],
+)
+def test_any_other_change_of_the_template_adopts_them(known: dict[str, Obj], change: Any) -> None:
+    newer = upgraded(known)
+    change(newer["spec"]["template"])
+    assert keep_deferred(newer, known["observed"], PARTS, MANAGER) == newer
+
+
+def test_change_of_the_deferred_field_of_another_container_is_adopted(known: dict[str, Obj]) -> None:
+    newer = upgraded(known)
+    assert keep_deferred(newer, known["observed"], [Deferred("exporter", "image")], MANAGER) == newer
+
+
+def test_part_that_was_not_set_before_is_not_added(known: dict[str, Obj]) -> None:
+    newer = copy.deepcopy(known["sent"])
+    container(newer)["lifecycle"] = {"preStop": {"sleep": {"seconds": 1}}}
+    assert keep_deferred(newer, known["observed"], [Deferred("memcached", "lifecycle")], MANAGER) == known["sent"]
+
+
+def test_digest_of_the_template_is_that_of_the_kept_parts(known: dict[str, Obj]) -> None:
+    def sign(template: Obj) -> None:
+        found = template["spec"]["containers"][0]["image"]
+        template["metadata"]["labels"]["app.kubernetes.io/name"] = f"digest of {found}"
+
+    sign(known["sent"]["spec"]["template"])
+    sign(known["observed"]["spec"]["template"])
+    newer = upgraded(known)
+    sign(newer["spec"]["template"])
+    assert keep_deferred(newer, known["observed"], PARTS, MANAGER, sign) == known["sent"]
+
+
+def test_new_workload_and_one_without_a_record_are_as_desired(known: dict[str, Obj]) -> None:
+    newer = upgraded(known)
+    assert keep_deferred(newer, None, PARTS, MANAGER) == newer
+    assert keep_deferred(newer, known["observed"], PARTS, "another") == newer
