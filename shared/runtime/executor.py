@@ -13,13 +13,13 @@ from typing import Any
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
+from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
 from shared.observability import tracing
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, WriteSecret
+from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -74,6 +74,7 @@ class Executor:
 
         Raises:
             Conflict: the observed state is outdated; the following chains are not executed.
+            NotEvictable: a disruption budget does not allow an eviction now, and nothing else failed.
             KubeError, DatabaseError: an action is not possible now. Of several failures, the first.
             ForeignObject: an object with a desired name belongs to another owner.
         """
@@ -85,6 +86,7 @@ class Executor:
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
                 failures.append(failure)
+        failures.sort(key=lambda failure: isinstance(failure, errors.NotEvictable))
         if failures:
             for other in failures[1:]:
                 log.warning("%s: %s", _key(resource), other)
@@ -94,7 +96,7 @@ class Executor:
     async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False
         for action in actions:
-            if isinstance(action, Call | Delete | Attempt) and not is_current:
+            if isinstance(action, Call | Delete | Evict | Attempt) and not is_current:
                 await self._require_current(resource)
                 is_current = True
             match action:
@@ -107,6 +109,9 @@ class Executor:
                     changed = True
                 case Delete():
                     await self._delete(resource, action)
+                    changed = True
+                case Evict():
+                    await self._evict(resource, action)
                     changed = True
                 case Call():
                     await self._call(resource, action)
@@ -262,6 +267,26 @@ class Executor:
             self._cache.drop(kind, action.obj)
         else:
             self._cache.put(kind, left)
+
+    async def _evict(self, resource: Obj, action: Evict) -> None:
+        metadata = action.obj["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        try:
+            # The server charges the budget before it compares the UID: a stale request would block drains for minutes.
+            live = await self._kube.get(POD, namespace, name)
+            if live["metadata"]["uid"] != metadata["uid"]:
+                raise errors.Conflict(f"Pod {name} (uid {metadata['uid']}) was deleted")
+            await self._kube.evict(namespace, name, uid=metadata["uid"])
+        except errors.NotEvictable as refusal:
+            raise errors.NotEvictable(
+                f"Pod {name} is not evicted yet: {str(refusal).rstrip('.')}.", status=refusal.status
+            ) from None
+        except errors.NotFound:
+            self._cache.drop(POD, action.obj)
+            return
+        log.info("%s: evicted %s %s", _key(resource), POD, name)
+        if POD in self._cache.kinds:  # the response does not contain the terminating pod
+            await self._refresh(POD, action.obj)
 
     async def _call(self, resource: Obj, call: Call) -> None:
         self._permit(str(call))

@@ -62,7 +62,9 @@ class Actor:
     def evict(self, namespace: str, name: str, **options: Any) -> Obj:
         """Evict a pod within its PodDisruptionBudget, as `kubectl drain` does, with DeleteOptions."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
-        return self._send(Request("POST", POD.path(namespace, name, "eviction"), body=body | {"deleteOptions": options}))
+        return self._send(
+            Request("POST", POD.path(namespace, name, "eviction"), body=body | {"deleteOptions": options})
+        )
 
     def _send(self, request: Request) -> Obj:
         answer = self._server.handle(replace(request, query={"fieldManager": self.name} | dict(request.query)))

@@ -6,6 +6,7 @@ Source: pkg/controller/disruption/disruption.go in kubernetes/kubernetes.
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.kubernetes.kinds import DEPLOYMENT, DISRUPTION_BUDGET, POD, STATEFUL_SET, Obj
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer
 
 
+STALE_AFTER = timedelta(minutes=2)
+"""Time after which a pod that was evicted and not deleted counts again (stalePodDisruptionTimeout)."""
+
+
 class Disruptions:
-    """Simulates the disruption controller. An evicted pod counts as disrupted until it is gone."""
+    """Simulates the disruption controller. An evicted pod counts as disrupted until it is terminating."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -30,8 +35,9 @@ class Disruptions:
     def _control(self, budget: Obj) -> bool:
         metadata, before = budget["metadata"], budget.get("status") or {}
         pods = [pod for _, pod in self._server.objects(POD) if selects(budget, pod)]
-        evicted = before.get("disruptedPods", {}).keys() & {
-            pod["metadata"]["name"] for pod in pods if not is_terminating(pod)
+        staying = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
+        evicted = {
+            name for name, at in before.get("disruptedPods", {}).items() if name in staying and self._is_recent(at)
         }
         healthy = sum(
             is_ready(pod) and not is_terminating(pod) and pod["metadata"]["name"] not in evicted for pod in pods
@@ -44,14 +50,17 @@ class Disruptions:
             "currentHealthy": healthy,
             "disruptionsAllowed": max(0, healthy - desired) if expected else 0,
         }
-        gone = before.get("disruptedPods", {}).keys() - evicted
-        if status == {key: before.get(key) for key in status} and not gone:
+        removed = before.get("disruptedPods", {}).keys() - evicted
+        if status == {key: before.get(key, 0) for key in status} and not removed:
             return False
         kept = {pod: before["disruptedPods"][pod] for pod in evicted}
-        status["disruptedPods"] = dict.fromkeys(gone) | kept if kept else None
+        status["disruptedPods"] = dict.fromkeys(removed) | kept if kept else None
         address = (metadata["namespace"], metadata["name"])
         self._controller.merge(DISRUPTION_BUDGET, *address, {"status": status}, subresource="status")
         return True
+
+    def _is_recent(self, at: str) -> bool:
+        return datetime.fromisoformat(self._server.now()) - datetime.fromisoformat(at) <= STALE_AFTER
 
     def _counts(self, spec: Obj, pods: list[Obj]) -> tuple[int, int]:
         """Return the expected number of pods, and how many of them must stay healthy."""
