@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import applied_part, difference
 
@@ -29,14 +30,26 @@ class Deferred(NamedTuple):
     field: str
 
 
+class Digest(NamedTuple):
+    """How outdated pods of a workload with the strategy OnDelete are found.
+
+    Attributes:
+        annotation: annotation of templates and pods with the digest.
+        of: returns the digest of a template. Parts that restart no pod are not in it.
+    """
+
+    annotation: str
+    of: Callable[[Obj], str]
+
+
 def keep_deferred(
     desired: Obj,
     current: Obj | None,
     parts: Sequence[Deferred],
     manager: str,
-    sign: Callable[[Obj], None] = lambda _: None,
+    digest: Digest | None = None,
 ) -> Obj:
-    """Return the workload to apply: with the current deferred parts if its template has no other change.
+    """Return the workload to apply: with the current deferred parts if no other change restarts its pods.
 
     Without a record of what this manager applied, nothing is known about the origin of the current values, and the
     desired ones are returned.
@@ -45,7 +58,7 @@ def keep_deferred(
         desired: Deployment or StatefulSet as built from the spec.
         current: the workload as observed; None if it does not exist.
         manager: field manager that applies the workload.
-        sign: updates annotations of a template that depend on its content, such as its digest.
+        digest: changes of the template that restart pods; None if every change does.
     """
     applied = _containers(applied_part(current, manager)) if current is not None else {}
     if current is None or not applied:
@@ -54,9 +67,11 @@ def keep_deferred(
     for container, field in parts:
         if container in applied:
             _set(_containers(kept).get(container, {}), field, applied[container].get(field))
-    sign(kept["spec"]["template"])
-    paths = difference(kept, current, manager)
-    return desired if any(map(_changes_template, paths)) else kept
+    if digest is not None:
+        template = kept["spec"]["template"]
+        template["metadata"]["annotations"][digest.annotation] = digest.of(template)
+        return desired if digest.of(template) != annotation(current["spec"]["template"], digest.annotation) else kept
+    return desired if any(map(_changes_template, difference(kept, current, manager))) else kept
 
 
 def _changes_template(path: str) -> bool:

@@ -22,6 +22,7 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
+from shared.steps.deferred import keep_deferred
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -98,6 +99,7 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+    made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
