@@ -7,7 +7,7 @@ from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.membership.quorum import removal_refusal, restart_refusal
+from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
@@ -17,7 +17,7 @@ from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED, UPGRADE_REFUSED
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.runtime.plan import PASS, Step
+from shared.runtime.plan import PASS, Evict, Step
 from shared.status.phases import UPDATING
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop, template_image
@@ -163,7 +163,8 @@ def _leave_and_rejoin(
     """With storage.medium Memory, a member leaves together with its pod, and joins again with the new one.
 
     The pod is evicted first: the budget then protects the other members, whose data a drain would delete with their
-    pods. If the operator stops in between, `replace_lost_member` removes the member.
+    pods. If the operator stops in between, `replace_lost_member` removes the member. With two voters that would lose
+    the quorum, so the member is removed first, and `delete_removed_members` deletes its pod.
     """
     if resource.spec.storage.medium != "Memory":
         return None
@@ -183,7 +184,10 @@ def _leave_and_rejoin(
         f"{roll.progress}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
         "new pod."
     )
-    return Step.wait(UPDATING, message, stop(instance, evicts=roll.evicts), remove(resource, seen, instance))
+    keeps_quorum = Quorum.of(seen).while_restarting(healthy=instance.member not in seen.down).spare >= 0
+    stopping = stop(instance, evicts=roll.evicts)
+    first = (stopping,) if isinstance(stopping, Evict) and keeps_quorum else ()
+    return Step.wait(UPDATING, message, *first, remove(resource, seen, instance))
 
 
 def _stuck(instance: Instance) -> str:

@@ -181,6 +181,9 @@ def test_in_memory_member_is_removed_together_with_its_pod() -> None:
     resource = cluster(storage=MEMORY)
     made = plan(resource, seen(resource, OLD, OLD, OLD))
     assert acts(made.actions) == ["evict Pod demo-1 (disk-1)", "remove demo-1"]
+    pair = cluster(2, recorded=[0, 1], storage=MEMORY)
+    made = plan(pair, seen(pair, OLD, OLD))
+    assert acts(made.actions) == ["remove demo-1"], "one of two voters without data would be a lost quorum"
     assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
