@@ -35,7 +35,8 @@ class Instance:
         member: member in etcd's list, found by its peer URL; None without a member or a list.
         status: status that the member reported; None if it did not answer.
         error: reason why it did not answer; empty if it did, or was not queried.
-        progress: progress of its data, from its metrics; read only if it does not answer and no list is known.
+        progress: progress of its data, from its metrics; read only if it does not answer, and either it is a learner or
+            no list of members is known.
         disk: UID of the current volume, or with storage.medium Memory of the pod; empty without one.
         recorded: volume that the status records for this member (by id), or without a member, for the former one; empty
             if none.

@@ -231,11 +231,24 @@ async def _query_cluster(seen: Observed, source: Instance, server: Server, serve
         permitted = await _answer(server.is_compacted(_FIRST_REVISION))
         if isinstance(permitted, Denied):
             return dataclasses.replace(seen, denied=str(permitted))
+    seen = await _query_learner(seen, servers)
     leader = seen.leader
     if seen.is_full and leader and leader.status and leader.number in servers:
         compacted = await _answer(servers[leader.number].is_compacted(leader.status.revision))
         seen = dataclasses.replace(seen, compacted=compacted is True)
     return dataclasses.replace(seen, hashes=await _hashes(seen, servers)) if suspected(seen) else seen
+
+
+async def _query_learner(seen: Observed, servers: Servers) -> Observed:
+    """Query the metrics of a learner that does not answer: while it receives a snapshot, it serves nothing else."""
+    learner = seen.instance_of(seen.learner) if seen.learner else None
+    if learner is None or learner.status is not None or learner.number not in servers:
+        return seen
+    found = await _answer(servers[learner.number].progress())
+    if isinstance(found, EtcdError):
+        return seen
+    instances = (dataclasses.replace(each, progress=found) if each is learner else each for each in seen.instances)
+    return dataclasses.replace(seen, instances=tuple(instances))
 
 
 async def _hashes(seen: Observed, servers: Servers) -> dict[int, HashKV]:

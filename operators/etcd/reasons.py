@@ -159,11 +159,8 @@ JOINING = REASONS.add(
 LEARNER_STUCK = REASONS.add(
     "LearnerStuck",
     Severity.WARNING,
-    "A learner did not catch up in time; it is removed and joins again.",
-    (
-        "{instance} did not catch up within {patience} s (--create-timeout){detail}{rstrip}: removing it; it "
-        "joins again with an empty volume."
-    ),
+    "A learner made no progress for too long; it is removed and joins again.",
+    ("{instance} made no progress for {allowed} s{detail}{rstrip}: removing it; it joins again with an empty volume."),
 )
 MEMBER_FAILING = REASONS.add(
     "MemberFailing",

@@ -13,7 +13,7 @@ from typing import Any
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.assessment import Assessment
-from operators.etcd.membership import raft_log
+from operators.etcd.membership import catching_up, raft_log
 from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
@@ -31,7 +31,7 @@ MIN_CHANGE_SHARE = 0.1
 
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """Return the whole status, except for its conditions."""
-    members = _members(resource, seen)
+    members = _members(resource, seen, now)
     cluster_id = _cluster_id(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
@@ -78,7 +78,7 @@ def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
     ]
 
 
-def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:
+def _members(resource: EtcdCluster, seen: Assessment, now: datetime) -> list[Obj]:
     """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
 
     A replacement spans several changes: the entry shows at any time in between that the member is to be added.
@@ -87,7 +87,7 @@ def _members(resource: EtcdCluster, seen: Assessment) -> list[Obj]:
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(seen, instance, before.get(instance.name) or {})
+        _member(seen, instance, before.get(instance.name) or {}, now)
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
         if instance.member or instance.vacated or instance.number in seen.replaced_numbers
     ]
@@ -100,7 +100,7 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Assessment, instance: Instance, before: Obj) -> Obj:
+def _member(seen: Assessment, instance: Instance, before: Obj, now: datetime) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
         entry: Obj = {"volume": volume} if (volume := recorded_disk(seen, instance)) else {}
@@ -120,6 +120,7 @@ def _member(seen: Assessment, instance: Instance, before: Obj) -> Obj:
         "healthy": seen.healthy(instance) and (member.learner or instance.ready),
         "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
         "volume": recorded_disk(seen, instance) or None,
+        "progress": catching_up.progress(instance, before.get("progress"), now) if member.learner else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 

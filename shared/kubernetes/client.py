@@ -17,11 +17,12 @@ from shared.kubernetes.errors import (
     Forbidden,
     Invalid,
     KubeError,
+    NotEvictable,
     NotFound,
     Refused,
     Unavailable,
 )
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.observability import tracing
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -161,6 +162,23 @@ class Kube:
         # The response is a Status, the last state of the object, or the terminating object.
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
+    async def evict(self, namespace: str, name: str, *, uid: str) -> None:
+        """Evict exactly the observed pod: delete it if its disruption budget allows that now.
+
+        Args:
+            uid: observed UID: a later pod of the same name is not evicted (Conflict).
+
+        Raises:
+            NotEvictable: the budget allows no eviction now, or several budgets select the pod.
+        """
+        body = {
+            "apiVersion": DISRUPTION_BUDGET.api_version,
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._send(Request("POST", POD.path(namespace, name, "eviction"), body=body))
+
     async def _send(self, request: Request) -> Obj:
         with tracing.span(request.method, path=request.path):
             answer = await self._transport.request(request)
@@ -174,6 +192,8 @@ def error_of(answer: Response, request: Request) -> KubeError:
     status = answer.body if isinstance(answer.body, dict) else {}
     code, reason = answer.status, status.get("reason", "")
     kind: type[KubeError] = Refused
+    if budget := _budget_refusal(code, status):
+        return NotEvictable(budget, status=code, retry_after=answer.retry_after)
     if code == 429 or code >= 500:
         kind = Unavailable
     elif code == 409:
@@ -188,6 +208,20 @@ def error_of(answer: Response, request: Request) -> KubeError:
         kind = NotFound
     message = status.get("message") or f"HTTP {code}"
     return kind(f"{message} ({request})", status=code, retry_after=answer.retry_after)
+
+
+def _budget_refusal(code: int, status: Obj) -> str:
+    """Return why a disruption budget does not allow an eviction; empty for any other response.
+
+    Source: pkg/registry/core/pod/storage/eviction.go in kubernetes/kubernetes.
+    """
+    message = str(status.get("message", ""))
+    causes = (status.get("details") or {}).get("causes") or ()
+    if code == 500 and "more than one PodDisruptionBudget" in message:
+        return message
+    if code == 429:
+        return " ".join(str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget")
+    return ""
 
 
 def complete(kind: Kind, listing: Obj) -> Obj:

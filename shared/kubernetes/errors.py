@@ -8,6 +8,7 @@ class KubeError(Exception):
 
     KubeError
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
+    │   └── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
     ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   └── AlreadyExists  409 on creation: the name is taken
     └── Refused            the same request never succeeds
@@ -28,6 +29,10 @@ class KubeError(Exception):
 
 class Unavailable(KubeError):
     """The server cannot respond now."""
+
+
+class NotEvictable(Unavailable):
+    """A PodDisruptionBudget does not allow the eviction now; the message names the budget."""
 
 
 class Conflict(KubeError):

@@ -31,26 +31,6 @@ def record_of(obj: Obj, manager: str) -> Obj | None:
     return None
 
 
-def applied_part(obj: Obj, manager: str) -> Obj:
-    """Return the part of an object that a manager applied, without defaults of the API server; empty without a record.
-
-    Values are as stored: the API server may have rewritten a quantity, or completed an atomic value.
-    """
-    record = record_of(obj, manager)
-    found: Obj = _part(obj, record) if record else {}
-    return found
-
-
-def _part(value: Any, record: Obj) -> Any:
-    keys = [name for name in record if name.startswith(("f:", "k:"))]
-    if isinstance(value, dict) and keys:
-        return {name[2:]: _part(value[name[2:]], record[name]) for name in keys if name[2:] in value}
-    if isinstance(value, list) and keys:
-        items = [(_item(value, json.loads(name[2:])), record[name]) for name in keys]
-        return [_part(item, node) for item, node in items if item is not None]
-    return value
-
-
 def trim(obj: Obj, manager: str) -> Obj:
     """Return an object without the managedFields of other managers, which are most of its size and never read."""
     metadata = dict(obj["metadata"])

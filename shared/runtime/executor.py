@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
+from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
 from shared.observability import tracing
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, WriteSecret
+from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -98,6 +98,7 @@ class Executor:
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
                 failed.append((number, failure))
+        failed.sort(key=lambda each: isinstance(each[1], errors.NotEvictable))  # waiting for a budget is no problem
         for _, other in failed[1:]:
             log.warning("%s: %s", _key(resource), other)
         return Execution(changed, *(failed[0] if failed else ()))
@@ -105,7 +106,7 @@ class Executor:
     async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
         changed, is_current = False, False
         for action in actions:
-            if isinstance(action, Call | Delete | Attempt) and not is_current:
+            if isinstance(action, Call | Delete | Evict | Attempt) and not is_current:
                 await self._require_current(resource)
                 is_current = True
             match action:
@@ -118,6 +119,9 @@ class Executor:
                     changed = True
                 case Delete():
                     await self._delete(resource, action)
+                    changed = True
+                case Evict():
+                    await self._evict(resource, action)
                     changed = True
                 case Call():
                     await self._call(resource, action)
@@ -273,6 +277,26 @@ class Executor:
             self._cache.drop(kind, action.obj)
         else:
             self._cache.put(kind, left)
+
+    async def _evict(self, resource: Obj, action: Evict) -> None:
+        metadata = action.obj["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        try:
+            # The server charges the budget before it compares the UID: a stale request would block drains for minutes.
+            live = await self._kube.get(POD, namespace, name)
+            if live["metadata"]["uid"] != metadata["uid"]:
+                raise errors.Conflict(f"Pod {name} (uid {metadata['uid']}) was deleted")
+            await self._kube.evict(namespace, name, uid=metadata["uid"])
+        except errors.NotEvictable as refusal:
+            raise errors.NotEvictable(
+                f"Pod {name} is not evicted yet: {str(refusal).rstrip('.')}.", status=refusal.status
+            ) from None
+        except errors.NotFound:
+            self._cache.drop(POD, action.obj)
+            return
+        log.info("%s: evicted %s %s", _key(resource), POD, name)
+        if POD in self._cache.kinds:  # the response does not contain the terminating pod
+            await self._refresh(POD, action.obj)
 
     async def _call(self, resource: Obj, call: Call) -> None:
         self._permit(str(call))

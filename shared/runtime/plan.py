@@ -55,6 +55,18 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict exactly the observed pod, by UID: delete it within its disruption budget.
+
+    For planned work on a pod that serves. A deletion ignores the budget, so that a drain of a node at the same time
+    could stop another pod of the same database. If the budget does not allow the eviction now, the chain ends, and the
+    plan is made again soon.
+    """
+
+    obj: Obj
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """Change a few fields of exactly the observed object, by UID; skipped if it would change nothing.
 
@@ -130,7 +142,7 @@ class Attempt:
         return str(self.call)
 
 
-Action = Apply | Patch | WriteSecret | Delete | Call | Attempt
+Action = Apply | Patch | WriteSecret | Delete | Evict | Call | Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ MAX_COLLECTION_FAILURES = 9
 MAX_REPAIR_DELAY_SECONDS = 5.0
 """Longest delay after a failure while the running database needs repairs, in seconds."""
 
+EVICTION_RETRY_SECONDS = 10.0
+"""Seconds until an eviction is tried again. A change of the disruption budget, which is watched, starts it earlier."""
+
 RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
 
@@ -152,7 +155,11 @@ class Reconciler:
             self._note_certificates(key, self._controller.certificate_ends(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
-            if not await self._execute(key, obj, plan):
+            try:
+                has_changed = await self._execute(key, obj, plan)
+            except errors.NotEvictable as refusal:
+                plan, has_changed = _awaiting_budget(plan, refusal), False
+            if not has_changed:
                 await self._report(obj, plan.status, plan.verdict)
                 return plan
         await self._report(obj, plan.status, plan.verdict)
@@ -263,6 +270,16 @@ class Reconciler:
         except (InvalidSpec, errors.KubeError, DatabaseError):
             return None
         return self._controller.plan(resource, seen, self._clock())
+
+
+def _awaiting_budget(plan: Plan, refusal: errors.NotEvictable) -> Plan:
+    """Return the plan with the reason why an eviction waits. That is no failure: a drain may use the budget now."""
+    message = f"{plan.verdict.message} {refusal} The operator retries until its disruption budget allows it."
+    return dataclasses.replace(
+        plan,
+        verdict=dataclasses.replace(plan.verdict, message=message.strip()),
+        requeue=min(plan.requeue or EVICTION_RETRY_SECONDS, EVICTION_RETRY_SECONDS),
+    )
 
 
 def _key(obj: Obj) -> Key:

@@ -11,8 +11,9 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from shared.kubernetes import managed_fields
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.managed_fields import applied_part, difference
 
 _TEMPLATE = "spec.template"
 
@@ -29,14 +30,26 @@ class Deferred(NamedTuple):
     field: str
 
 
+class Digest(NamedTuple):
+    """How outdated pods of a workload with the strategy OnDelete are found.
+
+    Attributes:
+        annotation: annotation of templates and pods with the digest.
+        of: returns the digest of a template. Parts that restart no pod are not in it.
+    """
+
+    annotation: str
+    of: Callable[[Obj], str]
+
+
 def keep_deferred(
     desired: Obj,
     current: Obj | None,
     parts: Sequence[Deferred],
     manager: str,
-    sign: Callable[[Obj], None] = lambda _: None,
+    digest: Digest | None = None,
 ) -> Obj:
-    """Return the workload to apply: with the current deferred parts if its template has no other change.
+    """Return the workload to apply: with the current deferred parts if no other change restarts its pods.
 
     Without a record of what this manager applied, nothing is known about the origin of the current values, and the
     desired ones are returned.
@@ -45,22 +58,31 @@ def keep_deferred(
         desired: Deployment or StatefulSet as built from the spec.
         current: the workload as observed; None if it does not exist.
         manager: field manager that applies the workload.
-        sign: updates annotations of a template that depend on its content, such as its digest.
+        digest: changes of the template that restart pods; None if every change does.
     """
-    applied = _containers(applied_part(current, manager)) if current is not None else {}
+    applied = _containers(managed_fields.applied(current, manager) or {}) if current is not None else {}
     if current is None or not applied:
         return desired
     kept = copy.deepcopy(desired)
     for container, field in parts:
         if container in applied:
             _set(_containers(kept).get(container, {}), field, applied[container].get(field))
-    sign(kept["spec"]["template"])
-    return desired if restarts_pods(kept, current, manager) else kept
+    if digest is not None:
+        template = kept["spec"]["template"]
+        template["metadata"]["annotations"][digest.annotation] = digest.of(template)
+    return desired if restarts_pods(kept, current, manager, digest) else kept
 
 
-def restarts_pods(desired: Obj, current: Obj, manager: str) -> bool:
-    """Return whether applying a workload changes its template."""
-    return any(map(_changes_template, difference(desired, current, manager)))
+def restarts_pods(desired: Obj, current: Obj, manager: str, digest: Digest | None = None) -> bool:
+    """Return whether applying a workload restarts its pods.
+
+    Args:
+        digest: changes of the template that restart pods; None if every change does.
+    """
+    if digest is not None:
+        one, other = (annotation(each["spec"]["template"], digest.annotation) for each in (desired, current))
+        return one != other
+    return any(map(_changes_template, managed_fields.difference(desired, current, manager)))
 
 
 def _changes_template(path: str) -> bool:

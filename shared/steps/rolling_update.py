@@ -3,6 +3,9 @@
 StatefulSets use the update strategy OnDelete, because Kubernetes' own order ignores the roles of pods. A pod is
 outdated if the digest of its template differs from that of the StatefulSet. A pod is recreated only after the previous
 one is back, so that a change that breaks the first pod stops there and can be reverted.
+
+A pod that serves is evicted within its disruption budget, as `kubectl drain` does: whichever of the two comes second
+waits. Only a pod that does not serve is deleted.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.kinds import POD, Obj
-from shared.runtime.plan import Delete, Step
+from shared.runtime.plan import Delete, Evict, Step
 from shared.status.reasons import Reason
 from shared.steps.instance import Instance
 
@@ -35,6 +39,7 @@ class RollingUpdate(Generic[InstanceT]):
         reason: reason while the update progresses.
         blocked_reason: reason while the update is blocked.
         blocked_seconds: time until a blocked update is observed again.
+        evicts: whether pods that serve are evicted (`may_evict`).
     """
 
     instances: Sequence[InstanceT]
@@ -43,6 +48,7 @@ class RollingUpdate(Generic[InstanceT]):
     reason: Reason
     blocked_reason: Reason
     blocked_seconds: float
+    evicts: bool = True
 
     @property
     def progress(self) -> str:
@@ -62,7 +68,7 @@ class RollingUpdate(Generic[InstanceT]):
         return self.recreate(instance)
 
     def recreate(self, instance: InstanceT, how: str = " is being recreated.") -> Step:
-        return Step.wait(self.reason, f"{self.progress}; {instance.name}{how}", restart(instance))
+        return Step.wait(self.reason, f"{self.progress}; {instance.name}{how}", stop(instance, evicts=self.evicts))
 
     def wait(self, why: str, *, requeue: float | None = None) -> Step:
         """Wait for a condition that resolves without user action."""
@@ -86,8 +92,34 @@ class RollingUpdate(Generic[InstanceT]):
         return Step.wait(self.blocked_reason, message, warning=True, requeue=self.blocked_seconds)
 
 
+def may_evict(budget: PodDisruptionBudget | None, size: int) -> bool:
+    """Whether planned work evicts pods, rather than deletes them.
+
+    A budget that never allows an eviction keeps pods on their nodes. It does not prevent a change of the spec, as for
+    any workload of Kubernetes. No drain can stop another pod at the same time, so that a deletion is safe.
+
+    Args:
+        budget: the budget in the spec; None for the default one.
+        size: number of pods.
+    """
+    return budget is None or not budget.blocks_every_eviction(size)
+
+
+def stop(instance: Instance, *, evicts: bool) -> Delete | Evict:
+    """Stop a pod for planned work, so that the StatefulSet recreates it; one that does not serve is deleted.
+
+    A budget with the policy IfHealthyBudget protects a pod that does not serve, although a restart may repair it.
+
+    Args:
+        evicts: see `may_evict`.
+    """
+    assert instance.pod_obj is not None
+    serves = instance.pod is not None and instance.pod.ready
+    return Evict(instance.pod_obj) if serves and evicts else restart(instance)
+
+
 def restart(instance: Instance) -> Delete:
-    """Delete a pod, so that the StatefulSet recreates it."""
+    """Delete a pod that does not serve, so that the StatefulSet recreates it."""
     assert instance.pod_obj is not None
     return Delete(POD, instance.pod_obj)
 

@@ -11,7 +11,7 @@ import enum
 
 from shared.api.podspec import smaller
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.runtime.plan import Delete
+from shared.runtime.plan import Delete, Evict
 from shared.status.lifecycle import Lifecycle
 from shared.steps.instance import Instance
 
@@ -92,7 +92,7 @@ def delete(claim: Obj, *, in_use: bool) -> Delete:
     return Delete(PERSISTENT_VOLUME_CLAIM, claim)
 
 
-def replace_disk(instance: Instance, *, in_use: bool) -> tuple[Delete, ...]:
+def replace_disk(instance: Instance, *, in_use: bool, evicts: bool = False) -> tuple[Delete | Evict, ...]:
     """Delete the volume and the pod of an instance that stays, so that its next pod starts with an empty volume.
 
     The claim is deleted first and then waits for the pod to end, so the next pod cannot use it. Objects that are
@@ -100,15 +100,18 @@ def replace_disk(instance: Instance, *, in_use: bool) -> tuple[Delete, ...]:
 
     Args:
         in_use: see `state_of`.
+        evicts: whether the pod serves and is evicted, before anything is deleted: a refusal changes nothing.
 
     Raises:
         IllegalTransition: the data on the volume may be needed.
     """
     claim, pod = instance.volume, instance.pod_obj
-    deletions: list[Delete] = []
+    deletions: list[Delete | Evict] = []
+    if evicts and pod and not pod["metadata"].get("deletionTimestamp"):
+        deletions.append(Evict(pod))
     if claim and not claim["metadata"].get("deletionTimestamp"):
         deletions.append(delete(claim, in_use=in_use))
-    if pod and not pod["metadata"].get("deletionTimestamp"):
+    if not evicts and pod and not pod["metadata"].get("deletionTimestamp"):
         deletions.append(Delete(POD, pod))
     return tuple(deletions)
 

@@ -29,6 +29,7 @@ KINDS = frozenset(
     [
         "pods",
         "pod",
+        "pdb",
         "pvc",
         "nodes",
         "events",

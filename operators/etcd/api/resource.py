@@ -34,6 +34,20 @@ ID = r"^[0-9a-f]{16}$"
 Id = Annotated[str, Field(pattern=ID)]
 
 
+class ProgressStatus(SpecModel):
+    """Last progress of a learner, which copies the data of the leader."""
+
+    index: int = Field(
+        description="Index of the last entry of Raft's log that the learner applied; 0 while it receives a snapshot.",
+        json_schema_extra=INT64,
+    )
+    since: Time = Field(
+        description=(
+            "Time at which the learner had this index. Without progress for too long, it is removed and joins again."
+        )
+    )
+
+
 class MemberStatus(SpecModel):
     """Last observed state of one member."""
 
@@ -66,6 +80,9 @@ class MemberStatus(SpecModel):
             "UID of the volume claim (with storage.medium Memory: of the pod) on which the member was last "
             "healthy. If the member has another volume, its data is lost."
         ),
+    )
+    progress: ProgressStatus | None = Field(
+        None, description="Last observed progress of a learner; not set for voters."
     )
 
 

@@ -138,12 +138,18 @@ _METRIC = re.compile(
     r"|etcd_debugging_mvcc_current_revision (?P<revision>\S+))$",
     re.MULTILINE,
 )
+_RECEIVING = re.compile(
+    r"^etcd_(?:network_snapshot_receive_inflights_total\{.*\}|server_snapshot_apply_in_progress_total) [1-9]",
+    re.MULTILINE,
+)
+"""Metrics of a member that receives or applies a snapshot."""
 
 
 def progress(text: str) -> RaftProgress:
     """Parse /metrics, the same from 3.4 to 3.7; large numbers are floating-point."""
     found = {match.lastgroup: match[match.lastgroup] for match in _METRIC.finditer(text) if match.lastgroup}
-    return RaftProgress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
+    applied, revision = (int(float(found[name])) for name in ("applied", "revision"))
+    return RaftProgress(int(found["id"], 16), applied, revision, receiving=bool(_RECEIVING.search(text)))
 
 
 def has_alarm(answer: Any) -> bool:

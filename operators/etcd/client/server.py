@@ -139,11 +139,13 @@ class RaftProgress:
     Attributes:
         applied: index of Raft's log up to which changes are applied.
         revision: revision of the newest change of a key.
+        receiving: whether the member receives a snapshot of the leader's database, or applies it.
     """
 
     member_id: int
     applied: int
     revision: int
+    receiving: bool = False
 
 
 class Server(Protocol):

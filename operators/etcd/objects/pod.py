@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.steps.deferred import Deferred, Digest
 
 RUN_AS_USER = 65532
 """User and group of the members: no user of a node, and known to images that run as nonroot."""
@@ -28,6 +30,17 @@ HAND_OVER_SECONDS = 30
 
 STARTUP_SECONDS = 900
 """Seconds until a member must serve: before that, it reads its database and compares it with its peers."""
+
+
+LIVENESS_PERIOD_SECONDS = 20
+MIN_HANG_SECONDS = 180
+"""Minimum time for which a member may not answer before the kubelet restarts it."""
+
+DEFRAGMENTED_BYTES_PER_SECOND = 10 * 10**6
+"""Cautious speed of a defragmentation. With a local disk, 55 to 95 MB/s were measured (etcd 3.5 and 3.6)."""
+
+DEFERRED = (Deferred(CONTAINER, "livenessProbe"),)
+"""Parts of the template that do not restart members by themselves."""
 
 
 class Mount(NamedTuple):
@@ -85,7 +98,7 @@ def pod(
             # OnRootMismatch: otherwise each start would open etcd's private directory to the group.
             "securityContext": restricted(RUN_AS_USER)
             | {"fsGroup": RUN_AS_USER, "fsGroupChangePolicy": "OnRootMismatch"},
-            "containers": [_etcd(resource, image, command_line.arguments(resource, quota))],
+            "containers": [_etcd(resource, image, quota or spec.quota)],
             "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
             **spec.placement(),
         },
@@ -121,12 +134,15 @@ def digest(template: Obj) -> str:
     return template_digest(template, labels=(SERVES,), annotations=excluded)
 
 
-def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
+DIGEST = Digest(TEMPLATE, digest)
+
+
+def _etcd(resource: EtcdCluster, image: str, quota: int) -> Obj:
     return {
         "name": CONTAINER,
         "image": image,
         "command": ["etcd"],
-        "args": arguments,
+        "args": command_line.arguments(resource, quota),
         "env": command_line.environment(resource),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
@@ -137,7 +153,7 @@ def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
             )
         ],
         "resources": resource.spec.container_resources(),
-        **_probes(resource),
+        **_probes(resource, quota),
         # The last log lines of etcd, which writes no message: the operator reads "couldn't find local name" there.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SAFE,
@@ -145,13 +161,13 @@ def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
     }
 
 
-def _probes(resource: EtcdCluster) -> Obj:
+def _probes(resource: EtcdCluster, quota: int) -> Obj:
     """Return the probes of a member.
 
     A member is ready if it can read what a quorum agreed on. A full database does not make it unready, because reads
     and deletions continue. A member is alive if it can read its own keys. That requires neither a quorum nor the
-    absence of alarms, because a restart resolves neither. The threshold allows for a defragmentation, during which a
-    member does not answer.
+    absence of alarms, because a restart resolves neither. A member that is defragmented answers no request but that for
+    its metrics, /livez included (3.5.35, 3.6.16). So the threshold allows for the defragmentation of a full database.
     """
     able = features(resource.version)
     full = "?exclude=NOSPACE" if able.exclude_alarms else ""
@@ -163,8 +179,18 @@ def _probes(resource: EtcdCluster) -> Obj:
     return {
         "startupProbe": {**alive, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTUP_SECONDS},
         "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
-        "livenessProbe": {**alive, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
+        "livenessProbe": {
+            **alive,
+            "periodSeconds": LIVENESS_PERIOD_SECONDS,
+            "timeoutSeconds": 10,
+            "failureThreshold": math.ceil(_hang_seconds(quota) / LIVENESS_PERIOD_SECONDS),
+        },
     }
+
+
+def _hang_seconds(quota: int) -> float:
+    """Return how long a member may not answer: a defragmentation of a file of this many bytes takes that time."""
+    return max(MIN_HANG_SECONDS, 60 + quota / DEFRAGMENTED_BYTES_PER_SECOND)
 
 
 def _mounts(resource: EtcdCluster) -> list[Obj]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
+from operators.etcd.membership import catching_up
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import JOINING, LEARNER_STUCK, PROMOTING
 from operators.etcd.steps import member_changes
@@ -17,13 +18,13 @@ from shared.status.verdict import Progress
 
 
 def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, patience: float) -> Step:
-    """Promote a learner that has caught up; remove one that does not.
+    """Promote a learner that has caught up; remove one that makes no progress.
 
     etcd rejects the promotion while the learner's log is behind (Raft's thesis, §4.2.1). A rejection is not a failure:
     the step retries. A learner does not vote, so that removing it does not affect the quorum.
 
     Args:
-        patience: seconds that a learner may take to catch up.
+        patience: seconds that a learner may make no progress, in addition to the time for a copy of the database.
     """
     instance = facts.instance_of(facts.learner) if facts.learner else None
     if instance is None:
@@ -39,11 +40,12 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
         message = f"{instance.name} has caught up with the leader: promoting it to a voter."
         return Step((promote,), Progress.WAITING, PROMOTING, message)
     hindrance = f"its pod does not start: {instance.pod.problem}" if instance.pod and instance.pod.problem else ""
-    since = _awaited_since(instance)
-    if since is not None and now - since >= timedelta(seconds=patience):
+    since = catching_up.stalled_since(resource, instance)
+    allowed = catching_up.allowed_seconds(facts, instance, patience)
+    if since is not None and now - since >= timedelta(seconds=allowed):
         message = (
-            f"{instance.name} did not catch up within {patience:g} s (--create-timeout){', and ' * bool(hindrance)}"
-            f"{hindrance.rstrip('.')}: removing it; it joins again with an empty volume."
+            f"{instance.name} made no progress for {allowed:.0f} s{', and ' * bool(hindrance)}{hindrance.rstrip('.')}: "
+            "removing it; it joins again with an empty volume."
         )
         remove = member_changes.remove(resource, facts, instance)
         return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
@@ -54,13 +56,6 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
 def _catch_up(seen: Observed, instance: Instance) -> str:
     if instance.status and seen.leader and seen.leader.status:
         return f"it has applied {instance.status.raft_applied} of {seen.leader.status.raft_index} log entries."
+    if instance.progress and instance.progress.receiving and seen.leader:
+        return f"it receives a snapshot of the database ({seen.leader.db_size / 2**20:.0f} MiB)."
     return "it has no pod yet." if instance.pod is None else "its server does not answer yet."
-
-
-def _awaited_since(instance: Instance) -> datetime | None:
-    """Return since when a learner could have started: the creation time of its pod or volume; None before it has any.
-
-    Without a pod the learner could not start, and adding it again would not help.
-    """
-    made = [obj["metadata"].get("creationTimestamp") for obj in (instance.pod_obj, instance.volume) if obj]
-    return max((datetime.fromisoformat(time) for time in made if time), default=None)

@@ -28,6 +28,7 @@ from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
+from shared.steps.deferred import keep_deferred, restarts_pods
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -181,9 +182,9 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
 
 def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed) -> Step:
     made = _stateful_set(settings, resource, seen, seen.secrets.mounts)
-    if seen.secrets.copies:  # an upgrade of the operator alone restarts no member
+    if seen.secrets.copies and seen.stateful_set is not None:  # an upgrade of the operator alone restarts no member
         former = _stateful_set(settings, resource, seen, seen.secrets.originals)
-        made = former if _has_template_of(former, seen.stateful_set) else made
+        made = made if restarts_pods(former, seen.stateful_set, settings.operator, pod.DIGEST) else former
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
@@ -193,15 +194,8 @@ def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mou
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
     template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen))
-    return stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
-
-
-def _has_template_of(desired: Obj, stateful_set: Obj | None) -> bool:
-    """Whether a StatefulSet has the template of the desired one, apart from what a running member ignores."""
-    if stateful_set is None:
-        return False
-    one, other = (each["spec"]["template"] for each in (desired, stateful_set))
-    return annotation(one, pod.TEMPLATE) == annotation(other, pod.TEMPLATE)
+    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
+    return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
 
 
 def _count(resource: EtcdCluster, seen: Observed) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.membership.quorum import removal_refusal, restart_refusal
+from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
@@ -17,10 +17,10 @@ from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED, UPGRADE_REFUSED
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.runtime.plan import PASS, Step
+from shared.runtime.plan import PASS, Evict, Step
 from shared.status.phases import UPDATING
 from shared.steps import rolling_update
-from shared.steps.rolling_update import RollingUpdate, is_returning, restart, template_image
+from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop, template_image
 
 
 def outdated(seen: Observed, instance: Instance) -> bool:
@@ -108,7 +108,13 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     if not stale:
         return PASS
     roll = RollingUpdate(
-        seen.instances, partial(outdated, seen), stale, UPDATING, UPGRADE_BLOCKED, BLOCKED_POLL_SECONDS
+        seen.instances,
+        partial(outdated, seen),
+        stale,
+        UPDATING,
+        UPGRADE_BLOCKED,
+        BLOCKED_POLL_SECONDS,
+        may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
     )
     if leaving := [instance for instance in seen.instances if instance.pod and instance.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is terminating. {_stuck(leaving[0])}".strip())
@@ -154,7 +160,12 @@ def _hand_over_leadership(
 def _leave_and_rejoin(
     resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
 ) -> Step | None:
-    """With storage.medium Memory, remove the member before its pod is deleted; it joins again with the new pod."""
+    """With storage.medium Memory, a member leaves together with its pod, and joins again with the new one.
+
+    The pod is evicted first: the budget then protects the other members, whose data a drain would delete with their
+    pods. If the operator stops in between, `replace_lost_member` removes the member. With two voters that would lose
+    the quorum, so the member is removed first, and `delete_removed_members` deletes its pod.
+    """
     if resource.spec.storage.medium != "Memory":
         return None
     assert instance.member is not None
@@ -173,7 +184,10 @@ def _leave_and_rejoin(
         f"{roll.progress}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
         "new pod."
     )
-    return Step.wait(UPDATING, message, remove(resource, seen, instance))
+    keeps_quorum = Quorum.of(seen).while_restarting(healthy=instance.member not in seen.down).spare >= 0
+    stopping = stop(instance, evicts=roll.evicts)
+    first = (stopping,) if isinstance(stopping, Evict) and keeps_quorum else ()
+    return Step.wait(UPDATING, message, *first, remove(resource, seen, instance))
 
 
 def _stuck(instance: Instance) -> str:

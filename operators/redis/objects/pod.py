@@ -42,6 +42,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.steps.deferred import Deferred, Digest
 
 USER_ID = 65532
 """User and group of the nodes: no user of the host, and also used by images that run as `nobody`."""
@@ -91,13 +92,8 @@ def pod(
     }
     if spec.template.init_image:
         made["spec"]["initContainers"] = [_preparing(resource, spec.template.init_image)]
-    sign(made)
+    annotations[TEMPLATE] = digest(made)
     return made
-
-
-def sign(template: Obj) -> None:
-    """Write the digest of a template into its annotation."""
-    template["metadata"]["annotations"][TEMPLATE] = digest(template)
 
 
 def digest(template: Obj) -> str:
@@ -107,6 +103,13 @@ def digest(template: Obj) -> str:
     """
     excluded = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
     return template_digest(template, labels=(SERVES,), annotations=excluded)
+
+
+DIGEST = Digest(TEMPLATE, digest)
+"""Changes of the template that restart nodes."""
+
+DEFERRED = (Deferred(EXPORTER, "image"),)
+"""Parts of the template that do not restart nodes by themselves, unless the spec sets them."""
 
 
 def starts_afresh(resource: RedisCluster, template: str = "") -> bool:

@@ -39,7 +39,7 @@ from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
-from shared.steps.deferred import Deferred, keep_deferred
+from shared.steps.deferred import keep_deferred
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -112,7 +112,7 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     template = pod.pod(runs, own, image, marks, config_digest(runs, seen), template_text(runs, seen))
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
     if runs.spec.default_exporter:  # another release may have another one, for which no node is restarted
-        made = keep_deferred(made, seen.stateful_set, (Deferred(names.EXPORTER, "image"),), settings.operator, pod.sign)
+        made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 

@@ -20,7 +20,7 @@ from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, UPGRADING
 from shared.steps import rolling_update
-from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning, restart, template_image
+from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning, may_evict, restart, template_image
 
 BROKEN = 1
 """Highest rank of nodes that are not in sync anyway."""
@@ -87,7 +87,10 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
     stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
-    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS)
+    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas)
+    roll = RollingUpdate(
+        seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS, evicts
+    )
     if not resource.spec.rolls:
         names = ", ".join(instance.name for instance in stale)
         return Step.progressing(

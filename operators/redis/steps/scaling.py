@@ -13,6 +13,7 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SYN
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
 from shared.steps import volumes
+from shared.steps.rolling_update import may_evict
 
 
 def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -62,7 +63,9 @@ def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: dat
         f"{goal}: recreating replica {instance.name} with an empty volume so that it can become a primary. Its current "
         "primary has the same data."
     )
-    return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=bool(seen.view.slots_of(instance.id))))
+    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas)
+    in_use = bool(seen.view.slots_of(instance.id))
+    return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=in_use, evicts=evicts))
 
 
 def _spare_replica(seen: Assessment) -> Instance | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response, error_of
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import POD, Kind, Obj
 
 
 class Handler(Protocol):
@@ -58,6 +58,13 @@ class Actor:
     def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> Obj:
         """Delete, with DeleteOptions as the API names them (preconditions, propagationPolicy, gracePeriodSeconds)."""
         return self._send(Request("DELETE", kind.path(namespace, name), body=options))
+
+    def evict(self, namespace: str, name: str, **options: Any) -> Obj:
+        """Evict a pod within its PodDisruptionBudget, as `kubectl drain` does, with DeleteOptions."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        return self._send(
+            Request("POST", POD.path(namespace, name, "eviction"), body=body | {"deleteOptions": options})
+        )
 
     def _send(self, request: Request) -> Obj:
         answer = self._server.handle(replace(request, query={"fieldManager": self.name} | dict(request.query)))

@@ -16,7 +16,7 @@ class Write(NamedTuple):
     """A mutating request and its result.
 
     Attributes:
-        verb: CREATE, APPLY, PATCH, UPDATE or DELETE; CALL is a database call, and `name` its description.
+        verb: CREATE, APPLY, PATCH, UPDATE, DELETE or EVICT; CALL is a database call, and `name` its description.
         manager: field manager; empty for deletions.
         changed: whether the server's state changed. A no-op, a rejected request and a lost request change nothing.
         resource_version: resourceVersion of the resulting object; 0 if the request failed or deleted the object.
@@ -81,11 +81,12 @@ class RequestLog:
         stored = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
         name = target.name or stored.get("name") or target.request.body["metadata"].get("name", "")
         version = int(stored.get("resourceVersion") or 0)
-        manager = "" if target.request.method == "DELETE" else target.manager
+        manager = "" if target.verb in ("DELETE", "EVICT") else target.manager
         status = answer.status if answer is not None else 0
         where = (target.kind.name, target.namespace, name, target.subresource)
         body = target.request.body or {}
-        preconditions = body.get("metadata", {}) | body.get("preconditions", {})
+        options = body.get("deleteOptions") or body
+        preconditions = body.get("metadata", {}) | options.get("preconditions", {})
         pinned = bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
         self.all_writes.append(Write(target.verb, *where, manager, changed, version, status, pinned))
 

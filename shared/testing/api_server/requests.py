@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.testing.api_server.clone import clone
 from shared.testing.api_server.kinds import Served
 
@@ -77,11 +77,18 @@ class TargetedRequest:
     @property
     def verb(self) -> str:
         """The verb under which logs and counters record the request."""
+        if self.subresource == "eviction":
+            return "EVICT"
         if self.request.method == "GET":
             return "GET" if self.name else "LIST"
         if self.request.method == "PATCH":
             return "APPLY" if self.request.content_type == APPLY_PATCH else "PATCH"
         return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.request.method, self.request.method)
+
+    @property
+    def stops_pod(self) -> bool:
+        """Whether the request deletes or evicts a pod."""
+        return self.kind == POD and self.verb in ("DELETE", "EVICT")
 
     @classmethod
     def at(cls, kinds: Iterable[Served], request: Request) -> TargetedRequest:
@@ -101,7 +108,8 @@ class TargetedRequest:
         for served in kinds:
             kind = served.kind
             if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
-                known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
+                subresources = {"": True, "status": served.status, "scale": bool(served.replicas)}
+                known = (subresources | {"eviction": kind == POD}).get(subresource, False)
                 lacks_namespace = kind.namespaced and bool(name) and not namespace
                 if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
                     own = dataclasses.replace(request, body=clone(request.body))

@@ -18,7 +18,7 @@ from typing import Any
 from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
 from shared.testing import faults
-from shared.testing.api_server import garbage_collector
+from shared.testing.api_server import evictions, garbage_collector
 from shared.testing.api_server import server_side_apply as ssa
 from shared.testing.api_server.actor import Actor
 from shared.testing.api_server.clone import clone
@@ -162,9 +162,11 @@ class ApiServer:
         if target.request.method == "GET":
             return self._read(target)
         if target.request.method == "DELETE" and target.name and not target.subresource:
-            return self._delete(target)
+            return self._delete(target, target.request.body or {})
         if target.request.method == "POST" and not target.name:
             return self._create(target)
+        if target.request.method == "POST" and target.subresource == "eviction":
+            return self._evict(target)
         if target.subresource == "scale" and target.request.method in ("PATCH", "PUT"):
             return self._rescale(target)
         if target.request.method == "PATCH" and target.name and target.request.content_type == APPLY_PATCH:
@@ -273,9 +275,16 @@ class ApiServer:
         edited = merge_patch(live, patch | {"metadata": {"resourceVersion": version}})
         return Response(200, _scale_of(target, self._update(target, live, edited)))
 
-    def _delete(self, target: TargetedRequest) -> Response:
+    def _evict(self, target: TargetedRequest) -> Response:
+        eviction: Obj = target.request.body
+        if eviction.get("metadata", {}).get("name") != target.name:
+            raise Failure(400, "BadRequest", "name in URL does not match name in Eviction object")
+        evictions.claim(self._store, self._live(target))
+        self._delete(target, eviction.get("deleteOptions") or {})
+        return Response(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    def _delete(self, target: TargetedRequest, options: Obj) -> Response:
         live = self._live(target)
-        options = target.request.body or {}
         preconditions = options.get("preconditions") or {}
         for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             if preconditions.get(name) and preconditions[name] != live["metadata"][name]:

@@ -112,7 +112,7 @@ class World:
         )
         for write in self.server.log.writes(changed=True):
             if write.status == HTTPStatus.CREATED or write.verb == "DELETE":
-                verb = "deleted" if write.verb == "DELETE" else "created"
+                verb = "deleted" if write.verb in ("DELETE", "EVICT") else "created"
                 counts[Operation(verb, ObjectName(write.kind, write.name), own=True)] += 1
         for what, count in self.database.counts().items():
             counts[Operation("done", ObjectName("database", what), own=True)] = count

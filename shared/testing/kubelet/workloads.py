@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from shared.testing.api_server.server import ApiServer
 from shared.testing.kubelet.claims import Claims
+from shared.testing.kubelet.disruption import Disruptions
 from shared.testing.kubelet.kubelet import Kubelet, Processes
 from shared.testing.kubelet.replicas import (
     encode_name,
@@ -29,7 +30,7 @@ HASH = "pod-template-hash"
 
 
 class Workloads:
-    """Simulates the controllers of Deployments, StatefulSets and claims, the scheduler and the kubelets.
+    """Simulates the controllers of Deployments, StatefulSets, claims and budgets, the scheduler and the kubelets.
 
     Args:
         server: API server that stores the workloads and their pods.
@@ -55,6 +56,7 @@ class Workloads:
         self._kubelet.processes = processes
         self._claims = Claims(server)
         self._stateful_sets = StatefulSets(server)
+        self._disruptions = Disruptions(server)
         self._created = created
 
     def fork(self, server: ApiServer, processes: Processes | None = None) -> Workloads:
@@ -87,6 +89,8 @@ class Workloads:
         """
         pods = [pod for _, pod in self.server.objects(POD)]
         self._kubelet.report_deletions()
+        if self._disruptions.step():  # notices an evicted pod before another one of the same name exists
+            return True
         if self._claims.step() or any(self._kubelet.sync_pod(pod, self.pod_problem(pod)) for pod in pods):
             return True
         if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):

@@ -114,9 +114,12 @@ class Run:
         done: Counter[Operation] = Counter()
         deleted: set[str] = set()
         for sent in self.wrote:
-            *_, plural, name = sent.path.split("/")
-            if sent.status == 201:
+            evicts = sent.path.endswith("/eviction")
+            *_, plural, name = sent.path.removesuffix("/eviction").split("/")
+            if sent.status == 201 and not evicts:
                 done[Operation("created", ObjectName(plural, name), own=True)] += 1
+            elif evicts and sent.status == 201:
+                done[Operation("deleted", ObjectName(plural, name), own=True)] += 1
             elif sent.method == "DELETE" and sent.status == 200 and sent.uid not in deleted:
                 # A deletion without a response is repeated, perhaps before the object is removed.
                 deleted.add(sent.uid)

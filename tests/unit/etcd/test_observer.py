@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -225,6 +225,20 @@ async def test_most_advanced_member_provides_the_member_list_without_a_quorum() 
     assert [member.name for member in observed.remembered] == ["demo-0", "demo-1", "demo-2"]
     assert observed.instances[0].progress == RaftProgress(member_id(0), 5, 4)
     assert "members" not in alone.requests, "a member without a leader is not queried for the list"
+
+
+@pytest.mark.parametrize("receiving", [True, False])
+async def test_metrics_of_a_learner_that_does_not_answer_are_read(*, receiving: bool) -> None:
+    """While it receives a snapshot, it serves nothing else. A voter that does not answer is not queried again."""
+    members = listed(0, 1, 2)
+    members = replace(members, members=(*members.members[:2], replace(members.members[2], learner=True)))
+    found = RaftProgress(member_id(2), 0, 1, receiving=receiving)
+    voter, learner = FakeMember(Unreachable("timeout")), FakeMember(Unreachable("timeout"), progress_=found)
+    observed = await three_pods(cluster()).observe(FakeMember(status(0), members), voter, learner)
+    assert [instance.progress for instance in observed.instances] == [None, None, found]
+    assert "progress" not in voter.requests
+    unknown = await three_pods(cluster()).observe(FakeMember(status(0), members), voter, FakeMember(Unreachable("no")))
+    assert unknown.instances[2].progress is None
 
 
 async def test_answer_of_another_clusters_server_at_an_old_address_is_ignored() -> None:

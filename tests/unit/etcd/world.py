@@ -249,9 +249,9 @@ def acts(made: Iterable[Action]) -> list[str]:
     found = []
     for action in made:
         kind = type(action).__name__
-        if kind == "Delete":
+        if kind in ("Delete", "Evict"):
             obj = action.obj  # type: ignore[union-attr]
-            found.append(f"delete {obj['kind']} {obj['metadata']['name']} ({obj['metadata']['uid']})")
+            found.append(f"{kind.lower()} {obj['kind']} {obj['metadata']['name']} ({obj['metadata']['uid']})")
         elif kind not in ("Apply", "Patch"):
             found.append(str(action).split(" (")[0])
     return found

@@ -329,7 +329,7 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
     if is_paused:
         resource = paused(resource)
     made, view = plan(resource, view_of), view_of.view
-    for kind in {type(action).__name__ for action in made.actions} & {*DANGEROUS, "Delete"}:
+    for kind in {type(action).__name__ for action in made.actions} & {*DANGEROUS, "Delete", "Evict"}:
         event(kind)
     disagree = Assessment.of(resource, view_of).agreement.settled
     for call in of(made.actions, "Forget"):
@@ -400,7 +400,7 @@ def test_pods_and_volumes_that_may_have_the_only_copy_are_kept(found: tuple[Redi
                 )
                 assert not Assessment.of(resource, view_of).agreement.settled
                 assert not view.uncovered
-    for action in of(made.actions, "Delete"):
+    for action in of(made.actions, "Delete") + of(made.actions, "Evict"):
         obj, name = action.obj, action.obj["metadata"]["name"]
         instance = next(at for at in view_of.instances if name in (at.name, f"data-{at.name}"))
         each = instance.id or (instance.recorded.node_id if instance.recorded else "")
@@ -458,7 +458,7 @@ def test_waiting_plan_has_a_reason_and_a_requeue(found: tuple[RedisCluster, Obse
     composed = cluster(is_formed=False, replicas=6, status=made.status)
     assert composed.formed == made.status["formed"]
     assert not {type(action).__name__ for action in plan(paused(resource), view_of).actions} & {
-        *("Apply", "Delete", "WriteSecret", "SetEpoch")
+        *("Apply", "Delete", "Evict", "WriteSecret", "SetEpoch")
     }
 
 

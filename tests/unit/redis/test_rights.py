@@ -18,7 +18,14 @@ from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
 
-VERBS = {"APPLY": "patch", "PATCH": "patch", "DELETE": "delete", "CREATE": "create", "UPDATE": "update"}
+VERBS = {
+    "APPLY": "patch",
+    "PATCH": "patch",
+    "DELETE": "delete",
+    "EVICT": "create",
+    "CREATE": "create",
+    "UPDATE": "update",
+}
 READING = {"get", "list", "watch"}
 
 ELSEWHERE = {
@@ -30,6 +37,7 @@ ELSEWHERE = {
 PLAYED = {
     "scale out and in",
     "scale-in reverted",
+    "unpullable image reverted",
     "upgrade",
     "change settings at runtime",
     "password Secret appears after creation",

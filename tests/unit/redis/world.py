@@ -330,9 +330,9 @@ def acts(made: Iterable[Action]) -> list[str]:
     found = []
     for action in made:
         kind = type(action).__name__
-        if kind == "Delete":
+        if kind in ("Delete", "Evict"):
             obj = action.obj  # type: ignore[union-attr]
-            found.append(f"delete {obj['kind']} {obj['metadata']['name']}")
+            found.append(f"{kind.lower()} {obj['kind']} {obj['metadata']['name']}")
         elif kind not in ("Apply", "Patch"):
             found.append(str(action))
     return found

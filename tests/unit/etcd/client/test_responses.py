@@ -167,6 +167,21 @@ def test_progress_is_read_from_metrics() -> None:
     assert responses.progress(METRICS) == RaftProgress(0x2E1259D415F2A040, 16777217, 407)
 
 
+@pytest.mark.parametrize(
+    ("line", "receiving"),
+    [
+        ('etcd_network_snapshot_receive_inflights_total{From="16ebe2cff55b9142"} 1', True),
+        ('etcd_network_snapshot_receive_inflights_total{From="16ebe2cff55b9142"} 0', False),
+        ("etcd_server_snapshot_apply_in_progress_total 1", True),
+        ("etcd_server_snapshot_apply_in_progress_total 0", False),
+        ('etcd_network_snapshot_receive_success{From="16ebe2cff55b9142"} 1', False),
+    ],
+)
+def test_snapshot_in_flight_is_read_from_metrics(line: str, *, receiving: bool) -> None:
+    """The lines of a learner of 3.5, 3.6 and 3.7 that receives a snapshot, and afterwards."""
+    assert responses.progress(f"{METRICS}{line}\n").receiving is receiving
+
+
 def test_snapshot_piece_has_the_number_of_remaining_bytes() -> None:
     line = json.dumps({"result": {"remaining_bytes": "5", "blob": base64.b64encode(b"abc").decode()}}).encode()
     assert responses.piece(line + b"\n") == (b"abc", 5)

@@ -78,7 +78,7 @@ def test_lower_snapshot_count_is_rolled_out_while_the_upgrade_waits() -> None:
     old = replace(VOTER, version="3.6.11", applied=600, old=True)
     found = replace(seen(resource, old, old, old, image=RUNS), cluster_version="3.6.0")
     made = plan(resource, found)
-    assert acts(made.actions) == ["delete Pod demo-1 (pod-1)"]
+    assert acts(made.actions) == ["evict Pod demo-1 (pod-1)"]
     assert image(made) == RUNS
 
 

@@ -16,6 +16,7 @@ from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects.pod import Mount, MountedSecrets
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.quantity import parse_quantity
 from tests.unit.etcd.objects.test_golden import GOLDEN
 from tests.unit.etcd.world import SETTINGS, cluster
 
@@ -133,3 +134,12 @@ def test_grace_period_grows_with_the_election_timeout() -> None:
 def test_in_memory_volume_has_the_size_of_the_spec() -> None:
     (volume,) = pod(cluster(storage={"medium": "Memory", "size": "512Mi"}))["spec"]["volumes"]
     assert volume == {"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}
+
+
+@pytest.mark.parametrize(("quota", "seconds"), [("64Mi", 180), ("2Gi", 280), ("16Gi", 1780)])
+def test_liveness_probe_allows_for_the_defragmentation_of_a_full_database(quota: str, seconds: int) -> None:
+    """The server answers no health check in that time, and a restart would lose the work so far."""
+    size = int(parse_quantity(quota))
+    (container,) = pod(cluster(storage={"size": "40Gi"}, quotaBackendBytes=size))["spec"]["containers"]
+    probe = container["livenessProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == seconds

@@ -65,7 +65,8 @@ class FakeEtcd:
     Attributes:
         cut_off: whether the operator reaches no member.
         failing: reasons why pods do not start, by pod name (ImagePullBackOff, CrashLoopBackOff, Unschedulable, ...).
-        lagging: names of members that never catch up.
+        lagging: names of members that never catch up, except by `advance`.
+        receiving: names of members that receive a snapshot: they serve metrics only, and apply nothing yet.
         missing: tags of images that cannot be pulled, or "POD TAG" if only one pod cannot pull the image.
         idle: whether the client stops writing.
         done: number of changes by kind.
@@ -76,6 +77,7 @@ class FakeEtcd:
     cut_off: bool = False
     failing: dict[str, str] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
+    receiving: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     idle: bool = False
     clusters: dict[int, Cluster] = field(default_factory=dict)
@@ -338,6 +340,8 @@ class FakeEtcd:
         for process, disk in zip(members, disks, strict=True):
             if record_of(cluster.now, disk.member) is None:
                 process.exit_message, process.serves = REMOVED, False
+            elif process.command.name in self.receiving:
+                cluster.names[disk.member] = process.command.name
             elif process.command.name not in self.lagging:
                 disk.index, process.serves = cluster.index, True
                 cluster.names[disk.member] = process.command.name
@@ -390,6 +394,11 @@ class FakeEtcd:
         cluster = self.cluster()
         cluster.in_use = max(process.command.quota for process in self.running)
         self.settle("the quota is exhausted")
+
+    def advance(self, pod: str, entries: int) -> None:
+        """Let a lagging member apply some entries of the log."""
+        disk = self.member(pod)
+        disk.index = min(disk.index + entries, self.clusters[disk.cluster].index)
 
     def corrupt(self, pod: str) -> None:
         """Corrupt the keys of a member and raise the CORRUPT alarm."""

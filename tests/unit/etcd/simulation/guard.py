@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
@@ -93,8 +93,8 @@ class Guard:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.clusterID") and live is not None:
             self.recorded.add(live["metadata"]["uid"])
-        if target.verb == "DELETE" and target.kind == POD:
-            self.may_stop(etcd, {name}, f"the operator deletes pod {name}")
+        if target.stops_pod:
+            self.may_stop(etcd, {name}, f"the operator stops pod {name}")
         elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
             self.may_destroy(etcd, live, f"the operator deletes the volume {name}")
         elif target.verb == "DELETE" and target.kind == STATEFUL_SET and live is not None:

@@ -71,8 +71,9 @@ class FakeServer:
         return Members(cluster.id, tuple(_member(cluster, record) for record in cluster.records_at(disk.index)))
 
     async def progress(self) -> RaftProgress:
-        _, disk, cluster = self._reached()
-        return RaftProgress(disk.member, disk.index, cluster.revision)
+        process, disk, cluster = self._reached()
+        receiving = process.command.name in self._etcd.receiving
+        return RaftProgress(disk.member, disk.index, cluster.revision, receiving=receiving)
 
     async def has_alarm(self) -> bool:
         _, _, cluster = self._reached()

@@ -64,9 +64,10 @@ def scales_pods_before_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignores_unhealthy_members(patch: pytest.MonkeyPatch) -> None:
-    """Restart members without checking the health of the others."""
+    """Restart members without checking the health of the others, and regardless of the budget, which checks it too."""
     patch.setattr(Observed, "others_healthy", lambda *_: True)
     patch.setattr(Observed, "down", ())
+    patch.setattr(rolling_update, "may_evict", lambda *_: False)
 
 
 def accepts_any_version(patch: pytest.MonkeyPatch) -> None:

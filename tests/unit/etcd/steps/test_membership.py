@@ -103,6 +103,7 @@ def test_volume_of_a_learner_is_recorded_before_it_starts() -> None:
         "role": "learner",
         "healthy": False,
         "volume": "fresh",
+        "progress": {"index": 0, "since": "2026-01-01T12:00:00Z"},
     }
 
 
@@ -126,6 +127,7 @@ def test_lagging_learner_is_not_promoted() -> None:
 
 def test_learner_that_never_starts_is_removed_after_a_report() -> None:
     resource = cluster(recorded=[0, 1])
+    resource.obj["status"]["members"][1]["progress"] = {"index": 0, "since": "2026-01-01T11:00:00Z"}
     stuck = At(learner=True, started=False, up=False, problem="ImagePullBackOff: no such image")
     world = seen(resource, VOTER, replace(stuck, made="2026-01-01T11:51:00Z"), ABSENT)
     times = [instance.volume for instance in world.instances if instance.number == 1 and instance.volume]

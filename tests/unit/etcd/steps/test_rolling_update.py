@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from operators.etcd.objects.bootstrap import Closed
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import (
@@ -34,7 +37,7 @@ def image(made: Plan) -> str:
 def test_followers_restart_one_at_a_time_before_the_leader() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, OLD))
-    assert acts(made.actions) == ["delete Pod demo-1 (pod-1)"]
+    assert acts(made.actions) == ["evict Pod demo-1 (pod-1)"]
     assert made.verdict.message == "Rolling update: 3 of 3 pods are outdated; demo-1 is being recreated."
     assert made.status["phase"] == "Updating"
 
@@ -43,7 +46,22 @@ def test_leader_hands_over_to_an_updated_member_and_restarts_last() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, VOTER, VOTER))
     assert acts(made.actions) == ["move the leadership to demo-1"]
-    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER, leader=2)).actions) == ["delete Pod demo-0 (pod-0)"]
+    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER, leader=2)).actions) == ["evict Pod demo-0 (pod-0)"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "stops"),
+    [
+        ({"maxUnavailable": 1}, "evict"),
+        ({"minAvailable": 2}, "evict"),
+        ({"maxUnavailable": 0}, "delete"),
+        ({"minAvailable": "100%"}, "delete"),
+    ],
+)
+def test_budget_that_allows_no_eviction_does_not_prevent_a_rolling_update(budget: Obj, stops: str) -> None:
+    """No drain can stop another member at the same time. Other workloads of Kubernetes roll out their changes too."""
+    resource = cluster(podDisruptionBudget=budget)
+    assert acts(plan(resource, seen(resource, OLD, OLD, OLD)).actions) == [f"{stops} Pod demo-1 (pod-1)"]
 
 
 def test_broken_pod_restarts_first() -> None:
@@ -124,12 +142,12 @@ def test_message_names_the_remedy_for_a_pod_on_a_lost_node() -> None:
 
 def test_only_member_is_restarted() -> None:
     resource = cluster(1, recorded=[0])
-    assert acts(plan(resource, seen(resource, OLD)).actions) == ["delete Pod demo-0 (pod-0)"]
+    assert acts(plan(resource, seen(resource, OLD)).actions) == ["evict Pod demo-0 (pod-0)"]
 
 
 def test_leader_of_two_members_restarts_last() -> None:
     resource = cluster(2, recorded=[0, 1])
-    assert acts(plan(resource, seen(resource, OLD, OLD)).actions) == ["delete Pod demo-1 (pod-1)"]
+    assert acts(plan(resource, seen(resource, OLD, OLD)).actions) == ["evict Pod demo-1 (pod-1)"]
     assert acts(plan(resource, seen(resource, OLD, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
@@ -158,9 +176,14 @@ def test_in_memory_member_is_not_restarted_without_a_member_list() -> None:
     assert acts(plan(resource, seen(resource, broken, known=False)).actions) == []
 
 
-def test_in_memory_member_is_removed_before_its_pod_is_deleted() -> None:
+def test_in_memory_member_is_removed_together_with_its_pod() -> None:
+    """The eviction comes first: without the budget, a drain could delete the data of a second member."""
     resource = cluster(storage=MEMORY)
-    assert acts(plan(resource, seen(resource, OLD, OLD, OLD)).actions) == ["remove demo-1"]
+    made = plan(resource, seen(resource, OLD, OLD, OLD))
+    assert acts(made.actions) == ["evict Pod demo-1 (disk-1)", "remove demo-1"]
+    pair = cluster(2, recorded=[0, 1], storage=MEMORY)
+    made = plan(pair, seen(pair, OLD, OLD))
+    assert acts(made.actions) == ["remove demo-1"], "one of two voters without data would be a lost quorum"
     assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
@@ -223,7 +246,7 @@ def test_upgrade_in_progress_can_be_reverted() -> None:
     ahead = At(version="3.6.8", old=True)
     own = replace(VOTER, version="3.5.26")
     world = replace(seen(resource, own, own, ahead), cluster_version="3.5.0")
-    assert acts(plan(resource, world).actions) == ["delete Pod demo-2 (pod-2)"]
+    assert acts(plan(resource, world).actions) == ["evict Pod demo-2 (pod-2)"]
 
 
 def test_last_known_version_decides_when_no_member_is_reachable() -> None:

@@ -13,7 +13,7 @@ from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, 
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.managed_fields import applied_part
+from shared.kubernetes.managed_fields import applied
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, digest, key_of
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
@@ -119,10 +119,10 @@ class World:
     def deployment_with(self, digest: str) -> Obj:
         """Return the Deployment as the operator applied it, with another digest of the Secrets."""
         made = self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
-        applied = applied_part(made, "memcached-operator")
-        applied["metadata"] |= {"name": "cache", "namespace": NAMESPACE}
-        applied["spec"]["template"]["metadata"]["annotations"][SECRETS] = digest
-        return {"apiVersion": "apps/v1", "kind": "Deployment"} | applied
+        sent = applied(made, "memcached-operator")
+        assert sent is not None
+        sent["spec"]["template"]["metadata"]["annotations"][SECRETS] = digest
+        return sent
 
     async def settled(self, **spec: Any) -> Obj:
         self.harness.apply("cache", **({"size": 2} | spec))

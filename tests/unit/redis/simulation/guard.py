@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.simulation.client import Entry
@@ -402,8 +402,8 @@ class Guard:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.formed"):
             self.formed.add(name)
-        if target.verb == "DELETE" and target.kind == POD:
-            self.may_stop(redis, name, f"the operator deletes pod {name}")
+        if target.stops_pod:
+            self.may_stop(redis, name, f"the operator stops pod {name}")
         elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
             self.may_destroy(redis, live, f"the operator deletes the volume {name}")
         elif target.verb == "DELETE" and target.kind == STATEFUL_SET and live is not None:

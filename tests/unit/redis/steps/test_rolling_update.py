@@ -26,7 +26,7 @@ def planned(*at: At, **more: Any) -> Plan:
 
 def test_replicas_are_restarted_first_one_at_a_time() -> None:
     made = planned(*OLD)
-    assert acts(made.actions) == ["delete Pod demo-3"]
+    assert acts(made.actions) == ["evict Pod demo-3"]
     assert (made.verdict.reason, made.status["phase"]) == ("Upgrading", "Upgrading")
 
 
@@ -35,7 +35,7 @@ def test_primary_is_restarted_only_after_a_failover_to_a_replica() -> None:
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode, acts(made.actions)) == (node_id(3), "", [str(call)])
     failed_over = [replica(3, old=True), *OLD[1:3], At(P0.slots), R1, R2]
-    assert acts(planned(*failed_over).actions) == ["delete Pod demo-0"], "demo-0 is a replica now"
+    assert acts(planned(*failed_over).actions) == ["evict Pod demo-0"], "demo-0 is a replica now"
     failed_over[0] = replica(3, old=True, since="2026-01-01T11:59:56Z")
     assert acts(planned(*failed_over).actions) == [], "clients may not know the new primary yet"
 
@@ -43,7 +43,7 @@ def test_primary_is_restarted_only_after_a_failover_to_a_replica() -> None:
 def test_an_updated_replica_is_promoted_before_an_outdated_one() -> None:
     at = [*OLD[:3], replace(R0, old=True), R1, R2, replica(0)]
     rolled = planned(*at)
-    assert acts(rolled.actions) == ["delete Pod demo-3"]
+    assert acts(rolled.actions) == ["evict Pod demo-3"]
     at = [OLD[0], P1, P2, R0, R1, R2, replica(0, old=True, synced=True)]
     (call,) = of(planned(*[*at[:6], replica(0)]).actions, "FailOver")
     assert call.id in (node_id(3), node_id(6))
@@ -64,7 +64,7 @@ def test_primary_is_not_restarted_while_its_only_replica_is_unreachable(number: 
     at = [replace(spot, old=at < 4) for at, spot in enumerate(formed(4))]
     at[4 + number] = replace(at[4 + number], up=False)
     made = planned(*at, replicas=6)
-    assert f"delete Pod demo-{number}" not in acts(made.actions)
+    assert f"evict Pod demo-{number}" not in acts(made.actions)
 
 
 def test_no_pod_is_restarted_while_a_replica_of_another_shard_lags() -> None:
@@ -92,7 +92,7 @@ def test_broken_pod_is_recreated_once_the_change_is_corrected() -> None:
 def test_replica_that_is_out_of_sync_is_restarted_first() -> None:
     """After a failover to a newer version, the former primary may not understand the replication stream."""
     at = [replica(3, old=True, synced=False), *OLD[1:3], At(P0.slots), R1, R2]
-    assert acts(planned(*at).actions) == ["delete Pod demo-0"]
+    assert acts(planned(*at).actions) == ["evict Pod demo-0"]
 
 
 def test_no_other_pod_is_deleted_while_one_terminates() -> None:
@@ -122,7 +122,7 @@ def test_message_names_what_keeps_a_terminating_pod() -> None:
 def test_primary_without_replicas_is_restarted_if_it_has_a_volume() -> None:
     at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
     made = planned(*at, replicasPerMaster=0)
-    assert acts(made.actions) == ["delete Pod demo-0"]
+    assert acts(made.actions) == ["evict Pod demo-0"]
     assert "its slots are not served until it is back" in made.verdict.message
 
 
@@ -192,7 +192,7 @@ def test_slots_do_not_move_during_a_rolling_update() -> None:
     """Slots of a newer version cannot go to an older one."""
     made = planned(*OLD, At(epoch=0), replica(6))
     assert of(made.actions, "MoveSlots") == []
-    assert acts(made.actions) == ["delete Pod demo-3"]
+    assert acts(made.actions) == ["evict Pod demo-3"]
 
 
 def test_new_replicas_join_while_missing_replicas_block_a_rolling_update() -> None:

@@ -238,7 +238,7 @@ def test_replica_is_recreated_empty_if_a_primary_is_missing() -> None:
     """No command of Redis empties a node safely."""
     at = [*(At(slots, keys=10) for slots in thirds(3)), *(replica(number % 3, keys=10) for number in range(5))]
     made = planned(*at)
-    assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-7", "delete Pod demo-7"]
+    assert acts(made.actions) == ["evict Pod demo-7", "delete PersistentVolumeClaim data-demo-7"]
     assert acts(planned(*at[:6], replace(at[6], synced=False), at[7]).actions) == [], (
         "only while all replicas are in sync"
     )

@@ -11,8 +11,9 @@ from operators.etcd.client.errors import Unhealthy
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import Conflict, Unavailable
+from shared.kubernetes.errors import Conflict, NotEvictable, Unavailable
 from shared.kubernetes.kinds import (
+    DISRUPTION_BUDGET,
     EVENT,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -28,8 +29,8 @@ from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan
-from shared.runtime.reconciler import MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
+from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan
+from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 from shared.testing.faults import requests
@@ -330,6 +331,93 @@ class TestPatch:
         with pytest.raises(ForeignObject, match=r"Pod b-0 does not have the labels .*instance=a"):
             await lab.do(Patch(POD, pod, self.LABEL))
         assert "serves" not in lab.user_client.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
+
+
+class TestEvict:
+    """Planned work stops pods within their disruption budget."""
+
+    MESSAGE = (
+        "Updating a-0. Pod a-0 is not evicted yet: The disruption budget a needs 1 healthy pods and has 1 currently. "
+        "The operator retries until its disruption budget allows it."
+    )
+
+    def budgeted_pod(self, lab: Lab, allowed: int, name: str = "a") -> Obj:
+        """Return a running pod, with a budget that the disruption controller has processed."""
+        pod = lab.pod()
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"status": {"phase": "Running", "conditions": conditions}}
+        pod = lab.user_client.merge(POD, NAMESPACE, "a-0", status, subresource="status")
+        spec: Obj = {"minAvailable": 1, "selector": {"matchLabels": lab.own.labels("box")}}
+        lab.made(DISRUPTION_BUDGET, name, spec=spec)
+        counts = {"observedGeneration": 1, "desiredHealthy": 1, "currentHealthy": 1, "disruptionsAllowed": allowed}
+        lab.user_client.merge(DISRUPTION_BUDGET, NAMESPACE, name, {"status": counts}, subresource="status")
+        return pod
+
+    async def test_pod_is_evicted_within_its_budget(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 1)
+        assert await lab.do(Evict(pod))
+        assert not lab.server.objects(POD)
+        assert lab.harness.cache.get(POD, NAMESPACE, "a-0") is None
+        [write] = [write for write in lab.server.log.all_writes if write.kind == "Pod"]
+        assert (write.verb, write.subresource, write.pinned) == ("EVICT", "eviction", True)
+
+    async def test_terminating_pod_enters_the_cache_before_its_event_arrives(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 1)
+        pod = lab.user_client.merge(POD, NAMESPACE, "a-0", {"spec": {"nodeName": "node-1"}})
+        lab.harness.broken_watches.add(POD)
+        await lab.do(Evict(pod))
+        known = lab.harness.cache.get(POD, NAMESPACE, "a-0")
+        assert known is not None
+        assert known["metadata"]["deletionTimestamp"]
+
+    async def test_exhausted_budget_ends_the_chain_but_no_other_one(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 0)
+        chains: list[tuple[Action, ...]] = [(Evict(pod), Shake()), (Shake(),)]
+        with pytest.raises(NotEvictable, match="budget a needs 1 healthy pods and has 1 currently"):
+            await lab.harness.reconciler._executor.execute(lab.box, chains)
+        assert lab.boxes.done == [Shake()]
+        assert lab.server.objects(POD)
+
+    async def test_failure_counts_more_than_an_exhausted_budget(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 0)
+        with pytest.raises(BoxUnreachable):
+            await lab.harness.reconciler._executor.execute(lab.box, [(Evict(pod),), (Drop(),)])
+
+    async def test_exhausted_budget_is_a_wait_and_no_failure(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 0)
+        await lab.harness.run()
+        lab.boxes.verdict = Verdict(Progress.WAITING, "Updating", "Updating a-0.")
+        assert await lab.plan(Evict(pod)) == ["requeue_after"]
+        assert lab.harness.queue.delay == EVICTION_RETRY_SECONDS
+        ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
+        assert (ready["reason"], ready["message"]) == ("Updating", self.MESSAGE)
+        await lab.harness.events()
+        kinds = {obj["type"] for _, obj in lab.server.objects(EVENT)}
+        assert kinds == {"Normal"}
+
+    async def test_second_budget_of_a_pod_is_reported_like_an_exhausted_one(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 1)
+        lab.made(DISRUPTION_BUDGET, "b", spec={"minAvailable": 1, "selector": {"matchLabels": lab.own.labels("box")}})
+        with pytest.raises(NotEvictable, match="Pod a-0 is not evicted yet: This pod has more than one"):
+            await lab.do(Evict(pod))
+
+    async def test_deleted_pod_needs_no_eviction_and_another_one_is_not_evicted(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 1)
+        lab.user_client.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
+        assert await lab.do(Evict(pod))
+        lab.pod()
+        with pytest.raises(Conflict):
+            await lab.do(Evict(pod))
+        assert lab.server.objects(POD)
+        [(_, budget)] = lab.server.objects(DISRUPTION_BUDGET)
+        assert budget["status"]["disruptionsAllowed"] == 1, "a stale eviction would use up the budget for two minutes"
+
+    async def test_other_rejections_of_too_many_requests_are_failures(self, lab: Lab) -> None:
+        pod = self.budgeted_pod(lab, 1)
+        lab.server.faults.answer(429, when=requests("POST", "/eviction"))
+        with pytest.raises(Unavailable) as refused:
+            await lab.do(Evict(pod))
+        assert not isinstance(refused.value, NotEvictable)
 
 
 @pytest.mark.parametrize("orphan", [True, False])

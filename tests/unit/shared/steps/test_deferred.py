@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.managed_fields import applied_part, difference
-from shared.steps.deferred import Deferred, keep_deferred
+from shared.kubernetes.managed_fields import difference
+from shared.steps.deferred import Deferred, Digest, keep_deferred
 from tests.support import paths
 
 MANAGER = "memcached-operator"
@@ -34,13 +34,6 @@ def upgraded(known: dict[str, Obj]) -> Obj:
     made = copy.deepcopy(known["sent"])
     container(made).update(image="memcached:new", livenessProbe={"httpGet": {"path": "/livez", "port": "memcached"}})
     return made
-
-
-def test_part_that_a_manager_applied_is_what_it_sent(known: dict[str, Obj]) -> None:
-    part = applied_part(known["observed"], MANAGER)
-    (stored,), sent = part["spec"]["template"]["spec"]["containers"], container(known["sent"])
-    assert {**stored, "resources": sent["resources"]} == sent, "only quantities are rewritten"
-    assert applied_part(known["observed"], "another") == {}
 
 
 def test_new_values_of_deferred_parts_alone_change_nothing(known: dict[str, Obj]) -> None:
@@ -82,16 +75,24 @@ def test_part_that_was_not_set_before_is_not_added(known: dict[str, Obj]) -> Non
     assert keep_deferred(newer, known["observed"], [Deferred("memcached", "lifecycle")], MANAGER) == known["sent"]
 
 
-def test_digest_of_the_template_is_that_of_the_kept_parts(known: dict[str, Obj]) -> None:
-    def sign(template: Obj) -> None:
-        found = template["spec"]["containers"][0]["image"]
-        template["metadata"]["labels"]["app.kubernetes.io/name"] = f"digest of {found}"
+def test_only_changes_in_the_digest_adopt_them_if_pods_have_one(known: dict[str, Obj]) -> None:
+    def of(template: Obj) -> str:
+        return str([template["spec"]["containers"][0][part] for part in ("image", "args")])
 
-    sign(known["sent"]["spec"]["template"])
-    sign(known["observed"]["spec"]["template"])
+    def signed(workload: Obj) -> Obj:
+        template = copy.deepcopy(workload)["spec"]["template"]
+        template["metadata"].setdefault("annotations", {})["digest"] = of(template)
+        return {**workload, "spec": {**workload["spec"], "template": template}}
+
+    def kept(newer: Obj) -> Obj:
+        return keep_deferred(signed(newer), signed(known["observed"]), PARTS, MANAGER, Digest("digest", of))
+
+    assert kept(upgraded(known)) == signed(known["sent"])
     newer = upgraded(known)
-    sign(newer["spec"]["template"])
-    assert keep_deferred(newer, known["observed"], PARTS, MANAGER, sign) == known["sent"]
+    newer["spec"]["template"]["metadata"]["labels"]["serves"] = "clients"
+    assert container(kept(newer)) == container(known["sent"]), "a label that restarts no pod"
+    container(newer)["args"].append("-v")
+    assert kept(newer) == signed(newer)
 
 
 def test_new_workload_and_one_without_a_record_are_as_desired(known: dict[str, Obj]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import Delete, Step
+from shared.runtime.plan import Delete, Evict, Step
 from shared.status.reasons import Reason
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning
@@ -32,9 +32,16 @@ def roll(*instances: Any) -> RollingUpdate[Any]:
 def test_lowest_rank_is_recreated_first_and_alone() -> None:
     step = roll(instance(0), instance(1), instance(2, old=False)).next(rank=lambda each: -int(each.name[-1]), gates=())
     (action,) = step.actions
-    assert isinstance(action, Delete)
+    assert isinstance(action, Evict)
     assert action.obj["metadata"]["name"] == "demo-1"
     assert step.message == "Rolling update: 2 of 3 pods are outdated; demo-1 is being recreated."
+
+
+@pytest.mark.parametrize(
+    ("runs", "evicts", "action"), [(True, True, Evict), (True, False, Delete), (False, True, Delete)]
+)
+def test_only_a_pod_that_serves_is_evicted(*, runs: bool, evicts: bool, action: type) -> None:
+    assert isinstance(rolling_update.stop(instance(0, runs=runs), evicts=evicts), action)
 
 
 def test_first_gate_with_a_step_decides() -> None:

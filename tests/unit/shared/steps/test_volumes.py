@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.runtime.plan import Delete, Evict
 from shared.status.lifecycle import IllegalTransition
 from shared.steps import volumes
 from shared.steps.volumes import VOLUME, VolumeEvent, VolumeState, state_of
@@ -55,12 +56,24 @@ def instance(volume: Obj | None, pod: Obj | None) -> Any:
 
 def test_volume_is_deleted_before_its_pod_and_terminating_objects_are_skipped() -> None:
     pod, leaving = {"metadata": {"name": "p"}}, {"metadata": {"name": "p", "deletionTimestamp": "x"}}
-    kinds = [deletion.kind for deletion in volumes.replace_disk(instance(claim(), pod), in_use=False)]
-    assert kinds == [PERSISTENT_VOLUME_CLAIM, POD], "the next pod cannot use a volume that is being deleted"
+    volume = claim()
+    assert volumes.replace_disk(instance(volume, pod), in_use=False) == (
+        Delete(PERSISTENT_VOLUME_CLAIM, volume),
+        Delete(POD, pod),
+    ), "the next pod cannot use a volume that is being deleted"
     assert volumes.replace_disk(instance(claim(deleting=True), leaving), in_use=False) == ()
-    assert [found.kind for found in volumes.replace_disk(instance(claim(deleting=True), pod), in_use=False)] == [POD]
+    assert volumes.replace_disk(instance(claim(deleting=True), pod), in_use=False) == (Delete(POD, pod),)
     with pytest.raises(IllegalTransition):
         volumes.replace_disk(instance(claim(), pod), in_use=True)
+
+
+def test_pod_that_serves_is_evicted_before_its_volume_is_deleted() -> None:
+    """A deletion of the volume cannot be undone, so a refused eviction must come before it."""
+    pod, leaving = {"metadata": {"name": "p"}}, {"metadata": {"name": "p", "deletionTimestamp": "x"}}
+    volume = claim()
+    deletion = Delete(PERSISTENT_VOLUME_CLAIM, volume)
+    assert volumes.replace_disk(instance(volume, pod), in_use=False, evicts=True) == (Evict(pod), deletion)
+    assert volumes.replace_disk(instance(volume, leaving), in_use=False, evicts=True) == (deletion,)
 
 
 def test_data_in_use_is_never_one_event_away_from_deletion() -> None:
