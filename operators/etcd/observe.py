@@ -161,6 +161,15 @@ class Observed:
         newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
 
+    @cached_property
+    def downgrade_target(self) -> str:
+        """Version to which the cluster is being downgraded, by the most advanced member that can report it."""
+        statuses = [
+            instance.status for instance in self.instances if instance.status and instance.status.storage_version
+        ]
+        newest = max(statuses, key=lambda status: status.raft_applied, default=None)
+        return newest.downgrade_target if newest else ""
+
     @property
     def is_full(self) -> bool:
         """Whether etcd accepts only deletions, because the quota of a member was used up."""

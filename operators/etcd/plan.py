@@ -33,12 +33,12 @@ from operators.etcd.steps.recording import record_cluster
 from operators.etcd.steps.removal import delete_removed_members, replace_lost_member
 from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
-    refuse_unsafe_upgrade,
     restart_broken,
     restart_unstarted_learner,
     roll_outdated_pods,
 )
 from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
+from operators.etcd.steps.version_change import change_downgrade, refuse_unsafe_upgrade
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
@@ -81,6 +81,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(
                 promote_learner, patience=settings.create_timeout
             ),  # promote a learner, or remove it after a timeout
+            change_downgrade,  # enabled in etcd before any member runs an earlier version
             refuse_unsafe_upgrade,  # a version change that the data would not survive
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume

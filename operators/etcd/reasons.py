@@ -116,6 +116,14 @@ DISABLING_AUTH = REASONS.add(
     "The operator disables authentication, as spec.auth.enabled requests.",
     "Disabling authentication: spec.auth.enabled is false.",
 )
+DOWNGRADING = REASONS.add(
+    "Downgrading",
+    Severity.NORMAL,
+    "etcd prepares the cluster for an earlier minor version, or cancels that.",
+    "{change}: enabling it in etcd.",
+    "{change}: waiting until the cluster runs as {series}.",
+    "spec.version is {version}: cancelling the downgrade of the cluster to {series}.",
+)
 ENABLING_AUTH = REASONS.add(
     "EnablingAuth",
     Severity.NORMAL,

@@ -31,14 +31,15 @@ MIN_CHANGE_SHARE = 0.1
 
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """Return the whole status, except for its conditions."""
-    members = _members(resource, seen)
     cluster_id = _cluster_id(resource, seen)
+    log = raft_log.runs_as(resource, seen, cluster_id)
+    members = _members(resource, seen, log)
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
         "clusterID": cluster_id,
-        "runsAs": raft_log.runs_as(resource, seen, cluster_id),
+        "runsAs": log,
         "leader": seen.leader.name if seen.leader else None,
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
@@ -57,13 +58,17 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
-    """Return every member by number, and former members, without an id, while their volume exists."""
+def _members(resource: EtcdCluster, seen: Observed, log: Obj | None) -> list[Obj]:
+    """Return every member by number, and former members, without an id, while their volume exists.
+
+    Args:
+        log: status.runsAs.
+    """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(seen, instance, before.get(instance.name) or {})
+        _member(seen, instance, before.get(instance.name) or {}, raft_log.snapshotted_as(resource, instance, log))
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
         if instance.member or instance.vacated
     ]
@@ -76,7 +81,7 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
+def _member(seen: Observed, instance: Instance, before: Obj, snapshotted_as: str | None) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
         return {"name": instance.name, "volume": instance.recorded}
@@ -89,6 +94,7 @@ def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
         "id": identity,
         "role": role,
         "version": status.version if status else before.get("version"),
+        "snapshottedAs": snapshotted_as,
         "dbSize": _size_to_report(status.db_size if status else None, before.get("dbSize")),
         "dbInUse": _size_to_report(status.db_in_use if status else None, before.get("dbInUse")),
         "healthy": seen.healthy(instance) and (member.learner or instance.ready),

@@ -19,6 +19,9 @@ DATA = "data"
 SECRETS = "etcd.ydzs.io/secrets"
 """Annotation of pods: digest of the Secrets' content that etcd reads only at its start; a change restarts members."""
 
+VERSION = "etcd.ydzs.io/version"
+"""Annotation of the StatefulSet: version of etcd that its template starts; the tag of an image may not show it."""
+
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
 """Label and value of pods that receive clients: etcd rejects clients of a learner."""

@@ -13,7 +13,7 @@ from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
-from operators.etcd.steps.rolling_update import permitted
+from operators.etcd.steps.version_change import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET

@@ -208,6 +208,23 @@ SCENARIOS = (
         given=(cluster(3, OLD), cluster(3, MIDDLE)),
         ends="UpgradeHeld",
     ),
+    Scenario(
+        "second upgrade requested while the operator is cut off",
+        (cut_off(), cluster(3, NEW), delete_now(POD, member(1)), cut_off(off=False), MUCH_WRITTEN),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+    ),
+    Scenario(
+        "second upgrade requested while all members are down",
+        (
+            *(failing(number) for number in range(3)),
+            *(delete_now(POD, member(number)) for number in range(3)),
+            cluster(3, NEW),
+            unobserved(pods_start()),
+            MUCH_WRITTEN,
+        ),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        exact_counts=False,
+    ),
     Scenario("upgrade while member 1 leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
     Scenario(
         "refused upgrade reverted",
@@ -215,6 +232,24 @@ SCENARIOS = (
         given=(cluster(3, OLD),),
     ),
     Scenario("refused upgrade", (cluster(3, NEW),), given=(cluster(3, OLD),), ends="UpgradeRefused"),
+    Scenario("downgrade", (cluster(3, OLD),), given=(cluster(3, MIDDLE),)),
+    Scenario("downgrade from 3.7", (cluster(3, MIDDLE),), given=(cluster(3, NEW),)),
+    Scenario(
+        "downgrade and upgrade again",
+        (cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN, cluster(3, NEW)),
+        given=(cluster(3, MIDDLE),),
+    ),
+    Scenario(
+        "downgrade reverted midway",
+        (unpullable(f"{member(2)} v{OLD}"), cluster(3, OLD), cluster(3, MIDDLE)),
+        given=(cluster(3, MIDDLE),),
+        exact_counts=False,
+    ),
+    Scenario(
+        "downgrade while a member hangs",
+        (hangs(1), cluster(3, OLD), hangs(1, hung=False)),
+        given=(cluster(3, MIDDLE),),
+    ),
     Scenario(
         "unpullable image reverted",
         (

@@ -81,7 +81,8 @@ def test_defaulting_accepts_any_spec_and_is_idempotent(spec: Any) -> None:
         (running("3.5.25"), "3.5.25", "3.6.16", "a member runs 3.5.25"),
         (running("3.5.25", "3.5.25", "3.5.35"), "3.5.35", "3.6.16", "a member runs 3.5.25"),
         (running("3.6.8"), "3.6.8", "3.7.3", "Set 3.6.11 or a later 3.6 first"),
-        (running("3.6.16"), "3.6.16", "3.5.35", "3.5.35 is below 3.6"),
+        (running("3.6.16"), "3.6.16", "3.5.25", "3.5.25 is below 3.5.26"),
+        (running("3.5.35"), "3.5.35", "3.4.45", "3.4.45 is below 3.5"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
     ],
 )
@@ -98,6 +99,7 @@ def test_unsupported_version_change_is_refused(status: Obj, old: str, new: str, 
     [
         (running("3.5.35"), "3.5.35", "3.6.16"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.5.35"),
+        (running("3.6.16"), "3.6.16", "3.5.35"),
         (None, "3.5.35", "3.7.3"),
         ({"phase": "Creating"}, "3.7.3", "3.5.35"),
     ],

@@ -23,6 +23,7 @@ class Command:
         url: value of --initial-advertise-peer-urls.
         initial: peer URLs by member name, from --initial-cluster.
         quota: backend quota, in bytes.
+        snapshot_count: number of entries after which the member writes a Raft snapshot to its disk.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Command:
     tls: bool
     requires_client_certificate: bool
     quota: int
+    snapshot_count: int
 
     @property
     def version(self) -> Version:
@@ -63,8 +65,14 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             tls="cert-file" in flags,
             requires_client_certificate=flags.get("client-cert-auth", "false") == "true",
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
+            snapshot_count=int(flags.get("snapshot-count", _snapshot_count(container["image"]))),
         )
     return None
+
+
+def _snapshot_count(image: str) -> int:
+    """Return the default of --snapshot-count (DefaultSnapshotCount in server.go, embed/config.go)."""
+    return 100_000 if Version.parse(image.rpartition(":")[2]) < Version(3, 6, 0) else 10_000
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
