@@ -42,7 +42,14 @@ class MountedSecrets(Protocol):
 
 
 def pod(
-    resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: MountedSecrets, quota: int | None = None
+    resource: EtcdCluster,
+    own: Owner,
+    image: str,
+    begins: Start,
+    secrets: MountedSecrets,
+    quota: int | None = None,
+    *,
+    serves: bool = True,
 ) -> Obj:
     """Return the template of the members' pods.
 
@@ -51,10 +58,11 @@ def pod(
         begins: permission of a pod with an empty volume.
         secrets: content of the members' Secrets.
         quota: size of the database in bytes; None for that of the spec.
+        serves: whether a new pod receives clients at once; otherwise once its member is known to be a voter.
     """
     spec = resource.spec
     labels = own.labels(COMPONENT)
-    if isinstance(begins, Closed):  # learners receive no clients, and neither does a member that is not recorded yet
+    if isinstance(begins, Closed) and serves:  # not a learner, nor a member that is not recorded yet
         labels[SERVES] = CLIENTS
     annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
     annotations |= bootstrap.annotated(resource, begins)

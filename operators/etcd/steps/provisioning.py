@@ -94,7 +94,7 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
-    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
+    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen), serves=follows.serves)
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)

@@ -219,7 +219,7 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     own = names.owner(resource, SETTINGS.operator)
     follows = layout(resource, found)
     image = image or resource.image_reference(SETTINGS.image_repository)
-    pod = template.pod(resource, own, image, follows.start, Secrets())
+    pod = template.pod(resource, own, image, follows.start, Secrets(), serves=follows.serves)
     made = builder.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
     made["metadata"]["uid"] = "s-1"
     if (tag := image.rpartition(":v")[2]) != image:

@@ -152,11 +152,6 @@ def patched_pods(made: Plan, field: str) -> list[str]:
     return [patch.obj["metadata"]["name"] for patch in patches]
 
 
-def test_only_pods_of_voters_are_labelled_for_clients() -> None:
-    resource = cluster(recorded=[0, 1])
-    assert patched_pods(plan(resource, seen(resource, VOTER, LEARNER, ABSENT)), "labels") == ["demo-0"]
-
-
 def test_started_member_may_not_bootstrap_again_in_the_same_pod() -> None:
     """A node that reboots with its data in memory restarts the same pod with an empty data directory."""
     resource = cluster(recorded=[0, 1])
