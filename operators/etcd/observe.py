@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Defect, Hazard, Version, defect_of
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
 from operators.etcd.objects import names
@@ -66,6 +67,10 @@ class Instance:
         """Whether etcd's process runs, as last reported by the kubelet; it may be unreachable nevertheless."""
         container = container_status(self.pod_obj, CONTAINER)
         return self.ready or "running" in (container.get("state") or {})
+
+    def defect(self, hazard: Hazard) -> Defect | None:
+        """Return the defect that makes a step unsafe with the version that the member reports; None without one."""
+        return defect_of(Version.parse(self.status.version), hazard) if self.status else None
 
     @property
     def db_size(self) -> int:

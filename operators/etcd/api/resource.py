@@ -47,8 +47,8 @@ class MemberStatus(SpecModel):
         None,
         description=(
             "Series, such as 3.6, as which the cluster ran when the member wrote a snapshot of Raft's log. Since then, "
-            "the member needs no log entries of earlier series. Recorded only if an earlier series wrote to the log "
-            "(status.runsAs.after)."
+            "the member needs no log entries of earlier series. Recorded only if an earlier series may have written "
+            "log entries that the next one cannot read (status.runsAs.after)."
         ),
     )
     db_size: int | None = Field(

@@ -105,19 +105,26 @@ def ran_later(resource: EtcdCluster, series: tuple[int, int]) -> bool:
 def snapshotted_as(resource: EtcdCluster, instance: Instance, log: Obj | None) -> str | None:
     """Return status.members[].snapshottedAs: the series as which the cluster ran when the member wrote a snapshot.
 
-    It is recorded only for a log to which another series wrote.
+    It is recorded only for a log that the next series may not be able to read.
 
     Args:
         log: `runs_as` of the new status; a change of the series invalidates what was recorded before.
     """
     before: Obj | None = resource.reported.get("runsAs")
-    if log is None or log != before or "after" not in log:
+    if log is None or log != before or not _holds_unreadable_entries(log):
         return None
     recorded = _snapshotted_as(resource, instance)
     if recorded:
         return recorded
     runs = instance.status is not None and dotted(Version.parse(instance.status.version).series) == log["series"]
     return str(log["series"]) if runs and _entries_until_snapshot(resource, instance) <= 0 else None
+
+
+def _holds_unreadable_entries(log: Obj) -> bool:
+    """Whether a log may have entries that the next series cannot read."""
+    return any(
+        log["series"] == dotted(needed) and _is_older(log.get("after"), needed) for needed in WRITES_SINCE.values()
+    )
 
 
 def _snapshotted_as(resource: EtcdCluster, instance: Instance) -> str:

@@ -151,8 +151,7 @@ def test_sound_spec_causes_no_warning() -> None:
         ({"podDisruptionBudget": {"minAvailable": 3}}, "allows no eviction with 3 members"),
         ({"podDisruptionBudget": {"maxUnavailable": 2}}, "allows the eviction of 2 of 3 members at once"),
         ({"podDisruptionBudget": {"minAvailable": 1}}, "allows the eviction of 2 of 3 members at once"),
-        ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
-        ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.5"}, "with 3.5.0 to 3.5.5, a member that is stopped during a defragmentation may apply"),
         ({"version": "3.4.13"}, "3.4.13 does not compare data between members"),
         ({"auth": {"rootSecretName": "a"}}, "passwords are sent over the network in plain text"),
         ({"autoCompaction": ...}, "every former value is kept until a client compacts"),
@@ -164,9 +163,22 @@ def test_unwise_setting_causes_one_warning(spec: Obj, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.5", "auth": {"rootSecretName": "a"}}, "with 3.5.5, a new member may skip writes"),
+        ({"version": "3.4.21", "auth": {"rootSecretName": "a"}}, "with 3.4.20 to 3.4.21, a new member may skip writes"),
+    ],
+)
+def test_version_with_several_defects_causes_several_warnings(spec: Obj, words: str) -> None:
+    assert words in warned(obj(**spec))
+
+
+@pytest.mark.parametrize(
     "spec",
     [
-        {"version": "3.5.3"},
+        {"version": "3.5.6"},
         {"size": 1, "podDisruptionBudget": {"maxUnavailable": 1}},
         {"size": 5, "podDisruptionBudget": {"maxUnavailable": 2}},
         {"auth": {"enabled": False, "rootSecretName": "a"}},

@@ -68,6 +68,8 @@ class FakeEtcd:
 
     Attributes:
         cut_off: whether the operator reaches no member.
+        unreachable: numbers of the pods that the operator does not reach; they serve clients and peers.
+        halted: whether all processes hang.
         failing: reasons why pods do not start, by pod name (ImagePullBackOff, CrashLoopBackOff, Unschedulable, ...).
         lagging: names of members that never catch up.
         missing: tags of images that cannot be pulled, or "POD TAG" if only one pod cannot pull the image.
@@ -77,6 +79,8 @@ class FakeEtcd:
     """
 
     cut_off: bool = False
+    unreachable: set[int] = field(default_factory=set)
+    halted: bool = False
     failing: dict[str, str] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
@@ -226,7 +230,7 @@ class FakeEtcd:
     def _join(self, flags: Command, disk: Disk) -> None:
         listed = sorted(url for urls in flags.initial.values() for url in urls)
         others = [url for url in listed if url not in flags.initial[flags.name]]
-        found = [peer for peer in self.running if not peer.hangs and self._url_of(peer) in others]
+        found = [peer for peer in self.running if not self.hangs(peer) and self._url_of(peer) in others]
         if not found:
             raise Ended("cannot fetch cluster info from peer urls: could not retrieve cluster information from any")
         peer_disk = self.disks[found[0].command.disk]
@@ -269,6 +273,14 @@ class FakeEtcd:
 
     # State of the clusters.
 
+    def hangs(self, process: Process) -> bool:
+        return process.hangs or self.halted
+
+    def reaches(self, process: Process) -> bool:
+        """Whether the operator reaches a process."""
+        number = int(process.pod.rpartition("-")[2])
+        return not (self.cut_off or self.hangs(process) or number in self.unreachable)
+
     @property
     def running(self) -> list[Process]:
         """Running processes by the ordinal of their pods."""
@@ -277,7 +289,7 @@ class FakeEtcd:
 
     def members_of(self, cluster: Cluster) -> list[Process]:
         """Return the processes that take part in a cluster."""
-        return [p for p in self.running if not p.hangs and self.disks[p.command.disk].cluster == cluster.id]
+        return [p for p in self.running if not self.hangs(p) and self.disks[p.command.disk].cluster == cluster.id]
 
     def process_of(self, cluster: Cluster, member: int) -> Process | None:
         """Return the process of a member, if it takes part."""
@@ -401,7 +413,7 @@ class FakeEtcd:
         disk = self.disks[process.command.disk]
         cluster = self.clusters[disk.cluster]
         corrupt = any(kind == CORRUPT for _, kind in cluster.alarms)
-        current = disk.index == cluster.index and not process.hangs
+        current = disk.index == cluster.index and not self.hangs(process)
         return self.has_quorum(cluster) and process.serves and current and not corrupt
 
     def _url_of(self, process: Process) -> str:

@@ -232,7 +232,7 @@ class FakeServer:
         """
         etcd, endpoint = self._etcd, self._endpoint
         found = [process for process in etcd.running if process.address == endpoint.address]
-        if etcd.cut_off or not endpoint.address or not found or found[0].hangs:
+        if not endpoint.address or not found or not etcd.reaches(found[0]):
             raise Unreachable(f"{endpoint.name} cannot be reached")
         process = found[0]
         disk = etcd.disks[process.command.disk]
