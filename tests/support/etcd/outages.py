@@ -33,21 +33,23 @@ def _member_unreachable(number: int) -> Disturbance:
     )
 
 
+STATUS_LOST = "the status is lost"
+
 MUCH_WRITTEN = _etcd(lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))
 """Clients write: an upgrade to 3.7 waits for a snapshot of every member if the origin of the log is unknown."""
 
 RECOVERY = every(MUCH_WRITTEN, later(700).act)
 """A learner on the volume of a removed member, which nothing records any more, is removed after --create-timeout."""
 
-RECORDS = ("runsAs",)
+RECORDS = ("runsAs", "restore")
 
 OUTAGES = (
     disturbance("the operator is cut off", Outage(_set("cut_off", True), _set("cut_off", False))),
     disturbance("all members hang", Outage(_set("halted", True), _set("halted", False), MUCH_WRITTEN)),
     *map(_member_unreachable, range(3)),
-    disturbance("the status is lost", Outage(status_lost, every(), RECOVERY), unstable=RECORDS),
+    disturbance(STATUS_LOST, Outage(status_lost, every(), RECOVERY), unstable=RECORDS),
     disturbance(
-        "the status is lost while the operator is cut off",
+        f"{STATUS_LOST} while the operator is cut off",
         Outage(every(status_lost, _set("cut_off", True)), _set("cut_off", False), RECOVERY),
         unstable=RECORDS,
     ),
