@@ -26,6 +26,11 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
         warnings.append(
             f"spec.version: {version} is older than the running version {running}: fixes of later releases are missing."
         )
+    if running is not None and version.series < running.series:
+        warnings.append(
+            f"spec.version: {version} is below the running version {running}: etcd converts the data of every member, "
+            "and features of later versions end. Take an EtcdBackup first."
+        )
     size, former = spec.size, before.size
     if _tolerated_failures(size) < _tolerated_failures(former):
         warnings.append(

@@ -196,6 +196,13 @@ def test_patch_downgrade_causes_a_warning() -> None:
     )
 
 
+def test_downgrade_to_an_earlier_series_causes_a_warning() -> None:
+    status = running("3.6.16")
+    warning = warned(obj(version="3.5.35", status=status), obj(status=status))
+    assert "3.5.35 is below the running version 3.6.16" in warning
+    assert "Take an EtcdBackup first" in warning
+
+
 def test_lower_fault_tolerance_causes_a_warning() -> None:
     assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
