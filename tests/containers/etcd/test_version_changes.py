@@ -74,7 +74,7 @@ async def test_3_7_panics_on_a_log_of_3_5_until_3_6_has_written_a_snapshot(etcd:
         await grow(cluster, node)  # it begins with a snapshot of the leader
 
 
-@pytest.mark.parametrize(("before", "after"), [(LATER, EARLIER), (LATEST, LATER)])
+@pytest.mark.parametrize(("before", "after"), [(LATER, EARLIER), pytest.param(LATEST, LATER, marks=pytest.mark.long)])
 async def test_cluster_is_downgraded_member_by_member(etcd: Etcd, before: str, after: str) -> None:
     series = after.rpartition(".")[0]
     with etcd.cluster(before, size=3) as cluster:
@@ -98,6 +98,22 @@ async def test_cluster_is_downgraded_member_by_member(etcd: Etcd, before: str, a
         await asyncio.sleep(6)  # etcd ends the downgrade within 5 s; until then, no member can join
         await roll(etcd, cluster, before)
         await runs_as(cluster, before.rpartition(".")[0])
+        assert {status.downgrade_target for status in await statuses(cluster)} == {""}
+
+
+async def test_downgrade_is_cancelled_by_a_member_that_runs_the_earlier_version_already(etcd: Etcd) -> None:
+    with etcd.cluster(LATER, size=3) as cluster:
+        first = (await leader(cluster.nodes)).endpoint()
+        await runs_as(cluster, "3.6")
+        await carry_out(EnableDowngrade((first,), OPEN, "3.5"))
+        await runs_as(cluster, "3.5")
+        node = cluster.nodes[0]
+        cluster.change(node, etcd.image(EARLIER))
+        node.wait()
+        await leader(cluster.nodes)
+        await carry_out(CancelDowngrade((node.endpoint(),), OPEN))
+        await roll(etcd, cluster, LATER)
+        await runs_as(cluster, "3.6")
         assert {status.downgrade_target for status in await statuses(cluster)} == {""}
 
 
