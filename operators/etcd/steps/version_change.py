@@ -58,7 +58,7 @@ def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
         same = target.series == running.series
         why = f"No quorum of members reports the version of the cluster, so that it keeps {running}. {_LATER}"
         return None if same else Hold(why)
-    if refused := upgrade_refusal(_reported(seen), cluster, target):
+    if refused := _refusal(resource, seen, cluster):
         return Hold(refused, refused=True)
     if target.series < cluster.series:
         why = objection(resource, seen, partial(_is_healthy_voter, seen)) or "it is not enabled in etcd yet"
@@ -68,6 +68,18 @@ def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
     if target.series > cluster.series:
         return _unproven_upgrade(resource, seen, target)
     return _unproven_downgrade(resource, seen, target)
+
+
+def _refusal(resource: EtcdCluster, seen: Observed, cluster: Version) -> str:
+    """Return why etcd does not support the change from the version of the cluster to that of the spec."""
+    target = resource.version
+    if target.series < cluster.series and resource.spec.storage.medium == "Memory":
+        return (
+            f"{target} is below {dotted(cluster.series)}, the current version of the cluster: etcd lets no member join "
+            "during a downgrade, and with storage.medium Memory every member would have to join again. Set a version "
+            f"of {dotted(cluster.series)}, or restore a backup into a new cluster."
+        )
+    return upgrade_refusal(_reported(seen), cluster, target)
 
 
 def _unproven_upgrade(resource: EtcdCluster, seen: Observed, target: Version) -> Hold | None:
@@ -120,26 +132,27 @@ def _is_converted(target: Version, instance: Instance) -> Finding:
 def running_version(resource: EtcdCluster, seen: Observed) -> Version | None:
     """Return the version that the template of the StatefulSet starts; None if nothing is known.
 
-    Without a StatefulSet, the image of a pod shows it, or else the status.
+    Without a StatefulSet, the images of pods show it, or else the status. An image whose tag is no version was started
+    by an earlier release of the operator, and then the latest version of a member counts.
     """
+    noted = _parsed(annotation(seen.stateful_set, VERSION)) if seen.stateful_set is not None else None
+    image = _running_image(seen)
+    return noted or (_tagged(image) if image else None) or max(_reported(seen), default=resource.recorded_version)
+
+
+def _running_image(seen: Observed) -> str | None:
+    """Return the image of the template, or without a StatefulSet the earliest one of a pod; None if there is none."""
     if seen.stateful_set is not None:
-        noted = _parsed(annotation(seen.stateful_set, VERSION))
-        if found := noted or _tagged(template_image(seen.stateful_set, CONTAINER)):
-            return found
-    else:
-        images = (_image(instance) for instance in seen.instances if instance.pod_obj)
-        tagged = [version for image in images if image and (version := _tagged(image))]
-        if tagged:
-            return min(tagged)
-    return min(_reported(seen), default=resource.recorded_version)
+        return template_image(seen.stateful_set, CONTAINER)
+    images = [image for instance in seen.instances if (image := _image(instance))]
+    return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
 
 
 def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
     """Return the resource with the version and image that run, while those of the spec are not permitted."""
     if hold(resource, seen) is None:
         return resource
-    image = template_image(seen.stateful_set, CONTAINER) if seen.stateful_set is not None else None
-    update = {"image": image, "version": str(running_version(resource, seen))}
+    update = {"image": _running_image(seen), "version": str(running_version(resource, seen))}
     return EtcdCluster(resource.obj, resource.spec.model_copy(update=update))
 
 
@@ -168,7 +181,7 @@ def change_downgrade(resource: EtcdCluster, seen: Assessment, _now: datetime) ->
         below = dotted(Version.parse(enabled).series)
         message = f"spec.version is {target}: cancelling the downgrade of the cluster to {below}."
         return Step.wait(DOWNGRADING, message, CancelDowngrade(seen.endpoints, seen.secrets.access))
-    if target.series >= cluster.series or upgrade_refusal(_reported(seen), cluster, target):
+    if target.series >= cluster.series or _refusal(resource, seen, cluster):
         return PASS
     change = f"Downgrade from {dotted(cluster.series)} to {dotted(target.series)}"
     if enabled:

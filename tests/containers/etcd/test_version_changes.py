@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
+from operators.etcd.client.commands import AddLearner, CancelDowngrade, EnableDowngrade
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import EndpointStatus
 from tests.containers.etcd.test_members import carry_out, grow, members
@@ -115,6 +115,20 @@ async def test_downgrade_is_cancelled_by_a_member_that_runs_the_earlier_version_
         await roll(etcd, cluster, LATER)
         await runs_as(cluster, "3.6")
         assert {status.downgrade_target for status in await statuses(cluster)} == {""}
+
+
+@pytest.mark.parametrize("version", [EARLIER, LATER])
+async def test_no_member_joins_during_a_downgrade(etcd: Etcd, version: str) -> None:
+    with etcd.cluster(LATER) as cluster:
+        lead = await leader(cluster.nodes)
+        await runs_as(cluster, "3.6")
+        await carry_out(EnableDowngrade((lead.endpoint(),), OPEN, "3.5"))
+        await runs_as(cluster, "3.5")
+        cluster.image = etcd.image(version)
+        node = cluster.prepare()
+        await carry_out(AddLearner((lead.endpoint(),), OPEN, node.peer_url))
+        with pytest.raises(AssertionError, match="incompatible with current running cluster"):
+            cluster.join(node)
 
 
 async def test_downgrade_is_cancelled(etcd: Etcd) -> None:

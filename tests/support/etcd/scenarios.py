@@ -246,6 +246,12 @@ SCENARIOS = (
         exact_counts=False,
     ),
     Scenario(
+        "a member lost during a downgrade",
+        (limit_turns(cluster(3, OLD), 8), *lost(1)),
+        given=(cluster(3, MIDDLE),),
+        exact_counts=False,
+    ),
+    Scenario(
         "downgrade while a member hangs",
         (hangs(1), cluster(3, OLD), hangs(1, hung=False)),
         given=(cluster(3, MIDDLE),),

@@ -89,3 +89,28 @@ def test_version_of_the_template_is_recorded_with_the_stateful_set() -> None:
     assert str(running_version(changed, found)) == "3.6.11"
     assert image(plan(changed, found)) == f"example.com/etcd@sha256:{'0' * 64}"
     assert hold(changed, seen(changed, VOTER, VOTER, VOTER, stateful_set=False))
+
+
+def test_untagged_image_of_an_earlier_release_runs_the_latest_version_of_a_member() -> None:
+    resource = cluster(version="3.6.11", image=f"example.com/etcd@sha256:{'0' * 64}", status={"version": "3.5.26"})
+    found = replace(seen(resource, EARLIER, LATER, EARLIER), cluster_version="3.5.0")
+    assert found.stateful_set is not None
+    del found.stateful_set["metadata"]["annotations"]
+    assert str(running_version(resource, found)) == "3.6.11"
+    assert hold(resource, found) is None, "the template was changed before"
+
+
+def test_recreated_stateful_set_keeps_the_image_of_the_pods() -> None:
+    resource = cluster(version="3.7.0", image="other.example.com/etcd:v3.7.0", status={"version": "3.6.11"})
+    own = replace(DOWN, version="3.6.11")
+    before = seen(resource, own, own, own, known=False, leader=None, image="other.example.com/etcd:v3.6.11")
+    assert image(plan(resource, replace(before, stateful_set=None))) == "other.example.com/etcd:v3.6.11"
+
+
+def test_downgrade_in_memory_is_refused() -> None:
+    """Each member would have to leave and join again, which etcd rejects during a downgrade."""
+    resource = cluster(version="3.5.26", storage={"medium": "Memory"}, status={"version": "3.6.11"})
+    found = replace(seen(resource, LATER, LATER, LATER, image=RUNS), cluster_version="3.6.0")
+    made = plan(resource, found)
+    assert (acts(made.actions), made.verdict.reason, image(made)) == ([], "UpgradeRefused", RUNS)
+    assert "etcd lets no member join during a downgrade" in made.verdict.message
