@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Hazard
 from operators.etcd.client.server import Endpoint
 from operators.etcd.lifecycles import MemberState, RestoreState, member_state, restore_state
 from operators.etcd.membership.layout import Layout, layout
@@ -74,7 +75,7 @@ class Assessment(Observed):
 
     @cached_property
     def fragmented_voters(self) -> tuple[Instance, ...]:
-        """Healthy voters with so much free space that the schedule defragments them."""
+        """Healthy voters with so much free space that the schedule defragments them, if their version can do so."""
         schedule = self.resource.spec.defragmentation
         if schedule is None:
             return ()
@@ -82,6 +83,7 @@ class Assessment(Observed):
             instance
             for instance in self.healthy_voters
             if instance.db_size >= MIN_DEFRAGMENTED_BYTES
+            and instance.defect(Hazard.DEFRAGMENTING) is None
             and 100 * instance.db_free >= schedule.threshold * instance.db_size
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Defect, Hazard, Version, defect_of
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
 from operators.etcd.objects import names
@@ -67,6 +68,10 @@ class Instance:
         """Whether etcd's process runs, as last reported by the kubelet; it may be unreachable nevertheless."""
         container = container_status(self.pod_obj, CONTAINER)
         return self.ready or "running" in (container.get("state") or {})
+
+    def defect(self, hazard: Hazard) -> Defect | None:
+        """Return the defect that makes a step unsafe with the version that the member reports; None without one."""
+        return defect_of(Version.parse(self.status.version), hazard) if self.status else None
 
     @property
     def db_size(self) -> int:
@@ -161,6 +166,15 @@ class Observed:
         statuses = [instance.status for instance in self.instances if instance.status]
         newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
+
+    @cached_property
+    def downgrade_target(self) -> str:
+        """Version to which the cluster is being downgraded, by the most advanced member that can report it."""
+        statuses = [
+            instance.status for instance in self.instances if instance.status and instance.status.storage_version
+        ]
+        newest = max(statuses, key=lambda status: status.raft_applied, default=None)
+        return newest.downgrade_target if newest else ""
 
     @property
     def is_full(self) -> bool:

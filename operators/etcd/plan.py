@@ -41,12 +41,12 @@ from operators.etcd.steps.recording import record_cluster
 from operators.etcd.steps.removal import delete_removed_members, replace_lost_member
 from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
-    refuse_unsafe_upgrade,
     restart_broken,
     restart_unstarted_learner,
     roll_outdated_pods,
 )
 from operators.etcd.steps.scaling import grow_by_one, readd_replaced_member, shrink_by_one
+from operators.etcd.steps.version_change import change_downgrade, refuse_unsafe_upgrade
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
@@ -105,6 +105,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _change(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         return (
             require_valid_certificates,  # a restarted member could not connect to the others
+            change_downgrade,  # enabled in etcd before any member runs an earlier version
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
             grow_by_one,  # add a learner, then its pod

@@ -116,6 +116,14 @@ DISABLING_AUTH = REASONS.add(
     "The operator disables authentication, as spec.auth requests.",
     "Disabling authentication: {why}.",
 )
+DOWNGRADING = REASONS.add(
+    "Downgrading",
+    Severity.NORMAL,
+    "etcd prepares the cluster for an earlier minor version, or cancels that.",
+    "{change}: enabling it in etcd.",
+    "{change}: waiting until the cluster runs as {series}.",
+    "spec.version is {version}: cancelling the downgrade of the cluster to {series}.",
+)
 ENABLING_AUTH = REASONS.add(
     "EnablingAuth",
     Severity.NORMAL,
@@ -212,6 +220,10 @@ OUT_OF_SPACE = REASONS.add(
         "member is defragmented in turn."
     ),
     "{fullest} Defragmenting {instance}.",
+    (
+        "{names} raised the NOSPACE alarm, runs and does not answer the operator: it is unknown whether its quota is "
+        "still used up. The alarm is disarmed once the member answers, or does not run any more."
+    ),
     "{member} has used up its quota of {quota} with a file of {size}: etcd accepts no writes. {next_step}",
 )
 POD_DELETED = REASONS.add(
@@ -374,6 +386,15 @@ UNKNOWN_MEMBER = REASONS.add(
         "etcd lists {names}, which belongs to no pod of this cluster: a user added it or changed its address. "
         "The operator changes no members until it is removed (etcdctl member remove) or has its former "
         "address."
+    ),
+)
+UNSAFE_VERSION = REASONS.add(
+    "UnsafeVersion",
+    Severity.ACTION,
+    "The space quota is used up, and the version of etcd has a defect that makes a defragmentation unsafe.",
+    (
+        "{fullest} The members are not defragmented: with {versions}, {hazard} ({source}). Set spec.version to {fixed} "
+        "or later; the operator defragments the members then."
     ),
 )
 UPGRADE_BLOCKED = REASONS.add(

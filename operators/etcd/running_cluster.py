@@ -12,7 +12,7 @@ from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.objects.names import CONTAINER
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.steps.guards import is_foreign
-from operators.etcd.steps.rolling_update import versions
+from operators.etcd.steps.version_change import running_version
 from shared.steps.rolling_update import template_image
 
 
@@ -52,7 +52,7 @@ def _template(resource: EtcdCluster, seen: Observed) -> dict[str, Any]:
     if seen.stateful_set is None:
         return {}
     found: dict[str, Any] = {"image": template_image(seen.stateful_set, CONTAINER)}
-    if running := versions(resource, seen):
-        found["version"] = str(min(running))
+    if running := running_version(resource, seen):
+        found["version"] = str(running)
     quota = number_given(seen.stateful_set["spec"]["template"], QUOTA)
     return found | ({"quota_backend_bytes": quota} if quota else {})

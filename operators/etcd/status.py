@@ -31,14 +31,15 @@ MIN_CHANGE_SHARE = 0.1
 
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """Return the whole status, except for its conditions."""
-    members = _members(resource, seen, now)
     cluster_id = _cluster_id(resource, seen)
+    log = raft_log.runs_as(resource, seen, cluster_id)
+    members = _members(resource, seen, now, log)
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
         "clusterID": cluster_id,
-        "runsAs": raft_log.runs_as(resource, seen, cluster_id),
+        "runsAs": log,
         "leader": _leader(seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
@@ -78,16 +79,19 @@ def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
     ]
 
 
-def _members(resource: EtcdCluster, seen: Assessment, now: datetime) -> list[Obj]:
+def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | None) -> list[Obj]:
     """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
 
     A replacement spans several changes: the entry shows at any time in between that the member is to be added.
+
+    Args:
+        log: status.runsAs.
     """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(seen, instance, before.get(instance.name) or {}, now)
+        _member(resource, seen, instance, before.get(instance.name) or {}, now, log)
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
         if instance.member or instance.vacated or instance.number in seen.replaced_numbers
     ]
@@ -100,7 +104,9 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Assessment, instance: Instance, before: Obj, now: datetime) -> Obj:
+def _member(
+    resource: EtcdCluster, seen: Assessment, instance: Instance, before: Obj, now: datetime, log: Obj | None
+) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
         entry: Obj = {"volume": volume} if (volume := recorded_disk(seen, instance)) else {}
@@ -115,6 +121,7 @@ def _member(seen: Assessment, instance: Instance, before: Obj, now: datetime) ->
         "id": identity,
         "role": role,
         "version": status.version if status else before.get("version"),
+        "snapshottedAs": raft_log.snapshotted_as(resource, instance, log),
         "dbSize": _size_to_report(status.db_size if status else None, before.get("dbSize")),
         "dbInUse": _size_to_report(status.db_in_use if status else None, before.get("dbInUse")),
         "healthy": seen.healthy(instance) and (member.learner or instance.ready),

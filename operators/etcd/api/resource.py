@@ -57,6 +57,14 @@ class MemberStatus(SpecModel):
         None, description="Role of the member. A learner does not vote until it has caught up with the leader."
     )
     version: str | None = Field(None, description="Version of etcd that the member runs.")
+    snapshotted_as: str | None = Field(
+        None,
+        description=(
+            "Series, such as 3.6, as which the cluster ran when the member wrote a snapshot of Raft's log. Since then, "
+            "the member needs no log entries of earlier series. Recorded only if an earlier series may have written "
+            "log entries that the next one cannot read (status.runsAs.after)."
+        ),
+    )
     db_size: int | None = Field(
         None,
         description=("Approximate size of the database file, in bytes; updated when it changes by more than a tenth."),
@@ -122,7 +130,11 @@ class RunsAsStatus(SpecModel):
         description="Index of a log entry from which on the series applies.", json_schema_extra=INT64
     )
     after: str | None = Field(
-        None, description=("Series of the same cluster before; not set if the cluster started with the current one.")
+        None,
+        description=(
+            "Series of the same cluster before; not set if the cluster started with the current one, and 'unknown' if "
+            "that was not recorded."
+        ),
     )
 
 

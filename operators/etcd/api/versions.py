@@ -1,10 +1,11 @@
-"""Versions of etcd: the supported series, the features of each version, and the allowed upgrades. Pure.
+"""Versions of etcd: the supported series, the features of each version, and the allowed changes. Pure.
 
 The features were read from the sources of the tags; each fact names the file.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,8 +59,59 @@ members. Earlier releases of 3.6 are not compatible with 3.7.
 Source: https://etcd.io/blog/2025/zombie_members_upgrade/, https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/
 """
 
+DOWNGRADES = {(3, 6): (3, 5), (3, 7): (3, 6)}
+"""Series to which etcd supports a rolling downgrade of a running cluster (`Downgrade` in etcdserverpb/rpc.proto).
+
+Source: https://etcd.io/docs/v3.6/downgrades/downgrade_3_6/, https://etcd.io/docs/v3.7/downgrades/downgrade_3_7/
+"""
+
 CORRUPTING_VERSIONS = (Version(3, 5, 0), Version(3, 5, 2))
 """First and last version that may lose a write when the process is killed (etcd#13766)."""
+
+
+class Hazard(enum.Enum):
+    """A step that some versions do not carry out safely."""
+
+    DEFRAGMENTING = "a member that is stopped during a defragmentation may apply writes twice"
+    JOINING_WITH_AUTH = "a new member may skip writes while authentication is enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A known defect of some versions, because of which a step may make the data of a member differ.
+
+    Attributes:
+        first, last: first and last version with the defect, of one series.
+        source: issue with the details.
+        fixed: first version without it that is recommended.
+    """
+
+    first: Version
+    last: Version
+    hazard: Hazard
+    source: str
+    fixed: Version
+
+    def __str__(self) -> str:
+        return f"{self.first} to {self.last}" if self.first != self.last else str(self.first)
+
+
+_ISSUES = "https://github.com/etcd-io/etcd/issues"
+
+DEFECTS = (
+    Defect(Version(3, 5, 0), Version(3, 5, 5), Hazard.DEFRAGMENTING, f"{_ISSUES}/14685", Version(3, 5, 26)),
+    Defect(Version(3, 4, 20), Version(3, 4, 21), Hazard.JOINING_WITH_AUTH, f"{_ISSUES}/14571", Version(3, 4, 22)),
+    Defect(Version(3, 5, 5), Version(3, 5, 5), Hazard.JOINING_WITH_AUTH, f"{_ISSUES}/14571", Version(3, 5, 26)),
+)
+"""Known defects that the operator avoids.
+
+Source: https://groups.google.com/g/etcd-dev/c/8S7u6NqW6C4, and the issues.
+"""
+
+
+def defect_of(version: Version, hazard: Hazard) -> Defect | None:
+    """Return the defect of a version that makes a step unsafe; None if the step is safe."""
+    return next((known for known in DEFECTS if known.hazard is hazard and known.first <= version <= known.last), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +176,7 @@ def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None,
     """Return why members must not be changed to a version; empty if they may.
 
     The version that all members run together as decides. It rises only after the last member was upgraded. So an
-    upgrade in progress can be reverted, and a finished one cannot.
+    upgrade in progress can be reverted. A finished one is undone by a downgrade, where etcd supports it (`DOWNGRADES`).
 
     Args:
         current_members: version of each member that answered.
@@ -139,25 +191,45 @@ def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None,
         return ""
     series, following = known.series, (known.major, known.minor + 1)
     if target.series < series:
-        return (
-            f"{target} is below {_dotted(series)}, the current version of the cluster: an older etcd cannot read "
-            f"its data. Set a version of {_dotted(series)}. To downgrade, restore a backup taken with "
-            f"{_dotted(target.series)} into a new cluster."
-        )
+        return _downgrade_refusal(series, target)
     if target.series > following:
         return (
-            f"{target} is more than one minor version above {_dotted(series)}, the current version of the "
-            f"cluster, and etcd upgrades one minor version at a time. Set a version of {_dotted(following)} first."
+            f"{target} is more than one minor version above {dotted(series)}, the current version of the "
+            f"cluster, and etcd upgrades one minor version at a time. Set a version of {dotted(following)} first."
         )
     least, lowest = MIN_VERSION_BEFORE.get(target.series), min(current_members, default=known)
     if target.series > series and least is not None and lowest < least:
         return (
             f"{target} requires that all members run {least} or later, but a member runs {lowest}: an upgrade "
             f"from earlier releases can bring back removed members or break the cluster. Set {least} or a later "
-            f"{_dotted(least.series)} first."
+            f"{dotted(least.series)} first."
         )
     return ""
 
 
-def _dotted(series: tuple[int, int]) -> str:
+def _downgrade_refusal(series: tuple[int, int], target: Version) -> str:
+    """Return why a cluster that runs as a series must not be downgraded to a version; empty if it may."""
+    below = DOWNGRADES.get(series)
+    if below is None:
+        return (
+            f"{target} is below {dotted(series)}, the current version of the cluster: an older etcd cannot read "
+            f"its data. Set a version of {dotted(series)}. To downgrade, restore a backup taken with "
+            f"{dotted(target.series)} into a new cluster."
+        )
+    if target.series < below:
+        return (
+            f"{target} is more than one minor version below {dotted(series)}, the current version of the cluster, and "
+            f"etcd downgrades one minor version at a time. Set a version of {dotted(below)} first."
+        )
+    least = MIN_VERSION_BEFORE[series]
+    if target >= least:
+        return ""
+    return (
+        f"{target} is below {least}, the first version from which etcd can be upgraded to {dotted(series)} again. "
+        f"Set {least} or a later {dotted(below)}."
+    )
+
+
+def dotted(series: tuple[int, int]) -> str:
+    """Return a series as text, such as 3.6."""
     return ".".join(map(str, series))

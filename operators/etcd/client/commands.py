@@ -122,6 +122,34 @@ class MoveLeader(EtcdCall):
 
 
 @dataclass(frozen=True, slots=True)
+class EnableDowngrade(EtcdCall):
+    """Begin a downgrade to a series; members are changed to it afterwards."""
+
+    series: str
+
+    async def carry_out(self, server: Server, _: Members, /) -> None:
+        target = (await server.status()).downgrade_target
+        if not target:
+            await server.enable_downgrade(self.series)
+        elif not target.startswith(f"{self.series}."):
+            raise Refused(f"A downgrade to {target} is in progress: the operator checks again whether to {self}.")
+
+    def __str__(self) -> str:
+        return f"enable the downgrade to {self.series}"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDowngrade(EtcdCall):
+    """End a downgrade before all members run the earlier series."""
+
+    async def carry_out(self, server: Server, _: Members, /) -> None:
+        await server.cancel_downgrade()
+
+    def __str__(self) -> str:
+        return "cancel the downgrade"
+
+
+@dataclass(frozen=True, slots=True)
 class Disarm(EtcdCall):
     """Disarm an alarm."""
 

@@ -142,6 +142,14 @@ class Gateway:
     async def move_leader(self, to: int) -> None:
         await self._request("maintenance/transfer-leadership", dict, CHANGE_TIMEOUT_SECONDS, targetID=str(to))
 
+    async def enable_downgrade(self, series: str) -> None:
+        with _tolerate("downgrade job in progress"):  # the status shows its target
+            await self._request("maintenance/downgrade", dict, CHANGE_TIMEOUT_SECONDS, action="ENABLE", version=series)
+
+    async def cancel_downgrade(self) -> None:
+        with _tolerate("no inflight downgrade"):
+            await self._request("maintenance/downgrade", dict, CHANGE_TIMEOUT_SECONDS, action="CANCEL")
+
     async def disarm(self, alarm: Alarm) -> None:
         body = {"action": "DEACTIVATE", "memberID": str(alarm.member_id), "alarm": alarm.kind}
         await self._request("maintenance/alarm", dict, CHANGE_TIMEOUT_SECONDS, **body)

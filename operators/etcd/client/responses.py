@@ -116,7 +116,7 @@ def _error_text(body: bytes) -> str:
 
 def status(answer: Any) -> EndpointStatus:
     """Parse /v3/maintenance/status."""
-    header = answer["header"]
+    header, downgrade = answer["header"], answer.get("downgradeInfo") or {}
     return EndpointStatus(
         cluster_id=int(header["cluster_id"]),
         member_id=int(header["member_id"]),
@@ -130,6 +130,8 @@ def status(answer: Any) -> EndpointStatus:
         db_in_use=_number(answer, "dbSizeInUse"),
         learner=bool(answer.get("isLearner", False)),
         errors=tuple(map(str, answer.get("errors", ()))),
+        storage_version=str(answer.get("storageVersion", "")),
+        downgrade_target=str(downgrade.get("targetVersion", "")) if downgrade.get("enabled") else "",
     )
 
 

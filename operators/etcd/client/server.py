@@ -96,6 +96,8 @@ class EndpointStatus:
         db_size: size of the file in bytes.
         db_in_use: bytes in use; a defragmentation frees the rest.
         errors: reported problems, such as alarms.
+        storage_version: version whose format the data has, such as 3.6.0; empty before 3.6.
+        downgrade_target: version to which the cluster is being downgraded; empty if to none, and before 3.6.
     """
 
     cluster_id: int
@@ -110,6 +112,8 @@ class EndpointStatus:
     db_in_use: int
     learner: bool = False
     errors: tuple[str, ...] = ()
+    storage_version: str = ""
+    downgrade_target: str = ""
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -213,6 +217,19 @@ class Server(Protocol):
 
     async def move_leader(self, to: int) -> None:
         """Move the leadership to another voter, which has it on return. Only the leader accepts this."""
+
+    async def enable_downgrade(self, series: str) -> None:
+        """Begin a downgrade of the cluster to a series, such as 3.5; one in progress is not an error.
+
+        The version of the cluster becomes that of the series within seconds, then each member converts its data. etcd
+        ends the downgrade by itself once all members run the series.
+
+        Raises:
+            Refused: the series is not the one before that of the cluster.
+        """
+
+    async def cancel_downgrade(self) -> None:
+        """End a downgrade before all members run the earlier series; none in progress is not an error."""
 
     async def disarm(self, alarm: Alarm) -> None:
         """Disarm an alarm; one that is not raised is not an error."""

@@ -69,8 +69,8 @@ def contradictory(seen: Observed) -> bool:
 
 
 def ended_over_peers(instance: Instance) -> bool:
-    """Whether the member does not start because its data differs from its peers'."""
-    if instance.member is None or instance.pod_obj is None or instance.ready:
+    """Whether the member does not start because its data differs from its peers'; a process that runs may be right."""
+    if instance.member is None or instance.pod_obj is None or instance.runs:
         return False
     return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects.names import SERVES
 from operators.etcd.observe import Instance, Observed
+from shared.kubernetes.kinds import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +19,12 @@ class Layout:
     Attributes:
         replicas: number of pods, numbered from 0.
         start: permission of a pod with an empty volume.
+        serves: whether a new pod receives clients at once: not while a member is a learner, which rejects them.
     """
 
     replicas: int
     start: Start
+    serves: bool = True
 
 
 def layout(resource: EtcdCluster, seen: Observed) -> Layout:
@@ -34,9 +38,10 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
         learner = seen.learner
         instance = seen.instance_of(learner) if learner and not learner.name else None
         begins = Closed() if instance is None else Joining(instance.number, seen.members)
-        return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins)
+        return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins, serves=learner is None)
     if seen.stateful_set is not None:
-        return Layout(_replicas(seen), Closed() if begun(resource, seen) else _beginning(resource))
+        start = Closed() if begun(resource, seen) else _beginning(resource)
+        return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set))
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
     known = [
@@ -67,6 +72,12 @@ def _beginning(resource: EtcdCluster) -> Start:
 
 def _replicas(seen: Observed) -> int:
     return int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 1
+
+
+def _serves(stateful_set: Obj) -> bool:
+    """Whether new pods receive clients, by the present template: without a list of members, that is kept."""
+    template = stateful_set["spec"]["template"]
+    return SERVES in template["metadata"]["labels"]
 
 
 def recorded_disk(seen: Observed, instance: Instance) -> str:

@@ -105,7 +105,8 @@ def addition_refusal(seen: Observed) -> str:
     """Return why no learner must be added now; empty if one may.
 
     A learner changes no majority. But it becomes a voter later, and etcd itself (from 3.5.21 and 3.6.0 on) accepts none
-    while a voter is not connected.
+    while a voter is not connected. During a downgrade, etcd lets no new member join (allowedVersionRange in
+    server/etcdserver/cluster_util.go).
     """
     if seen.members is None:
         return "no quorum of members answers"
@@ -113,6 +114,8 @@ def addition_refusal(seen: Observed) -> str:
         return f"{member_names(seen, (seen.learner,))} is still a learner, and etcd allows one at a time"
     if seen.down:
         return f"{member_names(seen, seen.down)} is down"
+    if seen.downgrade_target:
+        return f"the cluster is being downgraded to {seen.downgrade_target}"
     if seen.is_full:
         return "the space quota is used up: delete keys, or raise spec.quotaBackendBytes"
     return ""

@@ -22,6 +22,9 @@ SECRETS = "etcd.ydzs.io/secrets"
 COPIED = "etcd.ydzs.io/copied-at"
 """Annotation of the Secrets that members mount: time of the last change of the copy."""
 
+VERSION = "etcd.ydzs.io/version"
+"""Annotation of the StatefulSet: version of etcd that its template starts; the tag of an image may not show it."""
+
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
 """Label and value of pods that receive clients: etcd rejects clients of a learner."""

@@ -74,7 +74,14 @@ class MountedSecrets:
 
 
 def pod(
-    resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: MountedSecrets, quota: int | None = None
+    resource: EtcdCluster,
+    own: Owner,
+    image: str,
+    begins: Start,
+    secrets: MountedSecrets,
+    quota: int | None = None,
+    *,
+    serves: bool = True,
 ) -> Obj:
     """Return the template of the members' pods.
 
@@ -83,9 +90,10 @@ def pod(
         begins: permission of a pod with an empty volume.
         secrets: Secrets that the members mount.
         quota: size of the database in bytes; None for that of the spec.
+        serves: whether a new pod receives clients at once; otherwise once its member is known to be a voter.
     """
     spec = resource.spec
-    labels = own.labels(COMPONENT) | serving_label(begins)
+    labels = own.labels(COMPONENT) | serving_label(begins, serves=serves)
     annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
     annotations |= bootstrap.annotated(resource, begins)
     made: Obj = {
@@ -109,18 +117,19 @@ def pod(
     return made
 
 
-def serving_label(begins: Start) -> dict[str, str]:
+def serving_label(begins: Start, *, serves: bool) -> dict[str, str]:
     """Return the label of pods that receive clients, if the template's pods do.
 
     Learners receive no clients, and neither does a member that is not recorded yet.
     """
-    return {SERVES: CLIENTS} if isinstance(begins, Closed) else {}
+    return {SERVES: CLIENTS} if isinstance(begins, Closed) and serves else {}
 
 
-def with_permission(resource: EtcdCluster, template: Obj, begins: Start) -> Obj:
+def with_permission(resource: EtcdCluster, template: Obj, begins: Start, *, serves: bool) -> Obj:
     """Return a template with another permission of a pod with an empty volume, and otherwise unchanged."""
     metadata = template["metadata"]
-    labels = {name: value for name, value in metadata["labels"].items() if name != SERVES} | serving_label(begins)
+    labels = {name: value for name, value in metadata["labels"].items() if name != SERVES}
+    labels |= serving_label(begins, serves=serves)
     annotations = metadata["annotations"] | bootstrap.annotated(resource, begins)
     return template | {"metadata": metadata | {"labels": labels, "annotations": annotations}}
 

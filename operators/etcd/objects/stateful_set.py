@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, DATA
+from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, DATA, VERSION
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template
 from shared.kubernetes.ownership import Owner
@@ -36,7 +36,9 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
     if storage.medium == "Volume":
         size = storage.size if existing is None else (provisioning.template_size(existing) or storage.size)
         spec["volumeClaimTemplates"] = [claim(resource, own, size)]
-    return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    made["metadata"]["annotations"] = {VERSION: str(resource.version)}
+    return made
 
 
 def claim(resource: EtcdCluster, own: Owner, size: int | str) -> Obj:

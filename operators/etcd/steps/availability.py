@@ -6,13 +6,13 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
 from operators.etcd.steps.backup_schedule import failing
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.quorum_recovery import executing
 from operators.etcd.steps.rolling_update import outdated
+from operators.etcd.steps.version_change import hold
 from shared.kubernetes.pods import STUCK
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
@@ -105,7 +105,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING
-    if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or unreadable(resource, seen):
+    if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or hold(resource, seen):
         return UPDATING
     resized = seen.members is not None and len(seen.members) != resource.spec.size
     if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):

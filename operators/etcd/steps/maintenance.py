@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Hazard
 from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
 from operators.etcd.membership import quorum
 from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.observe import Instance, Observed, endpoint
-from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, RAISING_QUOTA
+from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, RAISING_QUOTA, UNSAFE_VERSION
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step, announced
@@ -63,6 +64,13 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
     crowded = [
         instance for instance in _measured(seen) if instance.db_size > MAX_FULL_SHARE * quota(resource, instance)
     ]
+    if not crowded and (unmeasured := _unmeasured(seen)):
+        names = ", ".join(instance.name for instance in unmeasured)
+        return _report(
+            OUT_OF_SPACE,
+            f"{names} raised the NOSPACE alarm, runs and does not answer the operator: it is unknown whether its quota "
+            "is still used up. The alarm is disarmed once the member answers, or does not run any more.",
+        )
     if not crowded:
         calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == NOSPACE]
         return Step.wait(
@@ -98,6 +106,12 @@ def _free_space(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]
     is closest to the truth. A member that was just defragmented reports the true value.
     """
     fullest = f"{_fullest(resource, crowded)}: etcd accepts no writes."
+    if unsafe := next((found for instance in crowded if (found := instance.defect(Hazard.DEFRAGMENTING))), None):
+        message = (
+            f"{fullest} The members are not defragmented: with {unsafe}, {unsafe.hazard.value} ({unsafe.source}). Set "
+            f"spec.version to {unsafe.fixed} or later; the operator defragments the members then."
+        )
+        return Step((), Progress.PROGRESSING, UNSAFE_VERSION, message, warning=True, requeue=RETRY_SECONDS)
     voters = [instance for instance in crowded if instance in seen.healthy_voters]
     if not voters:
         return _report(OUT_OF_SPACE, f"{fullest} It can be defragmented once it is a healthy voter.")
@@ -193,6 +207,16 @@ def _next(seen: Observed, instances: Sequence[Instance]) -> Instance:
 def _measured(seen: Observed) -> list[Instance]:
     """Return the instances of members, voters or not, that reported the size of their file."""
     return [instance for instance in seen.instances if instance.member is not None and instance.status is not None]
+
+
+def _unmeasured(seen: Observed) -> list[Instance]:
+    """Return the instances of members that raised the alarm and run, and do not report the size of their file."""
+    raised = {alarm.member_id for alarm in seen.alarms if alarm.kind == NOSPACE}
+    return [
+        instance
+        for instance in seen.instances
+        if instance.member and instance.member.id in raised and instance.runs and instance.status is None
+    ]
 
 
 def _fullest(resource: EtcdCluster, instances: list[Instance]) -> str:

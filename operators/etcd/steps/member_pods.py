@@ -34,16 +34,15 @@ def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> St
 
 
 def admit_clients(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Route clients to every voter: the Service selects pods by a label that the pods of learners do not have."""
-    change: Obj = {"metadata": {"labels": {SERVES: CLIENTS}}}
+    """Route clients to every voter, and to no learner: the Service selects pods by a label."""
     return Step.do(
         *(
-            Patch(POD, instance.pod_obj, change)
+            Patch(POD, instance.pod_obj, _label(None if instance.member.learner else CLIENTS))
             for instance in seen.instances
-            if instance.pod_obj
-            and instance.pod
-            and not instance.pod.leaving
-            and instance.member
-            and not instance.member.learner
+            if instance.pod_obj and instance.pod and not instance.pod.leaving and instance.member
         )
     )
+
+
+def _label(value: str | None) -> Obj:
+    return {"metadata": {"labels": {SERVES: value}}}

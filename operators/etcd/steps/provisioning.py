@@ -15,7 +15,7 @@ from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
-from operators.etcd.steps.rolling_update import permitted
+from operators.etcd.steps.version_change import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
@@ -175,7 +175,8 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
     present = managed_fields.applied(facts.stateful_set, settings.operator)
     if present is None or not (resource.recorded_cluster_id or facts.cluster_id):
         return PASS
-    template = pod.with_permission(resource, present["spec"]["template"], layout(resource, facts).start)
+    follows = layout(resource, facts)
+    template = pod.with_permission(resource, present["spec"]["template"], follows.start, serves=follows.serves)
     present["spec"] |= {"replicas": _count(resource, facts), "template": template}
     return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
 
@@ -193,7 +194,7 @@ def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mou
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
-    template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen))
+    template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen), serves=follows.serves)
     made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
     return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
 

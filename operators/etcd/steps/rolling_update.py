@@ -6,21 +6,20 @@ from datetime import datetime
 from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Version, upgrade_refusal
+from operators.etcd.membership.evidence import GOOD
 from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
-from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects import bootstrap
-from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED, UPGRADE_REFUSED
+from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
+from operators.etcd.steps.version_change import may_start
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Evict, Step
 from shared.status.phases import UPDATING
 from shared.steps import rolling_update
-from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop, template_image
+from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop
 
 
 def outdated(seen: Observed, instance: Instance) -> bool:
@@ -58,45 +57,17 @@ def restart_unstarted_learner(_resource: EtcdCluster, seen: Observed, _now: date
     )
 
 
-def versions(resource: EtcdCluster, seen: Observed) -> tuple[Version, ...]:
-    """Return the versions that members report; if none answers, the version in the status."""
-    reported = [instance.status.version for instance in seen.instances if instance.status and instance.member]
-    return tuple(map(Version.parse, reported or filter(None, [resource.reported.get("version")])))
-
-
-def refusal(resource: EtcdCluster, seen: Observed) -> str:
-    """Return why members must not run the version of the spec; empty if they may."""
-    cluster = Version.parse(seen.cluster_version) if seen.cluster_version else None
-    return upgrade_refusal(versions(resource, seen), cluster, resource.version)
-
-
-def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
-    """Return the resource with the current image of the members if the image of the spec is refused or must wait."""
-    if not refusal(resource, seen) and not unreadable(resource, seen):
-        return resource
-    image = template_image(seen.stateful_set, CONTAINER) if seen.stateful_set is not None else None
-    update = {"image": image, "version": str(min(versions(resource, seen)))}
-    return EtcdCluster(resource.obj, resource.spec.model_copy(update=update))
-
-
-def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Block an upgrade or downgrade that the data would not survive; members keep running."""
-    if why := refusal(resource, seen):
-        return Step.blocked(UPGRADE_REFUSED, f"{why} Nothing was changed.")
-    if why := unreadable(resource, seen):  # the other parts of the change continue: they may resolve it
-        return Step.progressing(UPGRADE_BLOCKED, why, warning=True, requeue=BLOCKED_POLL_SECONDS)
-    return PASS
-
-
 def restart_broken(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Without a list of members, recreate an outdated pod in which etcd does not run: nothing depends on it.
 
     This repairs a change that broke the whole cluster, or its only member. It does not apply if the data would be
-    deleted with the pod.
+    deleted with the pod, or if the member may not be able to read its log with the version of the template.
     """
     if seen.members is not None or (resource.spec.storage.medium == "Memory" and resource.recorded_cluster_id):
         return PASS
     for instance in rolling_update.broken(seen.instances, partial(outdated, seen)):
+        if may_start(resource, seen, instance) is not GOOD:
+            continue
         message = f"{instance.name} does not run, and its pod is outdated: recreating it."
         return Step.wait(UPDATING, message, restart(instance))
     return PASS
@@ -121,6 +92,7 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     return roll.next(
         rank=lambda instance: (instance.runs, seen.healthy(instance), instance is seen.leader, instance.number),
         gates=(
+            partial(_keep_readable, resource, seen, roll),  # a log that the version of the template reads
             partial(_await_unready_voter, seen, roll),  # healthy again, but not ready for clients yet
             partial(_leave_and_rejoin, resource, seen, roll),  # a member whose data is deleted with its pod
             partial(_keep_quorum, seen, roll, now),  # while every other voter is healthy
@@ -134,6 +106,14 @@ def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], instance
         if other is not instance and not other.ready:
             return roll.wait(f"{other.name} is healthy again, but not ready for clients yet.")
     return None
+
+
+def _keep_readable(
+    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
+) -> Step | None:
+    """Block the restart of a member that may not be able to read its log with the version of the template."""
+    finding = may_start(resource, seen, instance)
+    return None if finding is GOOD else roll.block(instance, f"{instance.name} {finding.why}.")
 
 
 def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:

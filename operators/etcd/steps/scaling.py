@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Hazard, defect_of
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
@@ -13,6 +14,7 @@ from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import GROW_BLOCKED, REPLACING, SCALE_DOWN_BLOCKED
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from operators.etcd.steps.version_change import running_version
 from shared.kubernetes.pods import container_status
 from shared.runtime.plan import PASS, Step
 from shared.status.reasons import CREATING, DEGRADED, SCALING
@@ -49,7 +51,7 @@ def _add(resource: EtcdCluster, facts: Assessment, now: datetime, number: int) -
     elif present >= resource.spec.size:
         goal = "Replacing a member with a higher number"
     reason = {"": CREATING, CREATING: CREATING, DEGRADED: REPLACING}.get(resource.phase, SCALING)
-    if refusal := addition_refusal(facts):
+    if refusal := addition_refusal(facts) or _unsafe_addition(resource, facts):
         message = f"{goal}; {name} is not added yet: {refusal}."
         return Step((), Progress.WAITING, GROW_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     if remains := _remains(facts, facts.instance(number)):
@@ -91,6 +93,15 @@ def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> S
         )
     remove = member_changes.remove(resource, facts, instance)
     return Step.wait(SCALING, f"{goal}: removing {instance.name}.", remove)
+
+
+def _unsafe_addition(resource: EtcdCluster, facts: Assessment) -> str:
+    """Return why the version of a new member makes it unsafe to add one; empty if it is safe."""
+    version = running_version(resource, facts)
+    unsafe = defect_of(version, Hazard.JOINING_WITH_AUTH) if version and facts.auth_enabled is not False else None
+    if unsafe is None:
+        return ""
+    return f"with {unsafe}, {unsafe.hazard.value} ({unsafe.source}). Set spec.version to {unsafe.fixed} or later"
 
 
 def _remains(facts: Assessment, instance: Instance | None) -> str:

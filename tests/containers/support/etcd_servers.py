@@ -143,6 +143,16 @@ class Cluster:
         self._run(node, "existing", initial)
         node.wait()
 
+    def change(self, node: Node, image: str, *arguments: str) -> None:
+        """Restart a member on its data with another image, and further arguments; it may exit again.
+
+        Args:
+            image: tag of the image, which exists (`Etcd.image`).
+        """
+        node.stop()
+        node.container = DockerContainer(image)
+        self._run(node, "existing", f"{node.name}={node.peer_url}", *arguments)  # ignored on existing data
+
     def _node(self) -> Node:
         number = len(self.nodes)
         name = f"demo-{number}"
@@ -152,7 +162,7 @@ class Cluster:
         self.nodes.append(node)
         return node
 
-    def _run(self, node: Node, state: str, initial: str) -> None:
+    def _run(self, node: Node, state: str, initial: str, *arguments: str) -> None:
         client, _, metrics = self.ports
         container = node.container
         container.with_volume_mapping(node.files, DATA, "rw")
@@ -175,6 +185,7 @@ class Cluster:
                 "--heartbeat-interval=50",
                 "--election-timeout=500",
                 *self.arguments,
+                *arguments,
             ]
         )
         self.stack.enter_context(container)
@@ -213,14 +224,19 @@ class Etcd:
             peer_scheme: URL scheme for peers.
             files: directory mounted as `FILES`.
         """
-        image = next(image for image in etcd_images.images() if image.tag == etcd_images.TAGS[version])
-        provide([image], own_daemon=self._own_daemon)
+        image = self.image(version)
         directory = files or self._directory / f"cluster-{next(self._count)}"
         directory.mkdir(exist_ok=True)
         with ExitStack() as stack:
-            cluster = Cluster(image.tag, directory, stack, arguments, scheme, peer_scheme)
+            cluster = Cluster(image, directory, stack, arguments, scheme, peer_scheme)
             cluster.begin(size)
             yield cluster
+
+    def image(self, version: str) -> str:
+        """Return the tag of the image of a version, which exists then."""
+        image = next(image for image in etcd_images.images() if image.tag == etcd_images.TAGS[version])
+        provide([image], own_daemon=self._own_daemon)
+        return image.tag
 
 
 def program(version: str, name: str) -> Path:

@@ -48,11 +48,11 @@ ETCD = Subject(
     database=FakeEtcd,
     serves=(backup_api.API.kind,),
     patience=10.0,  # etcd adds a member only after the others have been connected for some seconds
-    # The outcome may differ in the leader, in templates with other bootstrap flags, and in the log index at which the
-    # version was first observed.
+    # The outcome may differ in the leader, and in templates with other bootstrap flags. The log indexes at which the
+    # version was first observed, and at which a snapshot was written, depend on the time.
     unstable=(
         *("leader", "role", "updatedReplicas", "currentRevision", "updateRevision", "controller-revision-hash"),
-        "sinceIndex",
+        *("sinceIndex", "snapshottedAs"),
     ),
 )
 
@@ -236,6 +236,23 @@ SCENARIOS = (
         given=(cluster(3, OLD), cluster(3, MIDDLE)),
         ends="UpgradeHeld",
     ),
+    Scenario(
+        "second upgrade requested while the operator is cut off",
+        (cut_off(), cluster(3, NEW), delete_now(POD, member(1)), cut_off(off=False), MUCH_WRITTEN),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+    ),
+    Scenario(
+        "second upgrade requested while all members are down",
+        (
+            *(failing(number) for number in range(3)),
+            *(delete_now(POD, member(number)) for number in range(3)),
+            cluster(3, NEW),
+            unobserved(pods_start()),
+            MUCH_WRITTEN,
+        ),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        exact_counts=False,
+    ),
     Scenario("upgrade while member 1 leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
     Scenario(
         "refused upgrade reverted",
@@ -243,6 +260,30 @@ SCENARIOS = (
         given=(cluster(3, OLD),),
     ),
     Scenario("refused upgrade", (cluster(3, NEW),), given=(cluster(3, OLD),), ends="UpgradeRefused"),
+    Scenario("downgrade", (cluster(3, OLD),), given=(cluster(3, MIDDLE),)),
+    Scenario("downgrade from 3.7", (cluster(3, MIDDLE),), given=(cluster(3, NEW),)),
+    Scenario(
+        "downgrade and upgrade again",
+        (cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN, cluster(3, NEW)),
+        given=(cluster(3, MIDDLE),),
+    ),
+    Scenario(
+        "downgrade reverted midway",
+        (unpullable(f"{member(2)} v{OLD}"), cluster(3, OLD), cluster(3, MIDDLE)),
+        given=(cluster(3, MIDDLE),),
+        exact_counts=False,
+    ),
+    Scenario(
+        "a member lost during a downgrade",
+        (limit_turns(cluster(3, OLD), 8), *lost(1)),
+        given=(cluster(3, MIDDLE),),
+        exact_counts=False,
+    ),
+    Scenario(
+        "downgrade while a member hangs",
+        (hangs(1), cluster(3, OLD), hangs(1, hung=False)),
+        given=(cluster(3, MIDDLE),),
+    ),
     Scenario(
         "unpullable image reverted",
         (

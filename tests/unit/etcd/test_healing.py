@@ -29,7 +29,6 @@ from tests.support.etcd.scenarios import (
     MIDDLE,
     NAME,
     NEW,
-    OLD,
     TLS,
     backups_complete,
     cluster,
@@ -85,6 +84,9 @@ def _foreign_volume(number: int) -> ScenarioStep:
 
 
 NO_FOREIGN_VOLUME = delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(9)}")
+REFUSED = "3.5.25"
+"""A version to which the operator does not downgrade."""
+
 MISMATCH: Obj = {"image": "registry.example/etcd:v3.6.16"}
 
 OBSTACLES = {
@@ -94,8 +96,8 @@ OBSTACLES = {
     "paused with another version": Obstacle("Paused", (cluster(3, NEW, paused=True, **BACKUP),)),
     "invalid spec": Obstacle("InvalidSpec", (cluster(3, "3.6.11", **MISMATCH, **BACKUP),)),
     "invalid spec of another size": Obstacle("InvalidSpec", (cluster(1, "3.6.11", **MISMATCH, **BACKUP),)),
-    "refused version": Obstacle("UpgradeRefused", (cluster(3, OLD, **BACKUP),)),
-    "refused version of another size": Obstacle("UpgradeRefused", (cluster(5, OLD, **BACKUP),)),
+    "refused version": Obstacle("UpgradeRefused", (cluster(3, REFUSED, **BACKUP),)),
+    "refused version of another size": Obstacle("UpgradeRefused", (cluster(5, REFUSED, **BACKUP),)),
     "foreign volume elsewhere": Obstacle("VolumeInTheWay", (_foreign_volume(9),), remedy=(NO_FOREIGN_VOLUME,)),
     "missing Secret": Obstacle(
         "SecretMissing",

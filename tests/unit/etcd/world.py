@@ -82,6 +82,8 @@ class At:
         applied: applied index of the Raft log; the leader's is 1000.
         error: why the server is unreachable.
         made: creation time of the pod.
+        storage: version whose format the data has, as the member reports it.
+        downgrade: version to which the cluster is being downgraded, as the member reports it.
     """
 
     member: bool = True
@@ -103,6 +105,8 @@ class At:
     error: str = "no route to host"
     id: int = 0
     made: str = LONG_AGO
+    storage: str = ""
+    downgrade: str = ""
 
 
 VOTER = At()
@@ -171,6 +175,7 @@ def _instance(
         leader_id = member_id(leader) if leader is not None else 0
         index = spot.applied
         status = EndpointStatus(CLUSTER_ID, member_id(number), leader_id, spot.version, 10, 2, index, index, 4096, 2048)
+        status = replace(status, storage_version=spot.storage, downgrade_target=spot.downgrade)
     return Instance(
         number,
         name,
@@ -213,8 +218,10 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     own = names.owner(resource, SETTINGS.operator)
     follows = layout(resource, found)
     image = image or resource.image_reference(SETTINGS.image_repository)
-    pod = template.pod(resource, own, image, follows.start, template.MountedSecrets())
+    pod = template.pod(resource, own, image, follows.start, template.MountedSecrets(), serves=follows.serves)
     made = builder.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
+    if (tag := image.rpartition(":v")[2]) != image:
+        made["metadata"]["annotations"][names.VERSION] = tag
     record = {"manager": SETTINGS.operator, "operation": "Apply", "fieldsV1": _fields(made)}
     made["metadata"] |= {"uid": "s-1", "managedFields": [record]}
     return made

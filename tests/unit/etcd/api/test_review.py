@@ -81,7 +81,8 @@ def test_defaulting_accepts_any_spec_and_is_idempotent(spec: Any) -> None:
         (running("3.5.25"), "3.5.25", "3.6.16", "a member runs 3.5.25"),
         (running("3.5.25", "3.5.25", "3.5.35"), "3.5.35", "3.6.16", "a member runs 3.5.25"),
         (running("3.6.8"), "3.6.8", "3.7.3", "Set 3.6.11 or a later 3.6 first"),
-        (running("3.6.16"), "3.6.16", "3.5.35", "3.5.35 is below 3.6"),
+        (running("3.6.16"), "3.6.16", "3.5.25", "3.5.25 is below 3.5.26"),
+        (running("3.5.35"), "3.5.35", "3.4.45", "3.4.45 is below 3.5"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.7.3", "3.7.3 is more than one minor version above 3.5"),
     ],
 )
@@ -98,6 +99,7 @@ def test_unsupported_version_change_is_refused(status: Obj, old: str, new: str, 
     [
         (running("3.5.35"), "3.5.35", "3.6.16"),
         (running("3.5.35", "3.5.35", "3.6.16"), "3.6.16", "3.5.35"),
+        (running("3.6.16"), "3.6.16", "3.5.35"),
         (None, "3.5.35", "3.7.3"),
         ({"phase": "Creating"}, "3.7.3", "3.5.35"),
     ],
@@ -149,8 +151,7 @@ def test_sound_spec_causes_no_warning() -> None:
         ({"podDisruptionBudget": {"minAvailable": 3}}, "allows no eviction with 3 members"),
         ({"podDisruptionBudget": {"maxUnavailable": 2}}, "allows the eviction of 2 of 3 members at once"),
         ({"podDisruptionBudget": {"minAvailable": 1}}, "allows the eviction of 2 of 3 members at once"),
-        ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
-        ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.5"}, "with 3.5.0 to 3.5.5, a member that is stopped during a defragmentation may apply"),
         ({"version": "3.4.13"}, "3.4.13 does not compare data between members"),
         ({"auth": {"rootSecretName": "a"}}, "passwords are sent over the network in plain text"),
         ({"autoCompaction": ...}, "every former value is kept until a client compacts"),
@@ -162,9 +163,22 @@ def test_unwise_setting_causes_one_warning(spec: Obj, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.5", "auth": {"rootSecretName": "a"}}, "with 3.5.5, a new member may skip writes"),
+        ({"version": "3.4.21", "auth": {"rootSecretName": "a"}}, "with 3.4.20 to 3.4.21, a new member may skip writes"),
+    ],
+)
+def test_version_with_several_defects_causes_several_warnings(spec: Obj, words: str) -> None:
+    assert words in warned(obj(**spec))
+
+
+@pytest.mark.parametrize(
     "spec",
     [
-        {"version": "3.5.3"},
+        {"version": "3.5.6"},
         {"size": 1, "podDisruptionBudget": {"maxUnavailable": 1}},
         {"size": 5, "podDisruptionBudget": {"maxUnavailable": 2}},
         {"auth": {"enabled": False, "rootSecretName": "a"}},
@@ -180,6 +194,13 @@ def test_patch_downgrade_causes_a_warning() -> None:
     assert "3.6.8 is older than the running version 3.6.16" in warned(
         obj(version="3.6.8", status=status), obj(status=status)
     )
+
+
+def test_downgrade_to_an_earlier_series_causes_a_warning() -> None:
+    status = running("3.6.16")
+    warning = warned(obj(version="3.5.35", status=status), obj(status=status))
+    assert "3.5.35 is below the running version 3.6.16" in warning
+    assert "Take an EtcdBackup first" in warning
 
 
 def test_lower_fault_tolerance_causes_a_warning() -> None:

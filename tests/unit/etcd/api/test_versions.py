@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api.versions import SUPPORTED, Version, features, upgrade_refusal
+from operators.etcd.api.versions import DOWNGRADES, SUPPORTED, Version, features, upgrade_refusal
 
 VERSIONS = st.builds(Version, st.just(3), st.sampled_from([minor for _, minor in SUPPORTED]), st.integers(0, 40))
 
@@ -43,6 +43,8 @@ ALLOWED = [
     (["3.5.35", "3.6.16"], "3.5.0", "3.5.35"),  # upgrade in progress, reverted
     (["3.5.35", "3.6.16"], "3.5.0", "3.6.16"),  # upgrade in progress, continued
     (["3.6.16", "3.6.16"], "3.5.0", "3.5.35"),  # all members upgraded, version of the cluster not raised yet
+    (["3.6.16"], "3.6.0", "3.5.35"),  # etcd's rolling downgrade
+    (["3.7.3", "3.7.3"], "3.7.0", "3.6.11"),
     ([], None, "3.7.3"),
     ([], "3.6.0", "3.6.16"),
 ]
@@ -52,7 +54,15 @@ REFUSED = [
     (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Set 3.5.26 or a later 3.5 first."),
     (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Set 3.5.26 or a later 3.5 first."),
     (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Set 3.6.11 or a later 3.6 first."),
-    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, the current version of the cluster", "Set a version of 3.6."),
+    (["3.5.35"], "3.5.0", "3.4.45", "3.4.45 is below 3.5, the current version of the cluster", "Set a version of 3.5."),
+    (
+        ["3.6.16"],
+        "3.6.0",
+        "3.5.25",
+        "3.5.25 is below 3.5.26, the first version from which",
+        "Set 3.5.26 or a later 3.5.",
+    ),
+    (["3.7.3"], "3.7.0", "3.5.35", "more than one minor version below 3.7", "Set a version of 3.6 first."),
     (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
     (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Set a version of 3.5."),
     (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
@@ -84,10 +94,18 @@ def test_unsupported_upgrade_is_refused_with_the_reason_and_the_next_step(
 
 
 @given(st.lists(VERSIONS, min_size=1, max_size=5), VERSIONS)
-def test_allowed_upgrade_skips_no_minor_version_and_is_no_downgrade(members: list[Version], target: Version) -> None:
+def test_allowed_change_skips_no_minor_version(members: list[Version], target: Version) -> None:
     cluster = min(members)
     if upgrade_refusal(members, cluster, target) == "":
-        assert cluster.series <= target.series <= (cluster.major, cluster.minor + 1)
+        assert target.series <= (cluster.major, cluster.minor + 1)
+        assert target.series >= cluster.series or target.series == DOWNGRADES[cluster.series]
+
+
+@given(st.lists(VERSIONS, min_size=1, max_size=5), VERSIONS)
+def test_cluster_can_be_upgraded_again_after_a_downgrade(members: list[Version], target: Version) -> None:
+    cluster = min(members)
+    if target.series < cluster.series and upgrade_refusal(members, cluster, target) == "":
+        assert upgrade_refusal([target], target, cluster) == ""
 
 
 @given(VERSIONS, VERSIONS)

@@ -15,6 +15,7 @@ from operators.etcd.client.commands import (
     DisableAuth,
     Disarm,
     EnableAuth,
+    EnableDowngrade,
     EtcdCall,
     MoveLeader,
     Promote,
@@ -48,6 +49,7 @@ class Cluster:
     members: tuple[Member, ...] = MEMBERS
     leader: int = 0
     password: str = ""
+    downgrade: str = ""
     failing: dict[str, tuple[EtcdError, bool]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -98,7 +100,8 @@ class FakeServer:
 
     def _status(self) -> EndpointStatus:
         me = int(self.endpoint.name[-1])
-        return EndpointStatus(1, me, self.cluster.leader, "3.6.16", 1, 1, 1, 1, 1, 1)
+        status = EndpointStatus(1, me, self.cluster.leader, "3.6.16", 1, 1, 1, 1, 1, 1)
+        return replace(status, storage_version="3.6.0", downgrade_target=self.cluster.downgrade)
 
     def _add_learner(self, peer_url: str) -> Member:
         self.cluster.members += (Member(7, "", (peer_url,), learner=True),)
@@ -114,6 +117,9 @@ class FakeServer:
 
     def _move_leader(self, to: int) -> None:
         self.cluster.leader = to
+
+    def _enable_downgrade(self, series: str) -> None:
+        self.cluster.downgrade = f"{series}.0"
 
     def _auth_enabled(self) -> bool:
         return bool(self.cluster.password)
@@ -147,6 +153,7 @@ def repeatable(access: Access = OPEN) -> list[tuple[Cluster, EtcdCall, str]]:
         (Cluster(), Remove(ENDPOINTS, access, MEMBERS[2]), "remove"),
         (Cluster(with_learner), Remove(ENDPOINTS, access, LEARNER), "remove"),
         (Cluster(), MoveLeader(ENDPOINTS[:1], access, MEMBERS[1]), "move_leader"),
+        (Cluster(), EnableDowngrade(ENDPOINTS, access, "3.5"), "enable_downgrade"),
         (Cluster(), EnableAuth(ENDPOINTS, access, "root", "first"), "enable_auth"),
         (Cluster(password="first"), DisableAuth(ENDPOINTS, ROOT), "disable_auth"),
         (Cluster(password="first"), ChangePassword(ENDPOINTS, ROOT, "root", "second"), "change_password"),
@@ -230,6 +237,7 @@ async def test_call_refused_by_etcd_is_not_sent_to_another_endpoint() -> None:
         (Cluster(leader=2), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), Refused, "demo-0 is no longer the leader"),
         (Cluster(MEMBERS[:1]), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), NoSuchMember, "no longer a voter"),
         (Cluster((*MEMBERS, LEARNER)), MoveLeader(ENDPOINTS[:1], OPEN, LEARNER), NoSuchMember, "no longer a voter"),
+        (Cluster(downgrade="3.4.0"), EnableDowngrade(ENDPOINTS, OPEN, "3.5"), Refused, r"to 3\.4\.0 is in progress"),
         (Cluster(password="third"), ChangePassword(ENDPOINTS, ROOT, "root", "second"), Denied, "authentication failed"),
         (Cluster(password="third"), DisableAuth(ENDPOINTS, ROOT), Denied, "authentication failed"),
     ],
@@ -265,6 +273,7 @@ async def test_call_descriptions_contain_no_password() -> None:
         "remove demo-2 (0000000000000002)",
         "remove http://demo-3.demo.cache.svc:2380 (0000000000000007)",
         "move the leadership to demo-1 (0000000000000001)",
+        "enable the downgrade to 3.5",
         "enable authentication with user root",
         "disable authentication",
         "change the password of root",

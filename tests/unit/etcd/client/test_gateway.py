@@ -43,6 +43,7 @@ async def test_request_bodies_have_the_format_of_the_gateway() -> None:
         "cluster_member_remove",
         "maintenance_transfer-leadership",
         "maintenance_alarm",
+        "maintenance_downgrade",
     )
     more = ("kv_compaction", "maintenance_defragment", "maintenance_hashkv")
     added = {"header": HEADER, "member": {"ID": "9", "peerURLs": ["http://demo-1:2380"], "isLearner": True}}
@@ -53,6 +54,8 @@ async def test_request_bodies_have_the_format_of_the_gateway() -> None:
         await server.promote(high)
         await server.remove(high)
         await server.move_leader(high)
+        await server.enable_downgrade("3.5")
+        await server.cancel_downgrade()
         await server.disarm(Alarm(high, "NOSPACE"))
         await server.compact(2**40)
         await server.defragment()
@@ -62,6 +65,8 @@ async def test_request_bodies_have_the_format_of_the_gateway() -> None:
             {"ID": str(high)},
             {"ID": str(high)},
             {"targetID": str(high)},
+            {"action": "ENABLE", "version": "3.5"},
+            {"action": "CANCEL"},
             {"action": "DEACTIVATE", "memberID": str(high), "alarm": "NOSPACE"},
             {"revision": str(2**40), "physical": True},
             {},
@@ -232,3 +237,16 @@ async def test_compacted_revision_is_detected() -> None:
         await server.compact(9)  # already compacted
         with pytest.raises(Unsupported):
             await server.hash_kv()
+
+
+async def test_downgrade_in_the_desired_state_is_no_error() -> None:
+    enabled = refusing("etcdserver: cluster has a downgrade job in progress")
+    async with fake(maintenance_downgrade=enabled) as stub, stub.connected() as server:
+        await server.enable_downgrade("3.5")
+    ended = refusing("etcdserver: no inflight downgrade job")
+    async with fake(maintenance_downgrade=ended) as stub, stub.connected() as server:
+        await server.cancel_downgrade()
+    invalid = refusing("etcdserver: invalid downgrade target version", 3)
+    async with fake(maintenance_downgrade=invalid) as stub, stub.connected() as server:
+        with pytest.raises(Refused, match="invalid downgrade target"):
+            await server.enable_downgrade("3.4")

@@ -137,6 +137,10 @@ def test_64_bit_numbers_are_strings_and_zeros_are_omitted() -> None:
     )
     assert (learner.leader, learner.db_size, learner.learner) == (0, 0, True)
     assert (learner.errors, learner.alarms) == (("etcdserver: no leader",), ())
+    target = {"enabled": True, "targetVersion": "3.5.0"}
+    downgraded = responses.status({**STATUS, "storageVersion": "3.6.0", "downgradeInfo": target})
+    assert (downgraded.storage_version, downgraded.downgrade_target) == ("3.6.0", "3.5.0")
+    assert responses.status({**STATUS, "downgradeInfo": {}}).downgrade_target == ""
 
 
 def test_alarms_are_read_from_the_list_and_from_status_errors() -> None:

@@ -24,6 +24,7 @@ class Command:
         initial: peer URLs by member name, from --initial-cluster.
         quota: backend quota, in bytes.
         files: paths by the name of the flag, such as `peer-cert-file`.
+        snapshot_count: number of entries after which the member writes a Raft snapshot to its disk.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Command:
     requires_client_certificate: bool
     quota: int
     files: Mapping[str, str]
+    snapshot_count: int
 
     @property
     def version(self) -> Version:
@@ -66,8 +68,14 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             requires_client_certificate=flags.get("client-cert-auth", "false") == "true",
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
             files={flag: path for flag, path in flags.items() if flag.endswith("-file")},
+            snapshot_count=int(flags.get("snapshot-count", _snapshot_count(container["image"]))),
         )
     return None
+
+
+def _snapshot_count(image: str) -> int:
+    """Return the default of --snapshot-count (DefaultSnapshotCount in server.go, embed/config.go)."""
+    return 100_000 if Version.parse(image.rpartition(":")[2]) < Version(3, 6, 0) else 10_000
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:

@@ -27,6 +27,12 @@ from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win
 REMOVED = "the member has been permanently removed from the cluster"
 
 
+UNREADABLE = "unmarshal should never fail"
+"""Panic of 3.7 about a log entry that 3.5 or earlier wrote."""
+
+SERIES_WITHOUT_OLD_ENTRIES, SERIES_WITH_NEW_ENTRIES = (3, 7), (3, 6)
+"""First series that cannot read entries in the former format, and first series that does not write them."""
+
 SERVES_ALONE = Version(3, 6, 16)
 """Only this version serves clients from the start, even without a leader; 3.4, 3.5 and 3.7 do not."""
 
@@ -64,6 +70,8 @@ class FakeEtcd:
 
     Attributes:
         cut_off: whether the operator reaches no member.
+        unreachable: numbers of the pods that the operator does not reach; they serve clients and peers.
+        halted: whether all processes hang.
         failing: reasons why pods do not start, by pod name (ImagePullBackOff, CrashLoopBackOff, Unschedulable, ...).
         lagging: names of members that never catch up, except by `advance`.
         receiving: names of members that receive a snapshot: they serve metrics only, and apply nothing yet.
@@ -75,6 +83,8 @@ class FakeEtcd:
     """
 
     cut_off: bool = False
+    unreachable: set[int] = field(default_factory=set)
+    halted: bool = False
     failing: dict[str, str] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
     receiving: set[str] = field(default_factory=set)
@@ -198,7 +208,9 @@ class FakeEtcd:
         flags = process.command
         if disk.member:
             cluster = self.clusters[disk.cluster]
+            self._require_converted(cluster, disk, flags)
             self._require_version(cluster, flags.version, "invalid downgrade; server version is lower than determined")
+            self._require_readable(cluster, disk, flags)
             if disk.index and record_of(cluster.records_at(disk.index), disk.member) is None:
                 raise Ended(REMOVED)
             return
@@ -233,7 +245,7 @@ class FakeEtcd:
         flags = process.command
         listed = sorted(url for urls in flags.initial.values() for url in urls)
         others = [url for url in listed if url not in flags.initial[flags.name]]
-        found = [peer for peer in self.running if not peer.hangs and self._url_of(peer) in others]
+        found = [peer for peer in self.running if not self.hangs(peer) and self._url_of(peer) in others]
         found = [peer for peer in found if tls.trusting(peer, process)]
         if not found:
             raise Ended("cannot fetch cluster info from peer urls: could not retrieve cluster information from any")
@@ -244,17 +256,46 @@ class FakeEtcd:
             raise Ended(f"error validating peerURLs {flags.initial}: member count is unequal")
         if sorted(record.url for record in records) != listed:
             raise Ended(f"error validating peerURLs {flags.initial}: unmatched member while checking PeerURLs")
+        if cluster.downgrade is not None:  # allowedVersionRange in cluster_util.go
+            raise Ended("incompatible with current running cluster")
         self._require_version(cluster, flags.version, "incompatible with current running cluster")
         own = next(record for record in records if record.url in flags.initial[flags.name])
         self.guard.require_no_amnesia(cluster, own, flags)
-        disk.cluster, disk.member, disk.index = cluster.id, own.id, 0
+        disk.cluster, disk.member, disk.index, disk.snapshot = cluster.id, own.id, 0, 0
 
     def _require_version(self, cluster: Cluster, version: Version, message: str) -> None:
         if cluster.version is not None and version.series < cluster.version:
             raise Ended(f"{message} (cluster version {cluster.version}, server version {version})")
         self.guard.require_upgrade(self, cluster, version)
 
+    def _require_converted(self, cluster: Cluster, disk: Disk, flags: Command) -> None:
+        """Let a member exit whose data has the format of a later series: a downgrade converts it first."""
+        if disk.storage is not None and flags.version.series < disk.storage:
+            self.guard.violations.append(
+                f"{flags.name}: {flags.version} starts on {disk.name}, which has data in the format of "
+                f"{disk.storage[0]}.{disk.storage[1]}"
+            )
+            raise Ended(f"invalid downgrade; the data has the format of {disk.storage}, cluster {cluster.version}")
+
+    def _require_readable(self, cluster: Cluster, disk: Disk, flags: Command) -> None:
+        """Let 3.7 panic on a log that has entries of 3.5 or earlier after its last Raft snapshot.
+
+        Source: Apply in server/etcdserver/apply/apply.go of 3.7 (MustUnmarshalMessage), measured with 3.7.3. Until 3.5,
+        a member writes its attributes (`publish`) and the cluster version as `pb.Request`, and 3.6 reads both formats.
+        """
+        if flags.version.series >= SERIES_WITHOUT_OLD_ENTRIES and disk.snapshot < cluster.old_entry:
+            self.guard.require_no_panic(disk, flags)
+            raise Ended(UNREADABLE)
+
     # State of the clusters.
+
+    def hangs(self, process: Process) -> bool:
+        return process.hangs or self.halted
+
+    def reaches(self, process: Process) -> bool:
+        """Whether the operator reaches a process."""
+        number = int(process.pod.rpartition("-")[2])
+        return not (self.cut_off or self.hangs(process) or number in self.unreachable)
 
     @property
     def running(self) -> list[Process]:
@@ -264,7 +305,7 @@ class FakeEtcd:
 
     def members_of(self, cluster: Cluster) -> list[Process]:
         """Return the processes that take part in a cluster."""
-        running = [p for p in self.running if not p.hangs and self.disks[p.command.disk].cluster == cluster.id]
+        running = [p for p in self.running if not self.hangs(p) and self.disks[p.command.disk].cluster == cluster.id]
         return tls.connected(self, running)
 
     def process_of(self, cluster: Cluster, member: int) -> Process | None:
@@ -316,11 +357,12 @@ class FakeEtcd:
             self._append(cluster)
 
     def _append(self, cluster: Cluster, records: tuple[MemberRecord, ...] | None = None) -> None:
-        there = [self.disks[p.command.disk] for p in self.members_of(cluster)]
-        current = [disk for disk in there if disk.index == cluster.index]
+        there = [(process, self.disks[process.command.disk]) for process in self.members_of(cluster)]
+        current = [(process, disk) for process, disk in there if disk.index == cluster.index]
         cluster.append(records)
-        for disk in current:
+        for process, disk in current:
             disk.index = cluster.index
+            self._snapshot(process, disk)
 
     def _lead(self, cluster: Cluster) -> None:
         """Elect a leader if there is none; reachable members catch up with it."""
@@ -343,21 +385,48 @@ class FakeEtcd:
             elif process.command.name in self.receiving:
                 cluster.names[disk.member] = process.command.name
             elif process.command.name not in self.lagging:
-                disk.index, process.serves = cluster.index, True
+                self._catch_up(cluster, process, disk)
                 cluster.names[disk.member] = process.command.name
                 cluster.disk_by_member.setdefault(disk.member, process.command.disk)
         self._settle_version(cluster)
 
+    def _catch_up(self, cluster: Cluster, process: Process, disk: Disk) -> None:
+        """Bring a member up to date: a new one by a snapshot, as measured with 3.6.16, any other by entries."""
+        if disk.index == 0:
+            disk.snapshot = cluster.index
+        disk.index = cluster.index
+        if not process.serves and process.command.version.series < SERIES_WITH_NEW_ENTRIES:
+            cluster.old_entry = cluster.index  # it publishes its attributes
+        process.serves = True
+        self._snapshot(process, disk)
+
+    def _snapshot(self, process: Process, disk: Disk) -> None:
+        """Write a Raft snapshot if it is due (shouldSnapshotToDisk in server/etcdserver/server.go)."""
+        if disk.index - disk.snapshot > process.command.snapshot_count:
+            disk.snapshot = disk.index
+
     def _settle_version(self, cluster: Cluster) -> None:
-        """Raise the cluster version once every member runs a newer one."""
-        versions = []
+        """Raise the cluster version once every member runs a newer one; lower it for a downgrade, and end that.
+
+        Source: decideClusterVersion and CancelDowngradeIfNeeded in server/etcdserver/version/monitor.go.
+        """
+        versions, running = [], []
         for record in cluster.now:
             process = self.process_of(cluster, record.id)
             if process is None:
                 return
             versions.append(process.command.version.series)
-        if cluster.version is None or min(versions) > cluster.version:
+            running.append(process)
+        if cluster.downgrade is not None:
+            cluster.version = cluster.downgrade
+            if set(versions) == {cluster.downgrade}:
+                cluster.downgrade = None
+        elif cluster.version is None or min(versions) > cluster.version:
             cluster.version = min(versions)
+            if cluster.version < SERIES_WITH_NEW_ENTRIES:
+                cluster.old_entry = cluster.index
+        for process in running:
+            self.disks[process.command.disk].storage = min(cluster.version, process.command.version.series)
 
     def _is_ready(self, process: Process) -> bool:
         """Result of /health?exclude=NOSPACE."""

@@ -69,6 +69,12 @@ class Guard:
             if disk_uid in member_disks and disk.version is not None and disk.version < least:
                 self.fail(f"{version} starts while {disk.name} runs {disk.version}; the minimum is {least}")
 
+    def require_no_panic(self, disk: Disk, command: Command) -> None:
+        """Require that no member starts on a log that it cannot read: it panics at every start."""
+        self.violations.append(
+            f"{command.name}: {command.version} starts on {disk.name}, whose log has entries that 3.5 wrote"
+        )
+
     def require_complete(self, cluster: Cluster, leader: Disk) -> None:
         if leader.index < cluster.acknowledged:
             self.fail(f"{leader.name} leads without {cluster.acknowledged - leader.index} acknowledged writes")

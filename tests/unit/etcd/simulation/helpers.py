@@ -49,7 +49,7 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
     """Take a snapshot of a member."""
     flags = _flags(pod, "snapshot")
     name = (urlsplit(flags["endpoint"]).hostname or "").partition(".")[0]
-    found = [process for process in etcd.running if process.pod == name and process.serves and not process.hangs]
+    found = [process for process in etcd.running if process.pod == name and process.serves and not etcd.hangs(process)]
     if not found:
         raise Failed("snapshot", "MemberUnreachable", f"{name} cannot be reached.")
     disk = etcd.disks[found[0].command.disk]

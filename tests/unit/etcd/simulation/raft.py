@@ -55,7 +55,9 @@ class Disk:
         cluster: id of the cluster whose data the directory has; 0 if it is empty.
         member: id of the member whose data it has; 0 if it is empty.
         index: index of the last log entry on the disk.
+        snapshot: index of the last Raft snapshot on the disk, from which on a member reads its log at its start.
         version: version of etcd that ran on it last.
+        storage: series whose format the data has; it follows the version of the cluster. None if it is empty.
         size: size of the database file, in bytes.
         corrupt: whether the keys differ from those of the other members.
         restored: token of the restore that wrote the data.
@@ -65,7 +67,9 @@ class Disk:
     cluster: int = 0
     member: int = 0
     index: int = 0
+    snapshot: int = 0
     version: Version | None = None
+    storage: tuple[int, int] | None = None
     size: int = SMALL
     corrupt: bool = False
     restored: str = ""
@@ -83,6 +87,8 @@ class Cluster:
         names: names of the members that have started, by id.
         disk_by_member: UID of the disk that each member writes to, by id.
         version: cluster version, once it is determined.
+        downgrade: series to which the cluster is being downgraded; None if to none.
+        old_entry: index of the newest entry in the format of 3.5 and earlier (`pb.Request`); 0 without one.
         bumped: whether the cluster was restored from a snapshot.
         former: whether a recovery replaced this cluster.
     """
@@ -96,6 +102,8 @@ class Cluster:
     term: int = 1
     leader: int = 0
     version: tuple[int, int] | None = None
+    downgrade: tuple[int, int] | None = None
+    old_entry: int = 0
     names: dict[int, str] = field(default_factory=dict)
     disk_by_member: dict[int, str] = field(default_factory=dict)
     alarms: set[tuple[int, str]] = field(default_factory=set)

@@ -28,6 +28,9 @@ STATUS_IS_PROTECTED = Version(3, 5, 22)
 """First version that requires a password for its status; observed: 3.5.21 and 3.4.13 require none."""
 
 MAX_LEARNERS = 1
+SERIES_WITH_DOWNGRADE = (3, 6)
+"""First series whose status reports the format of the data and a downgrade."""
+
 PAGE = 512
 
 
@@ -49,6 +52,7 @@ class FakeServer:
         if process.command.version >= STATUS_IS_PROTECTED:
             self._authenticate(cluster)
         record = record_of(cluster.records_at(disk.index), disk.member)
+        reports = process.command.version.series >= SERIES_WITH_DOWNGRADE
         return EndpointStatus(
             cluster.id,
             disk.member,
@@ -60,6 +64,8 @@ class FakeServer:
             db_in_use=min(disk.size, cluster.in_use),
             learner=record is None or record.learner,
             errors=tuple(f"memberID:{member} alarm:{kind} " for member, kind in sorted(cluster.alarms)),
+            storage_version=_dotted(disk.storage) if reports else "",
+            downgrade_target=_dotted(cluster.downgrade) if reports else "",
         )
 
     async def members(self) -> Members:
@@ -153,6 +159,21 @@ class FakeServer:
             cluster.leader, cluster.term = to, cluster.term + 1
         self._etcd.settle(f"the operator moves leadership to {cluster.names.get(to)}")
 
+    async def enable_downgrade(self, series: str) -> None:
+        cluster = self._changing()
+        major, minor = map(int, series.split("."))
+        if cluster.version is None or (major, minor) != (cluster.version[0], cluster.version[1] - 1):
+            raise Refused("etcdserver: invalid downgrade target version")
+        if cluster.downgrade is None:
+            cluster.downgrade = (major, minor)
+            self._done("downgrades enabled")
+        self._etcd.settle(f"the operator enables the downgrade to {series}")
+
+    async def cancel_downgrade(self) -> None:
+        cluster = self._changing()
+        cluster.downgrade = None
+        self._etcd.settle("the operator cancels the downgrade")
+
     async def disarm(self, alarm: Alarm) -> None:
         _, _, cluster = self._led()
         cluster.alarms.discard((alarm.member_id, alarm.kind))
@@ -222,7 +243,7 @@ class FakeServer:
         """
         etcd, endpoint = self._etcd, self._endpoint
         found = [process for process in etcd.running if process.address == endpoint.address]
-        if etcd.cut_off or not endpoint.address or not found or found[0].hangs:
+        if not endpoint.address or not found or not etcd.reaches(found[0]):
             raise Unreachable(f"{endpoint.name} cannot be reached")
         process = found[0]
         disk = etcd.disks[process.command.disk]
@@ -272,6 +293,10 @@ class FakeServer:
 
     def _done(self, kind: str) -> None:
         self._etcd.done[kind] += 1
+
+
+def _dotted(series: tuple[int, int] | None) -> str:
+    return f"{series[0]}.{series[1]}.0" if series else ""
 
 
 def _voters(cluster: Cluster) -> list[MemberRecord]:

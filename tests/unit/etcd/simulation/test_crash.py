@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.outage import sample
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
+from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
 QUICK = {"all events late", "stale view"}
@@ -15,6 +17,42 @@ QUICK = {"all events late", "stale view"}
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
+
+OUTAGE_SHARE = 12
+"""One in so many points of each outage runs in the short suite, always the same ones; `make test-long` runs all."""
+
+SELECTED = SOME | {
+    "second upgrade before a Raft snapshot",
+    "second upgrade requested while the operator is cut off",
+    "downgrade",
+    "exhausted quota",
+    "a corrupt member",
+}
+"""Scenarios that meet outages in the short suite."""
+
+ENDS_WITHOUT_RECORD = {
+    "downgrade reverted midway": "a member that does not start is not known to have run a later version",
+    "lost quorum": "members are replaced one by one while the outage lasts, or their sizes are not known any more",
+    "scheduled backups": "the schedule begins when it is first observed",
+}
+"""Scenarios that end in another way if the status is lost, each with the reason."""
+
+COUNTS_ENTRIES = "second upgrade blocked by log entries"
+"""Scenario whose message at the end has the number of log entries."""
+
+OUTAGE_CASES = [
+    pytest.param(
+        scenario,
+        sample(found, OUTAGE_SHARE) if short else found,
+        id=f"{scenario}-{found}{'-sample' if short else ''}",
+        marks=() if short else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    if scenario.name != COUNTS_ENTRIES
+    for found in OUTAGES
+    if not (scenario.name in ENDS_WITHOUT_RECORD and str(found).startswith(STATUS_LOST))
+    for short in ((True, False) if scenario.name in SELECTED else (False,))
+]
 
 CASES = [
     pytest.param(
@@ -35,6 +73,13 @@ async def test_disturbed_run_ends_like_the_reference_run(
     scoreboard.require(await sweep(ETCD, scenario, disturbance))
 
 
+@pytest.mark.parametrize(("scenario", "failure"), OUTAGE_CASES)
+async def test_operator_that_knows_less_does_no_harm_and_recovers(
+    scenario: Scenario, failure: Disturbance, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(await sweep(ETCD, scenario, failure))
+
+
 def test_selected_scenarios_and_disturbances_exist() -> None:
-    assert {str(scenario) for scenario in SCENARIOS} >= SOME
+    assert {str(scenario) for scenario in SCENARIOS} >= SELECTED | ENDS_WITHOUT_RECORD.keys() | {COUNTS_ENTRIES}
     assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN

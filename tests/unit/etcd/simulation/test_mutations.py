@@ -10,14 +10,16 @@ import pytest
 
 from operators.etcd import plan
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Version
+from operators.etcd.membership import evidence, raft_log
 from operators.etcd.membership.layout import Layout
 from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
-from operators.etcd.observe import Observed
-from operators.etcd.steps import provisioning, quorum_recovery, rolling_update
-from shared.kubernetes.kinds import POD
-from shared.runtime.plan import Apply, Step, StepOf
+from operators.etcd.observe import Instance, Observed
+from operators.etcd.steps import provisioning, quorum_recovery, rolling_update, version_change
+from shared.kubernetes.kinds import POD, Obj
+from shared.runtime.plan import PASS, Apply, Step, StepOf
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import ReferenceRun
 from shared.testing.harness.scenario import Scenario, Unsafe
@@ -27,6 +29,8 @@ from tests.support.etcd.scenarios import NEW as NEWEST
 from tests.support.pod_loss import delete_now
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+
+ARGUMENTS: Obj = {"extraArgs": ["--max-txn-ops=256"]}
 
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
@@ -72,7 +76,26 @@ def ignores_unhealthy_members(patch: pytest.MonkeyPatch) -> None:
 
 def accepts_any_version(patch: pytest.MonkeyPatch) -> None:
     """Accept any version as an upgrade."""
-    patch.setattr(rolling_update, "upgrade_refusal", lambda *_: "")
+    patch.setattr(version_change, "hold", lambda *_: None)
+    patch.setattr(rolling_update, "may_start", lambda *_: evidence.GOOD)
+
+
+def takes_unreachable_members_for_ready(patch: pytest.MonkeyPatch) -> None:
+    """Let a member that does not answer count as good, as the first release did with its log."""
+    readable, cluster_version = raft_log.readable, version_change._cluster_version
+
+    def judged(resource: EtcdCluster, instance: Instance, target: tuple[int, int]) -> evidence.Finding:
+        return evidence.GOOD if instance.status is None else readable(resource, instance, target)
+
+    patch.setattr(version_change, "readable", judged)
+    patch.setattr(version_change, "unknown", lambda *_: evidence.GOOD)
+    patch.setattr(version_change, "_cluster_version", lambda seen: cluster_version(seen) or Version(3, 6, 11))
+
+
+def skips_the_conversion(patch: pytest.MonkeyPatch) -> None:
+    """Start an earlier version without etcd's downgrade."""
+    patch.setattr(version_change, "hold", lambda *_: None)
+    patch.setattr(plan, "change_downgrade", lambda *_: PASS)
 
 
 def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
@@ -96,13 +119,23 @@ def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
         (scales_pods_before_members, Scenario("scale down", (cluster(1),), given=(cluster(3),)), "is still a member"),
         (
             ignores_unhealthy_members,
-            Scenario("upgrade while a member hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
+            Scenario("roll while a member hangs", (hangs(1), cluster(3, **ARGUMENTS)), given=(cluster(3),)),
             "which is no quorum",
         ),
         (
             accepts_any_version,
             Scenario("upgrade by two minor versions", (cluster(3, NEWEST),), given=(cluster(3, OLD),)),
             "is skipped",
+        ),
+        (
+            takes_unreachable_members_for_ready,
+            BY_NAME["second upgrade requested while the operator is cut off"],
+            "whose log has entries that 3.5 wrote",
+        ),
+        (
+            skips_the_conversion,
+            Scenario("downgrade", (cluster(3, OLD),), given=(cluster(3, MIDDLE),)),
+            "has data in the format of 3.6",
         ),
         (recovers_without_consent, BY_NAME["lost quorum"], "without consent"),
     ],
@@ -145,7 +178,7 @@ async def test_unmodified_operator_causes_no_violation() -> None:
     """The same scenarios cause no violation without the sabotage."""
     for scenario in (
         Scenario("scale down", (cluster(1),), given=(cluster(3),)),
-        Scenario("upgrade while a member hangs", (hangs(1), cluster(3, MIDDLE)), given=(cluster(3, OLD),)),
+        Scenario("roll while a member hangs", (hangs(1), cluster(3, **ARGUMENTS)), given=(cluster(3),)),
         Scenario("one of two pods deleted", (delete_now(POD, member(1)),), given=(cluster(2),)),
     ):
         await ReferenceRun.record(ETCD, scenario)

@@ -20,6 +20,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
+from shared.testing.harness.outage import status_lost
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
@@ -112,6 +113,10 @@ def hangs(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} hangs", lambda etcd: etcd.hang(member(number)))
 
 
+def unreachable(number: int) -> ScenarioStep:
+    return to_etcd(f"the operator does not reach {member(number)}", lambda etcd: etcd.unreachable.add(number))
+
+
 def lags(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} does not catch up", lambda etcd: etcd.lagging.add(member(number)))
 
@@ -131,6 +136,7 @@ def _recover_all(etcd: FakeEtcd) -> None:
     etcd.cut_off = False
     etcd.failing.clear()
     etcd.lagging.clear()
+    etcd.unreachable.clear()
     for process in list(etcd.processes.values()):
         etcd.hang(process.pod, hangs=False)
 
@@ -139,6 +145,7 @@ CUT_OFF = to_etcd("the operator reaches no member", lambda etcd: setattr(etcd, "
 REACHES = to_etcd("the operator reaches members", lambda etcd: setattr(etcd, "cut_off", False))
 RECOVERED = to_etcd("nothing fails", _recover_all)
 FULL = to_etcd("the quota is exhausted", lambda etcd: etcd.fill() if etcd.running else None)
+STATUS_LOST = one("the status is lost", status_lost)
 
 
 def event_lists(*, keep_quorum: bool) -> st.SearchStrategy[list[Event]]:
@@ -156,7 +163,8 @@ def event_lists(*, keep_quorum: bool) -> st.SearchStrategy[list[Event]]:
         number.map(hangs),
         number.map(lags),
         number.map(leads),
-        st.sampled_from([CUT_OFF, REACHES, RECOVERED, RECOVERED, later(60), later(700), None]),
+        number.map(unreachable),
+        st.sampled_from([CUT_OFF, REACHES, RECOVERED, RECOVERED, FULL, STATUS_LOST, later(60), later(700), None]),
     )
     turns = st.integers(0, MAX_TURNS)
     return st.lists(

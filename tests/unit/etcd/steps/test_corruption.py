@@ -34,9 +34,11 @@ def hashed(
     return resource, replace(world, hashes=known, alarms=alarms)
 
 
-def ended(world: Observed, number: int, message: str = f'"error":"a0 {INCONSISTENT}"') -> Observed:
-    """Return `world` in which etcd in pod `number` has exited with a message."""
-    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+def ended(
+    world: Observed, number: int, message: str = f'"error":"a0 {INCONSISTENT}"', *, runs: bool = False
+) -> Observed:
+    """Return `world` in which etcd in pod `number` has exited with a message, and runs again or not."""
+    waiting: Obj = {"running": {}} if runs else {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     container: Obj = {
         "name": "etcd",
         "ready": False,
@@ -147,6 +149,14 @@ def test_member_that_exits_as_inconsistent_is_replaced_if_its_peers_agree() -> N
     world = ended(world, 1)
     assert suspected(world)
     assert acts(replace_corrupt(resource, world).actions) == ["remove demo-1"]
+
+
+def test_member_that_runs_again_is_not_replaced_for_its_last_exit() -> None:
+    """The peers may have been the corrupt ones; a member answers once it has read its data."""
+    resource, world = hashed(1, None, 1, at=(VOTER, DOWN, VOTER), alarm=None)
+    world = ended(world, 1, runs=True)
+    assert not suspected(world)
+    assert acts(replace_corrupt(resource, world).actions) == []
 
 
 def test_member_that_exits_as_inconsistent_is_kept_if_its_peers_differ() -> None:

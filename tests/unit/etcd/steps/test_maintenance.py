@@ -182,6 +182,27 @@ def test_alarm_is_disarmed_while_a_member_is_down() -> None:
     assert len(acts(relieve(resource, world).actions)) == 2
 
 
+def test_alarm_is_not_disarmed_while_the_member_that_raised_it_is_unknown() -> None:
+    unreachable = replace(DOWN, runs=True, ready=True)
+    resource, world = full((10, 10), (10, 10), (10, 10), at=(VOTER, unreachable, VOTER))
+    step = relieve(resource, world)
+    assert (acts(step.actions), step.reason, step.warning) == ([], "OutOfSpace", True)
+    assert "demo-1 raised the NOSPACE alarm, runs and does not answer the operator" in step.message
+    resource, world = full((10, 10), (10, 10), (10, 10), at=(VOTER, VOTER, unreachable))
+    assert len(acts(relieve(resource, world).actions)) == 2, "demo-2 did not raise it"
+
+
+def test_version_that_may_corrupt_data_is_not_defragmented() -> None:
+    known = replace(VOTER, version="3.5.5")
+    resource, world = full((99, 10), (99, 10), (99, 10), at=(VOTER, known, VOTER))
+    step = relieve(resource, world)
+    assert (acts(step.actions), step.reason, step.progress) == ([], "UnsafeVersion", Progress.PROGRESSING)
+    assert "issues/14685" in step.message
+    assert "Set spec.version to 3.5.26 or later" in step.message
+    resource, world = scheduled((2 * BIG, BIG), (2 * BIG, BIG), (2 * BIG, BIG), at=(VOTER, known, VOTER))
+    assert acts(defragment(resource, Assessment.of(resource, world), NOW).actions) == ["defragment demo-2"]
+
+
 def test_full_learner_is_not_defragmented_before_its_promotion() -> None:
     learner = At(learner=True, ready=False)
     resource, world = full((10, 10), (10, 10), (100, 10), at=(VOTER, VOTER, learner))

@@ -154,11 +154,6 @@ def patched_pods(made: Plan, field: str) -> list[str]:
     return [patch.obj["metadata"]["name"] for patch in patches]
 
 
-def test_only_pods_of_voters_are_labelled_for_clients() -> None:
-    resource = cluster(recorded=[0, 1])
-    assert patched_pods(plan(resource, seen(resource, VOTER, LEARNER, ABSENT)), "labels") == ["demo-0"]
-
-
 def test_started_member_may_not_bootstrap_again_in_the_same_pod() -> None:
     """A node that reboots with its data in memory restarts the same pod with an empty data directory."""
     resource = cluster(recorded=[0, 1])
@@ -405,3 +400,15 @@ def test_operator_that_reaches_no_member_changes_nothing() -> None:
     assert made.verdict.reason == "EtcdUnreachable"
     assert "NetworkPolicy" in made.verdict.message
     assert made.status["readyMembers"] == 3, "readiness is the kubelet's"
+
+
+@pytest.mark.parametrize("version", ["3.4.20", "3.5.5"])
+def test_no_member_is_added_to_a_version_that_may_corrupt_it_with_authentication(version: str) -> None:
+    resource = cluster(recorded=[0, 1], version=version, status={"version": version})
+    own = replace(VOTER, version=version)
+    found = replace(seen(resource, own, own, ABSENT), cluster_version=f"{version[:3]}.0")
+    for enabled, added in ((False, True), (True, False), (None, False)):
+        made = plan(resource, replace(found, auth_enabled=enabled))
+        assert bool(acts(made.actions)) == added
+        assert ("issues/14571" in made.verdict.message) != added
+    assert made.verdict.reason == "GrowHeld"

@@ -208,13 +208,13 @@ def test_added_learner_is_given_time_to_start() -> None:
     assert acts(plan(resource, seen(resource, VOTER, starting, VOTER)).actions) == []
 
 
-def test_downgrade_below_the_cluster_version_is_refused() -> None:
-    resource = cluster(version="3.5.26")
+def test_downgrade_by_two_minor_versions_is_refused() -> None:
+    resource = cluster(version="3.4.33")
     world = seen(resource, VOTER, VOTER, VOTER, image="example.com/etcd:v3.6.8")
     made = plan(resource, world)
     assert acts(made.actions) == []
     assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UpgradeRefused")
-    assert "3.5.26 is below 3.6, the current version of the cluster" in made.verdict.message
+    assert "3.4.33 is more than one minor version below 3.6" in made.verdict.message
     assert image(made) == "example.com/etcd:v3.6.8"
 
 
@@ -228,7 +228,7 @@ def test_upgrade_that_skips_a_minor_version_is_refused() -> None:
 
 
 def test_lost_member_is_replaced_while_an_upgrade_is_refused() -> None:
-    resource = cluster(version="3.5.26")
+    resource = cluster(version="3.4.33")
     world = seen(resource, VOTER, replace(DOWN, disk="another"), VOTER, image="example.com/etcd:v3.6.8")
     made = plan(resource, world)
     assert acts(made.actions) == ["remove demo-1"]
@@ -236,7 +236,7 @@ def test_lost_member_is_replaced_while_an_upgrade_is_refused() -> None:
 
 
 def test_recreated_stateful_set_does_not_get_a_refused_image() -> None:
-    resource = cluster(version="3.5.26")
+    resource = cluster(version="3.4.33")
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, stateful_set=False))
     assert image(made) == "example.com/etcd:v3.6.8"
 

@@ -1,0 +1,242 @@
+"""Changes of the version: which version the members may run, and downgrades. Pure.
+
+The template of the StatefulSet decides which version starts on the data of a member, also if the kubelet or a user
+replaces its pod. So the template changes to another series only with good evidence about every member; until then, it
+keeps what runs (`permitted`). Patch releases of the series that runs are always permitted.
+
+An upgrade needs a version and a log of each member that the next series can follow. A downgrade is etcd's own: once it
+is enabled, the cluster runs as the earlier series, and each member converts its data. Only then does the template
+change, and the pods are recreated one by one. etcd ends the downgrade when all members run the earlier series.
+
+Source: https://etcd.io/docs/v3.6/downgrades/downgrade_3_6/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
+from operators.etcd.assessment import Assessment
+from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
+from operators.etcd.membership.evidence import GOOD, Finding, bad, objection, unknown
+from operators.etcd.membership.layout import begun
+from operators.etcd.membership.raft_log import WRITES_SINCE, ran_later, readable
+from operators.etcd.objects.names import CONTAINER, VERSION
+from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import DOWNGRADING, UPGRADE_BLOCKED, UPGRADE_REFUSED
+from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from shared.api.image import Image
+from shared.kubernetes.accessors import annotation
+from shared.runtime.plan import PASS, Step
+from shared.steps.rolling_update import template_image
+
+_LATER = "The change continues automatically."
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why the members keep the version that runs.
+
+    Attributes:
+        refused: whether etcd does not support the change; otherwise the change waits.
+    """
+
+    why: str
+    refused: bool = False
+
+
+def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
+    """Return why the members must not run the version of the spec yet; None if they may."""
+    running, target = running_version(resource, seen), resource.version
+    if running is None or not begun(resource, seen):
+        return None
+    cluster = _cluster_version(seen)
+    if cluster is None:
+        same = target.series == running.series
+        why = f"No quorum of members reports the version of the cluster, so that it keeps {running}. {_LATER}"
+        return None if same else Hold(why)
+    if refused := _refusal(resource, seen, cluster):
+        return Hold(refused, refused=True)
+    if target.series < cluster.series:
+        why = objection(resource, seen, partial(_is_healthy_voter, seen)) or "it is not enabled in etcd yet"
+        return Hold(f"A downgrade to {target} needs all members: {why}. {_LATER}")
+    if target.series == running.series:  # decided before, with evidence about every member
+        return None
+    if target.series > cluster.series:
+        return _unproven_upgrade(resource, seen, target)
+    return _unproven_downgrade(resource, seen, target)
+
+
+def _refusal(resource: EtcdCluster, seen: Observed, cluster: Version) -> str:
+    """Return why etcd does not support the change from the version of the cluster to that of the spec."""
+    target = resource.version
+    if target.series < cluster.series and resource.spec.storage.medium == "Memory":
+        return (
+            f"{target} is below {dotted(cluster.series)}, the current version of the cluster: etcd lets no member join "
+            "during a downgrade, and with storage.medium Memory every member would have to join again. Set a version "
+            f"of {dotted(cluster.series)}, or restore a backup into a new cluster."
+        )
+    return upgrade_refusal(_reported(seen), cluster, target)
+
+
+def _unproven_upgrade(resource: EtcdCluster, seen: Observed, target: Version) -> Hold | None:
+    """Require a version and a log of every member that the target can follow.
+
+    If a downgrade is reverted, its first pod may not start. What the pod would run is then the only version in addition
+    to the target that may have written to its data.
+    """
+    reverts = ran_later(resource, (target.major, target.minor - 1))
+    least = MIN_VERSION_BEFORE.get(target.series, Version(0, 0, 0))
+    if why := objection(resource, seen, partial(_has_version, least, reverts)):
+        return Hold(f"An upgrade to {target} needs the version of every member: {why}. {_LATER}")
+    if why := objection(resource, seen, lambda instance: readable(resource, instance, target.series)):
+        return Hold(
+            f"{target} reads only log entries that {dotted(WRITES_SINCE[target.series])} or later wrote, and a member "
+            f"reads Raft's log from its last snapshot on: {why}. {_LATER} To speed this up, set spec.snapshotCount "
+            "temporarily, for example to 100."
+        )
+    return None
+
+
+def _unproven_downgrade(resource: EtcdCluster, seen: Observed, target: Version) -> Hold | None:
+    """Require that every member has converted its data; the revert of an upgrade needs no conversion."""
+    if not seen.downgrade_target and not ran_later(resource, target.series):
+        return None
+    if why := objection(resource, seen, partial(_is_converted, target)):
+        return Hold(f"A downgrade to {target} needs the converted data of every member: {why}. {_LATER}")
+    return None
+
+
+def _has_version(least: Version, reverts: bool, instance: Instance) -> Finding:
+    image = _tagged(_image(instance)) if reverts else None
+    version = Version.parse(instance.status.version) if instance.status else image
+    if version is None:
+        return unknown()
+    return GOOD if version >= least else bad(f"runs {version}, which is below {least}")
+
+
+def _is_converted(target: Version, instance: Instance) -> Finding:
+    if instance.status is None:
+        return unknown()
+    if Version.parse(instance.status.version).series <= target.series:
+        return GOOD
+    storage = instance.status.storage_version
+    if not storage:
+        return unknown("does not report the format of its data")
+    return GOOD if Version.parse(storage).series <= target.series else bad(f"still has data in the format of {storage}")
+
+
+def running_version(resource: EtcdCluster, seen: Observed) -> Version | None:
+    """Return the version that the template of the StatefulSet starts; None if nothing is known.
+
+    Without a StatefulSet, the images of pods show it, or else the status. An image whose tag is no version was started
+    by an earlier release of the operator, and then the latest version of a member counts.
+    """
+    noted = _parsed(annotation(seen.stateful_set, VERSION)) if seen.stateful_set is not None else None
+    image = _running_image(seen)
+    return noted or (_tagged(image) if image else None) or max(_reported(seen), default=resource.recorded_version)
+
+
+def _running_image(seen: Observed) -> str | None:
+    """Return the image of the template, or without a StatefulSet the earliest one of a pod; None if there is none."""
+    if seen.stateful_set is not None:
+        return template_image(seen.stateful_set, CONTAINER)
+    images = [image for instance in seen.instances if (image := _image(instance))]
+    return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
+
+
+def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
+    """Return the resource with the version and image that run, while those of the spec are not permitted."""
+    if hold(resource, seen) is None:
+        return resource
+    update = {"image": _running_image(seen), "version": str(running_version(resource, seen))}
+    return EtcdCluster(resource.obj, resource.spec.model_copy(update=update))
+
+
+def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Report a version that the members must not run, or not yet.
+
+    The members keep what runs. The other parts of a change that waits continue: some may resolve it.
+    """
+    waiting = hold(resource, seen)
+    if waiting is None:
+        return PASS
+    if waiting.refused:
+        return Step.blocked(UPGRADE_REFUSED, f"{waiting.why} Nothing was changed.")
+    return Step.progressing(UPGRADE_BLOCKED, waiting.why, warning=True, requeue=BLOCKED_POLL_SECONDS)
+
+
+def change_downgrade(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Enable etcd's downgrade to the series of the spec, or cancel one to another series.
+
+    etcd checks the versions of all members for it. Members that are down, or a learner, would prevent that.
+    """
+    cluster, target, enabled = _cluster_version(seen), resource.version, seen.downgrade_target
+    if cluster is None:
+        return PASS
+    if enabled and Version.parse(enabled).series != target.series:
+        below = dotted(Version.parse(enabled).series)
+        message = f"spec.version is {target}: cancelling the downgrade of the cluster to {below}."
+        return Step.wait(DOWNGRADING, message, CancelDowngrade(seen.endpoints, seen.secrets.access))
+    if target.series >= cluster.series or _refusal(resource, seen, cluster):
+        return PASS
+    change = f"Downgrade from {dotted(cluster.series)} to {dotted(target.series)}"
+    if enabled:
+        message = f"{change}: waiting until the cluster runs as {dotted(target.series)}."
+        return Step.wait(DOWNGRADING, message, requeue=MEMBERSHIP_POLL_SECONDS)
+    if objection(resource, seen, partial(_is_healthy_voter, seen)):  # `hold` reports it
+        return PASS
+    call = EnableDowngrade(seen.endpoints, seen.secrets.access, dotted(target.series))
+    return Step.wait(DOWNGRADING, f"{change}: enabling it in etcd.", call, requeue=MEMBERSHIP_POLL_SECONDS)
+
+
+def may_start(resource: EtcdCluster, seen: Observed, instance: Instance) -> Finding:
+    """Return what is known about whether a member can start as the version of the template."""
+    running = running_version(resource, seen)
+    return GOOD if running is None or not begun(resource, seen) else readable(resource, instance, running.series)
+
+
+def _is_healthy_voter(seen: Observed, instance: Instance) -> Finding:
+    if instance.member is not None and instance.member.learner:
+        return bad("is a learner")
+    if instance.status is None:
+        return unknown()
+    return GOOD if seen.healthy(instance) else bad("is not healthy")
+
+
+def _cluster_version(seen: Observed) -> Version | None:
+    """Return the version that all members run together as; None if no quorum reports it, or it is not decided."""
+    if seen.members is None or not seen.cluster_version:
+        return None
+    version = Version.parse(seen.cluster_version)
+    return version if version.series in SUPPORTED else None
+
+
+def _reported(seen: Observed) -> list[Version]:
+    """Return the versions that members report."""
+    return [
+        Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
+    ]
+
+
+def _image(instance: Instance) -> str:
+    containers = (instance.pod_obj or {}).get("spec", {}).get("containers") or ()
+    return next((str(given.get("image", "")) for given in containers if given["name"] == CONTAINER), "")
+
+
+def _tagged(image: str) -> Version | None:
+    """Return the version that the tag of an image names; None if it names none."""
+    try:
+        return _parsed(Image.parse(image).tag)
+    except ValueError:
+        return None
+
+
+def _parsed(text: str) -> Version | None:
+    try:
+        return Version.parse(text)
+    except ValueError:
+        return None
