@@ -110,6 +110,8 @@ class Observed:
         former_password: whether root's password is still the former one, which `secrets.access` then has.
         job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
         backup: snapshots of the cluster.
+        former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
+            exists.
     """
 
     stateful_set: Obj | None = None
@@ -128,6 +130,7 @@ class Observed:
     former_password: bool = False
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
+    former_resource: str = ""
 
     @cached_property
     def voters(self) -> tuple[Member, ...]:

@@ -12,6 +12,7 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.observe import Observed
 from operators.etcd.steps import availability
+from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
@@ -56,6 +57,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as at admission
+            adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
             partial(ensure_secrets, settings),  # certificates before pods, renewed before they expire
             require_secrets,  # Secrets that members need to start; running ones are not changed
@@ -63,6 +65,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),  # number of evictions at once
             partial(restore_data, settings),  # initial data, before the cluster starts
             record_cluster,  # cluster id and volumes, before anything depends on them
+            mark_volumes,  # which member's data a volume has: the record outlives the resource
             partial(schedule_backups, settings),  # even if later steps are blocked
             partial(ensure_stateful_set, settings),  # a replica per member, and the bootstrap permission
             close_bootstrap,  # a started member must not bootstrap again

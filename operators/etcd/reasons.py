@@ -395,9 +395,13 @@ VOLUME_IN_THE_WAY = REASONS.add(
     Severity.ACTION,
     "A volume claim with a name of this cluster has the data of another one.",
     (
-        "PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
-        "this resource, or delete the claim if its data is not needed. To continue with the data of a deleted "
-        "resource, restore a backup of it (spec.restore)."
+        "PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was changed. "
+        "Rename this resource, or delete the claim if its data is not needed."
+    ),
+    (
+        "PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
+        "continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with the "
+        "label {label}={uid}, or rename this resource."
     ),
 )
 VOLUME_MISSING = REASONS.add(

@@ -16,6 +16,7 @@ from shared.api.spec import (
     INT32,
     INT64,
     Admission,
+    AdoptionStatus,
     CustomResource,
     InvalidSpec,
     Review,
@@ -126,6 +127,9 @@ class EtcdClusterStatus(Status):
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
     recovery: RecoveryStatus | None = Field(
         None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
+    )
+    adoption: AdoptionStatus | None = Field(
+        None, description="Adoption of the volumes of a deleted EtcdCluster of this name."
     )
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")

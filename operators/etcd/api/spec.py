@@ -12,7 +12,7 @@ from operators.etcd.api.versions import Version
 from shared.api import schedule
 from shared.api.image import Image
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
@@ -322,6 +322,13 @@ class EtcdClusterSpec(PodSettings):
             "cluster."
         ),
     )
+    adopt: Adopt | None = Field(
+        None,
+        description=(
+            "Volumes of a deleted EtcdCluster of the same name, to start with their data. No member then starts with "
+            "an empty volume. Default: none; volumes of a deleted EtcdCluster are not used."
+        ),
+    )
     recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
     pod_disruption_budget: PodDisruptionBudget | None = Field(
@@ -331,6 +338,7 @@ class EtcdClusterSpec(PodSettings):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
+    deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     paused: bool = Field(False, description="If true, the operator only reports the state and changes nothing.")
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)

@@ -26,6 +26,12 @@ CLIENTS = "clients"
 CLUSTER_UID = "etcd.ydzs.io/cluster-uid"
 """Label of volume claims: UID of the resource that owns the data. A later resource may have the same name."""
 
+CLUSTER_ID, MEMBER_ID = "etcd.ydzs.io/cluster-id", "etcd.ydzs.io/member-id"
+PEER_URL, VERSION, VOTERS = "etcd.ydzs.io/peer-url", "etcd.ydzs.io/version", "etcd.ydzs.io/voters"
+"""Annotations of volume claims: the member whose data the volume has, the version of etcd that last wrote it, and all
+voters of the cluster, as NAME=ID,NAME=ID.
+"""
+
 
 def owner(resource: EtcdCluster, operator: str) -> Owner:
     return Owner(API.kind, resource.namespace, resource.name, resource.uid, "etcd", operator)

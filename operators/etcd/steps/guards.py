@@ -30,12 +30,17 @@ def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime
         labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
         if instance.volume is None or labels.get(CLUSTER_UID) == resource.uid:
             continue
-        whose = f"of another cluster (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not of this cluster"
-        name = instance.volume["metadata"]["name"]
+        name, uid = instance.volume["metadata"]["name"], labels.get(CLUSTER_UID, "")
+        if not uid:
+            return Step.blocked(
+                VOLUME_IN_THE_WAY,
+                f"PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was "
+                "changed. Rename this resource, or delete the claim if its data is not needed.",
+            )
         return Step.blocked(
             VOLUME_IN_THE_WAY,
-            f"PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
-            "this resource, or delete the claim if its data is not needed. To continue with the data of a "
-            "deleted resource, restore a backup of it (spec.restore).",
+            f"PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
+            f"continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with "
+            f"the label {CLUSTER_UID}={uid}, or rename this resource.",
         )
     return PASS

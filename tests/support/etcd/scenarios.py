@@ -9,6 +9,7 @@ from functools import partial
 
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
+from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -148,6 +149,22 @@ def recovery_confirmed() -> ScenarioStep:
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)
+
+
+def adopted(size: int) -> ScenarioStep:
+    """Recreate the resource, and let it adopt the volumes that the former one left."""
+
+    def act(stage: Stage) -> None:
+        claims = stage.find(PERSISTENT_VOLUME_CLAIM)
+        former = {found["metadata"]["labels"][CLUSTER_UID] for found in claims}
+        [uid] = former - {found["metadata"]["uid"] for found in stage.find()}
+        cluster(size, adopt={"fromUID": uid}).act(stage)
+
+    return ScenarioStep(f"recreated with {size} members, adopting the volumes", act)
+
+
+def claim_deleted(number: int) -> ScenarioStep:
+    return delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}")
 
 
 def snapshot_stored(file: str) -> ScenarioStep:
@@ -308,6 +325,17 @@ SCENARIOS = (
         given=(cluster(1),),
         exact_counts=False,
     ),
+    Scenario("volumes adopted", (delete(), adopted(3)), given=(cluster(3),)),
+    Scenario("volume of a single member adopted", (delete(), adopted(1)), given=(cluster(1),)),
+    Scenario("volumes adopted after a refusal", (delete(), cluster(3), adopted(3)), given=(cluster(3),)),
+    Scenario("volumes adopted without that of the seed", (delete(), claim_deleted(0), adopted(3)), given=(cluster(3),)),
+    Scenario(
+        "volumes adopted without a majority",
+        (delete(), claim_deleted(0), claim_deleted(2), adopted(3)),
+        given=(cluster(3),),
+        ends="QuorumLost",
+    ),
+    Scenario("volumes adopted by a smaller cluster", (delete(), adopted(1)), given=(cluster(3),), exact_counts=False),
     Scenario(
         "changes without an operator",
         operator_down(cluster(3, NEW), delete(SERVICE, NAME), delete_now(POD, member(1)), *lost(2)),

@@ -44,6 +44,10 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.token == command.token and any(disk.cluster == cluster.id for disk in etcd.disks.values()):
                 self.fail(f"{command.name} bootstraps a second cluster while data of the first one exists")
+        stem = command.name.rpartition("-")[0]
+        for disk in etcd.disks.values():
+            if disk.member and disk.name.rpartition("-")[0] == f"data-{stem}":
+                self.fail(f"{command.name} bootstraps an empty cluster while {disk.name} has data of a former one")
         if len(command.initial) > 1:
             self.fail(f"{command.name} bootstraps a cluster with {len(command.initial)} members at once")
 
