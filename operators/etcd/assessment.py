@@ -49,9 +49,14 @@ class Assessment(Observed):
 
     @cached_property
     def missing_number(self) -> int | None:
-        """Lowest number below spec.size without a member; None if there is none."""
-        taken = {instance.number for instance in self.instances if instance.member}
+        """Lowest number below spec.size without a member or a kept volume; None if there is none."""
+        taken = {instance.number for instance in self.instances if instance.member} | set(self.kept_numbers)
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
+
+    @property
+    def kept_numbers(self) -> tuple[int, ...]:
+        """Numbers whose volume is kept after a recovery, so that no member may use it."""
+        return tuple(number for number, state in self.member_states.items() if state is MemberState.KEPT)
 
     @cached_property
     def fragmented_voters(self) -> tuple[Instance, ...]:

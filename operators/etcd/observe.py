@@ -153,16 +153,20 @@ class Observed:
         claiming = [
             instance
             for instance in self.instances
-            if instance.status and instance.status.leader == instance.status.member_id
+            if self._is_of_cluster(instance) and instance.status and instance.status.leader == instance.status.member_id
         ]
         return max(claiming, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
 
     @cached_property
     def leader_id(self) -> int:
         """Id of the leader in the newest known term; the leader may be unreachable. 0 if there is none."""
-        statuses = [instance.status for instance in self.instances if instance.status]
+        statuses = [instance.status for instance in self.instances if self._is_of_cluster(instance) and instance.status]
         newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
+
+    def _is_of_cluster(self, instance: Instance) -> bool:
+        """Whether a server reports this cluster; one on the kept volume of a former cluster has terms of its own."""
+        return instance.status is not None and instance.status.cluster_id == self.cluster_id
 
     @property
     def is_full(self) -> bool:

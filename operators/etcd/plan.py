@@ -9,7 +9,7 @@ from functools import partial
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.assessment import Assessment
-from operators.etcd.backup.pods import recovery_pod
+from operators.etcd.backup.pods import cleaning_pod, recovery_pod
 from operators.etcd.observe import Observed
 from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
@@ -17,6 +17,7 @@ from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import ensure_auth, require_access
+from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
@@ -26,6 +27,7 @@ from operators.etcd.steps.provisioning import (
     ensure_secrets,
     ensure_services,
     ensure_stateful_set,
+    expand_volumes,
     grow_volumes,
     require_secrets,
 )
@@ -68,12 +70,15 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             mark_volumes,  # which member's data a volume has: the record outlives the resource
             partial(schedule_backups, settings),  # even if later steps are blocked
             partial(ensure_stateful_set, settings),  # a replica per member, and the bootstrap permission
+            expand_volumes,  # claims only: a full member or a recovery may wait for space
             close_bootstrap,  # a started member must not bootstrap again
             restart_broken,  # repair a change that broke the whole cluster
             require_access,  # etcd accepts the operator's credentials
             await_etcd,  # a disconnected operator changes nothing
             partial(recover_quorum, partial(recovery_pod, settings)),  # waits; a permanent loss needs a confirmation
             refuse_unknown_members,  # members without a pod of this cluster
+            report_kept_volumes,  # data that a recovery did not use
+            partial(delete_former_data, partial(cleaning_pod, settings)),  # once a user released it
             delete_removed_members,  # first the pod, then the volume
             relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
             replace_corrupt_member,  # data differs from the majority: removed, then added again

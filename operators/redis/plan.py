@@ -37,6 +37,7 @@ from operators.redis.steps.provisioning import (
     ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
+    expand_volumes,
     grow_volumes,
     refuse_foreign_data,
     renew_secrets,
@@ -81,6 +82,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
             partial(ensure_network_policy, settings),  # the bus port, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
+            expand_volumes,  # claims only: a node with a full volume may wait for space
             restart_broken,  # replace pods that a faulty change broke
         )
 

@@ -71,6 +71,10 @@ class RecoveryStatus(SpecModel):
     token: str = Field(description="Token that confirms this recovery in spec.recovery.confirm.")
     survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
     revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
+    kept: list[str] = Field(
+        default_factory=list,
+        description="Names of other members with data, whose volumes are kept until spec.recovery.release allows more.",
+    )
     message: str = Field(
         "", description=("Consequences of the recovery: the data that is kept, and the writes that are lost.")
     )
@@ -258,6 +262,11 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
             RecordedMember(member["name"], int(member.get("id") or "0", 16), member.get("volume") or "")
             for member in self.reported.get("members") or ()
         )
+
+    @property
+    def released_recovery(self) -> str:
+        """Token of the recovery whose kept data may be deleted; empty if there is none."""
+        return (self.spec.recovery.release or "") if self.spec.recovery is not None else ""
 
     @property
     def recorded_version(self) -> Version | None:

@@ -206,13 +206,21 @@ class Restore(SpecModel):
 
 
 class Recovery(SpecModel):
-    """Confirmation of a recovery after a quorum was lost."""
+    """Confirmation of a recovery after a quorum was lost, and of the deletion of the data that it did not use."""
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
         description=(
             "Value of status.recovery.token. It confirms the recovery that status.recovery describes: the "
             "cluster continues with the data of the survivor, and writes that only the lost members had are lost."
         )
+    )
+    release: Annotated[str, Field(max_length=64)] | None = Field(
+        None,
+        description=(
+            "Token of a completed recovery. It allows the operator to delete the data that the recovery kept: the "
+            "volumes of other survivors, and the former data directory of the survivor. Default: that data is kept, "
+            "and the members on those volumes are not replaced."
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
-from operators.etcd.objects.names import CLUSTER_ID, MEMBER_ID, PEER_URL, VERSION, VOTERS
+from operators.etcd.objects.names import CLUSTER_ID, KEPT, MEMBER_ID, PEER_URL, VERSION, VOTERS
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
@@ -53,7 +53,7 @@ def _record(instance: Instance) -> VolumeRecord | None:
         version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
     except ValueError:
         return None  # edited by hand: an unreadable record counts as none
-    if claim is None or not cluster_id:
+    if claim is None or not cluster_id or annotation(claim, KEPT):  # a kept volume has data of a former cluster
         return None
     return VolumeRecord(
         instance.name,

@@ -32,6 +32,11 @@ PEER_URL, VERSION, VOTERS = "etcd.ydzs.io/peer-url", "etcd.ydzs.io/version", "et
 voters of the cluster, as NAME=ID,NAME=ID.
 """
 
+KEPT, SET_ASIDE = "etcd.ydzs.io/kept-by-recovery", "etcd.ydzs.io/former-data"
+"""Annotations of volume claims, each with the token of a recovery: the volume was not used by it, and is kept with its
+data; or it was used, and its former data directory is kept as data.before-TOKEN. Until a user releases the token.
+"""
+
 
 def owner(resource: EtcdCluster, operator: str) -> Owner:
     return Owner(API.kind, resource.namespace, resource.name, resource.uid, "etcd", operator)

@@ -72,6 +72,14 @@ def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> St
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 
+def expand_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Expand volumes before anything waits for space: a full member does not run, and a recovery needs a copy."""
+    if resource.spec.storage.medium != "Volume":
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
+
+
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Expand volumes to the size of the spec; they never shrink."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:

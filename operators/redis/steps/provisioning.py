@@ -225,6 +225,14 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
 # Volumes.
 
 
+def expand_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Expand volumes before anything waits for a node: one whose volume is full cannot write, and may not start."""
+    if resource.spec.storage is None:
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
+
+
 def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Grow volumes to the size of the spec; they never shrink."""
     if resource.spec.storage is None or seen.stateful_set is None:

@@ -19,6 +19,7 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
+    STORAGE_CLASS,
     Obj,
 )
 from shared.testing.harness.scenario import (
@@ -64,6 +65,7 @@ NO_AUTH: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
 STORE: Obj = {"volume": {"claimName": "snapshots"}}
 RESTORE: Obj = {"restore": {"from": {**STORE, "file": "a.db"}}}
 BACKUP: Obj = {"backup": {"schedule": "0 * * * *", "retention": 1, "destination": STORE}}
+MIB = 1 << 20
 STUCK = "ImagePullBackOff"
 
 
@@ -139,6 +141,27 @@ def cut_off(*, off: bool = True) -> ScenarioStep:
     )
 
 
+EXPANDABLE = ScenarioStep(
+    "volumes can be expanded",
+    lambda stage: stage.user_client.create(STORAGE_CLASS, {"metadata": {"name": "fast"}, "allowVolumeExpansion": True}),
+)
+
+
+def volumes(size: str) -> Obj:
+    return {"storage": {"size": size, "storageClassName": "fast"}, "quotaBackendBytes": 800 * MIB}
+
+
+def sized(mebibytes: int) -> ScenarioStep:
+    """Let the database of every member have a size."""
+
+    def act(etcd: FakeEtcd) -> None:
+        for disk in etcd.disks.values():
+            disk.size = mebibytes * MIB
+        etcd.cluster().in_use = mebibytes * MIB
+
+    return to_etcd(f"databases have {mebibytes} MiB", act)
+
+
 def recovery_confirmed() -> ScenarioStep:
     """Confirm the recovery that the status offers."""
 
@@ -189,6 +212,18 @@ def backups_complete() -> ScenarioStep:
             stage.user_client.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
 
     return ScenarioStep("backups are complete", act)
+
+
+def recovery_released() -> ScenarioStep:
+    """Release the data that the recovery kept."""
+
+    def act(stage: Stage) -> None:
+        stage.database.guard.released = True
+        [found] = stage.find()
+        release = {"spec": {"recovery": {"release": found["spec"]["recovery"]["confirm"]}}}
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, release)
+
+    return ScenarioStep("the kept data is released", act)
 
 
 def given_password(password: str = "one", previous: str = "") -> ScenarioStep:
@@ -367,5 +402,20 @@ SCENARIOS = (
     Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
     Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),
     Scenario("lost quorum", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
+    Scenario(
+        "lost quorum and recovery on a volume that is too small",
+        (*lost(0, 2), recovery_confirmed(), cluster(3, **volumes("4Gi"))),
+        given=(EXPANDABLE, cluster(3, **volumes("1Gi")), sized(600)),
+        exact_counts=False,  # the pod is tried again
+    ),
+    Scenario(
+        "recovery with two survivors",
+        (*lost(0, 2, 4), recovery_confirmed()),
+        given=(cluster(5),),
+        ends="FormerDataKept",
+    ),
+    Scenario(
+        "data of a recovery released", (recovery_released(),), given=(cluster(5), *lost(0, 2, 4), recovery_confirmed())
+    ),
     Scenario("lost quorum and recovery", (*lost(0, 2), recovery_confirmed()), given=(cluster(3),)),
 )

@@ -24,11 +24,13 @@ class Guard:
         violations: violations so far, in order.
         recorded: UIDs of resources whose status has recorded a cluster id.
         confirmed: whether the user confirmed a recovery that may lose data.
+        released: whether the user released the volumes that the recovery did not use.
     """
 
     violations: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     confirmed: bool = False
+    released: bool = False
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -134,6 +136,8 @@ class Guard:
         if disk is None or not disk.member:
             return
         cluster = etcd.clusters[disk.cluster]
+        if cluster.former and not self.released:
+            self.fail(f"{action}, which survived the loss of the quorum, and no user released it")
         if (
             not cluster.former
             and record_of(cluster.now, disk.member) is not None
