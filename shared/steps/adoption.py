@@ -27,6 +27,21 @@ RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class Adoptable:
+    """What is read live while volumes are to be adopted; empty otherwise.
+
+    Attributes:
+        claims: all volume claims of the name of the resource.
+        former: NAMESPACE/NAME of a resource that still has the UID of the deleted one; empty if there is none.
+        in_use: objects whose processes may use the volumes: pods of this name, and their StatefulSet.
+    """
+
+    claims: Sequence[Obj] = ()
+    former: str = ""
+    in_use: Sequence[Obj] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Adoption:
     """The volumes that a resource may adopt, as observed.
 
