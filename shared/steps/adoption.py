@@ -28,7 +28,7 @@ RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Adoptable:
-    """What is read live while volumes are to be adopted; empty otherwise.
+    """Facts that are read live while volumes are to be adopted; empty otherwise.
 
     Attributes:
         claims: all volume claims of the name of the resource.
