@@ -56,21 +56,30 @@ class Assessment(Observed):
 
     @cached_property
     def missing_number(self) -> int | None:
-        """Lowest number below spec.size without a member; None if there is none."""
-        taken = {instance.number for instance in self.instances if instance.member}
+        """Lowest number below spec.size without a member or a kept volume; None if there is none."""
+        taken = {instance.number for instance in self.instances if instance.member} | set(self.kept_numbers)
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
+
+    @property
+    def kept_numbers(self) -> tuple[int, ...]:
+        """Numbers whose volume is kept after a recovery, so that no member may use it."""
+        return tuple(number for number, state in self.member_states.items() if state is MemberState.KEPT)
 
     @cached_property
     def replaced_numbers(self) -> tuple[int, ...]:
         """Numbers of recorded members that were removed from etcd and are to be added again.
 
-        They are below the size, so that no scale-down removed them, and have no volume of another cluster.
+        They are below the size, so that no scale-down removed them, and have no volume of another cluster, and none
+        that is kept after a recovery.
         """
         recorded = {member.name for member in self.resource.recorded_members if member.stays}
         return tuple(
             instance.number
             for instance in self.instances
-            if instance.member is None and instance.name in recorded and instance.number < self.resource.spec.size
+            if instance.member is None
+            and instance.name in recorded
+            and instance.number < self.resource.spec.size
+            and instance.number not in self.kept_numbers
         )
 
     @cached_property

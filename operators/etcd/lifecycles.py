@@ -30,6 +30,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.membership.layout import layout
+from operators.etcd.objects.names import KEPT
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.accessors import annotation
 from shared.status.lifecycle import Lifecycle
@@ -49,6 +50,7 @@ class MemberState(enum.Enum):
     LEADER = "leader"
     LOST = "member that lost its data"
     REMOVED = "no member, but its pod or volume exists"
+    KEPT = "no member, volume kept after a recovery"
 
 
 class MemberEvent(enum.Enum):
@@ -66,6 +68,8 @@ class MemberEvent(enum.Enum):
     REMOVE = "removed"
     DELETE = "pod or volume deleted"
     CLEAR = "pod and volume deleted"
+    RECOVER = "recovered without its data"
+    RELEASE = "data released"
 
 
 _M, _E = MemberState, MemberEvent
@@ -83,10 +87,16 @@ MEMBER: Lifecycle[MemberState, MemberEvent] = Lifecycle(
             _E.LOSE_DATA: _M.LOST,
             _E.REMOVE: _M.REMOVED,
         },
-        _M.VOTER: {_E.ELECT: _M.LEADER, _E.LOSE_DATA: _M.LOST, _E.REMOVE: _M.REMOVED},
+        _M.VOTER: {
+            _E.ELECT: _M.LEADER,
+            _E.LOSE_DATA: _M.LOST,
+            _E.REMOVE: _M.REMOVED,
+            _E.RECOVER: _M.KEPT,
+        },
         _M.LEADER: {_E.HAND_OVER: _M.VOTER, _E.LOSE_DATA: _M.LOST},
         _M.LOST: {_E.RETURN: _M.VOTER, _E.HAND_OVER: _M.LOST, _E.REMOVE: _M.REMOVED},
         _M.REMOVED: {_E.DELETE: _M.REMOVED, _E.CLEAR: _M.VACANT},
+        _M.KEPT: {_E.RELEASE: _M.REMOVED},
     },
 )
 
@@ -98,6 +108,8 @@ def member_state(resource: EtcdCluster, seen: Observed, instance: Instance) -> M
     """
     member = instance.member
     if member is None:
+        if kept_by := annotation(instance.volume, KEPT):
+            return _M.REMOVED if kept_by == resource.released_recovery else _M.KEPT
         surplus = bool(instance.volume or instance.pod_obj) and instance.number >= layout(resource, seen).replicas
         return _M.REMOVED if surplus or instance.vacated or instance.volume_leaving else _M.VACANT
     if seen.lost(instance):

@@ -116,6 +116,8 @@ class Observed:
         former_password: whether root's password is not that of the user's Secret; `secrets.access` has the valid one.
         job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
         backup: snapshots of the cluster.
+        former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
+            exists.
     """
 
     stateful_set: Obj | None = None
@@ -134,6 +136,7 @@ class Observed:
     former_password: bool = False
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
+    former_resource: str = ""
 
     @cached_property
     def voters(self) -> tuple[Member, ...]:
@@ -156,14 +159,14 @@ class Observed:
         claiming = [
             instance
             for instance in self.instances
-            if instance.status and instance.status.leader == instance.status.member_id
+            if self._is_of_cluster(instance) and instance.status and instance.status.leader == instance.status.member_id
         ]
         return max(claiming, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
 
     @cached_property
     def leader_id(self) -> int:
         """Id of the leader in the newest known term; the leader may be unreachable. 0 if there is none."""
-        statuses = [instance.status for instance in self.instances if instance.status]
+        statuses = [instance.status for instance in self.instances if self._is_of_cluster(instance) and instance.status]
         newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
 
@@ -171,10 +174,16 @@ class Observed:
     def downgrade_target(self) -> str:
         """Version to which the cluster is being downgraded, by the most advanced member that can report it."""
         statuses = [
-            instance.status for instance in self.instances if instance.status and instance.status.storage_version
+            instance.status
+            for instance in self.instances
+            if self._is_of_cluster(instance) and instance.status and instance.status.storage_version
         ]
         newest = max(statuses, key=lambda status: status.raft_applied, default=None)
         return newest.downgrade_target if newest else ""
+
+    def _is_of_cluster(self, instance: Instance) -> bool:
+        """Whether a server reports this cluster; one on the kept volume of a former cluster has terms of its own."""
+        return instance.status is not None and instance.status.cluster_id == self.cluster_id
 
     @property
     def is_full(self) -> bool:

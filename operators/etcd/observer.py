@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from operators.etcd import observe
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError
 from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
@@ -32,6 +32,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.steps.adoption_observer import adopted_volumes, is_adopting
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 
@@ -64,11 +65,11 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}
     job_pods = {pod["metadata"]["name"]: pod for pod in pods if pod not in members.values()}
-    volumes = {
-        number: volume
-        for volume in cache.owned(PERSISTENT_VOLUME_CLAIM, key)
-        if (number := _volume_number(resource, volume)) is not None
-    }
+    claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+    if is_adopting(resource, claims, names.CLUSTER_UID):
+        claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", cache, kube)
+        seen = dataclasses.replace(seen, former_resource=former_resource)
+    volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
     numbers = {*range(_expected(resource, seen)), *members, *volumes}
     instances = tuple(
         _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)

@@ -12,14 +12,16 @@ from functools import partial
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.assessment import Assessment
-from operators.etcd.backup.pods import recovery_pod
+from operators.etcd.backup.pods import cleaning_pod, recovery_pod
 from operators.etcd.observe import Observed
 from operators.etcd.running_cluster import as_it_runs
 from operators.etcd.steps import availability
+from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import ensure_auth, require_access, store_password
+from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
@@ -30,6 +32,7 @@ from operators.etcd.steps.provisioning import (
     ensure_disruption_budget,
     ensure_services,
     ensure_stateful_set,
+    expand_volumes,
     grow_volumes,
     renew_secrets,
     report_ending_certificates,
@@ -65,6 +68,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             partial(pause_changes, "paused"),  # members are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
+            adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
@@ -72,6 +76,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),  # number of evictions at once
             partial(restore_data, settings),  # initial data, before the cluster starts
             partial(create_stateful_set, settings),  # the bootstrap permission of the seed
+            expand_volumes,  # claims only: a full member or a recovery may wait for space
             refuse_unsafe_upgrade,  # a version change that the data would not survive
         )
 
@@ -83,6 +88,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             (partial(store_password, settings),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
+                mark_volumes,  # which member's data a volume has: the record outlives the resource
                 partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
                 restart_broken,  # repair a change that broke the whole cluster
@@ -90,6 +96,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 await_etcd,  # a disconnected operator changes nothing
                 partial(recover_quorum, partial(recovery_pod, settings)),  # a permanent loss needs a confirmation
                 refuse_unknown_members,  # members without a pod of this cluster
+                report_kept_volumes,  # data that a recovery did not use
+                partial(delete_former_data, partial(cleaning_pod, settings)),  # once a user released it
                 delete_removed_members,  # first the pod, then the volume
                 relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
                 replace_corrupt_member,  # data differs from the majority: removed, then added again

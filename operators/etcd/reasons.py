@@ -146,6 +146,16 @@ FILE_UNUSABLE = REASONS.add(
 FOREIGN_CLUSTER = REASONS.add(
     "ForeignCluster", Severity.ACTION, "The member that the snapshot is taken from belongs to another cluster."
 )
+FORMER_DATA_KEPT = REASONS.add(
+    "FormerDataKept",
+    Severity.WARNING,
+    "Volumes with data that a recovery did not use are kept until a user releases them.",
+    (
+        "{kept}: the volumes are kept since recovery {token}, with data of the former cluster that the recovery did "
+        "not use. These members are not replaced before the volumes are released. If you do not need that data, set "
+        "spec.recovery.release to {token}: it is deleted."
+    ),
+)
 GROW_BLOCKED = REASONS.add(
     "GrowHeld",
     Severity.WARNING,
@@ -272,6 +282,10 @@ QUORUM_LOST = REASONS.add(
         "{loss_text} {survivor} has its data in memory and would lose it if it stopped: take an EtcdBackup of "
         "it now, and restore that into a new EtcdCluster."
     ),
+    (
+        "{loss_text} {applying}: still applying the log, so that it is unknown which member has the most data. Nothing "
+        "was changed."
+    ),
     "{lost} of the {voters} voters lost their data: the quorum is permanently lost. {proposal}",
 )
 QUOTA_EXCEEDED = REASONS.add(
@@ -300,6 +314,7 @@ RECOVERING = REASONS.add(
     "The new cluster is created from the data of {record}, which starts as its only member.",
     "Deleting Pod {recovery_pod_name}, which is no longer needed.",
     "Recovery {token} is confirmed: stopping {running}, so that all data is in their files.",
+    "Recovery {token}: marking the volumes of the survivors, whose data is kept.",
     "Recovery {token}: creating a new cluster from the data of {survivor}.",
     "{message} Deleting the pod of a former recovery first.",
     "{message} Its pod does not start: {problem}",
@@ -310,7 +325,13 @@ RECOVERY_FAILED = REASONS.add(
     "RecoveryFailed",
     Severity.WARNING,
     "The pod that creates the new cluster failed; the operator retries.",
-    "{message} The pod failed: {termination_message} Nothing was changed; the operator retries.",
+    "{message} The pod failed: {why} Nothing was changed; the operator retries.",
+)
+RELEASING_DATA = REASONS.add(
+    "ReleasingData",
+    Severity.WARNING,
+    "The former data of a released recovery is being deleted from the volume of a member.",
+    "Recovery {token} is released: deleting its former data on the volume of {instance}.",
 )
 REMOVING = REASONS.add(
     "Removing",
@@ -413,9 +434,13 @@ VOLUME_IN_THE_WAY = REASONS.add(
     Severity.ACTION,
     "A volume claim with a name of this cluster has the data of another one.",
     (
-        "PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
-        "this resource, or delete the claim if its data is not needed. To continue with the data of a deleted "
-        "resource, restore a backup of it (spec.restore)."
+        "PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was changed. "
+        "Rename this resource, or delete the claim if its data is not needed."
+    ),
+    (
+        "PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
+        "continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with the "
+        "label {label}={uid}, or rename this resource."
     ),
 )
 VOLUME_MISSING = REASONS.add(

@@ -11,6 +11,7 @@ from operators.etcd.objects import names
 from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.objects.names import CONTAINER
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.steps.adoption import is_adopting
 from operators.etcd.steps.guards import is_foreign
 from operators.etcd.steps.version_change import running_version
 from shared.steps.rolling_update import template_image
@@ -27,8 +28,11 @@ def as_it_runs(resource: EtcdCluster, observed: Observed, _facts: Assessment, /)
 def _without_foreign(resource: EtcdCluster, observed: Observed) -> Observed:
     """Return the observed state without volumes of another cluster, which are neither used nor deleted.
 
-    A member on such a volume stays, but nothing counts as evidence that its data is lost.
+    A member on such a volume stays, but nothing counts as evidence that its data is lost. Volumes that are adopted now
+    are kept: the status records them.
     """
+    if is_adopting(resource, observed):
+        return observed
 
     def own(instance: Instance) -> Instance:
         if not is_foreign(resource, instance):

@@ -15,10 +15,11 @@ from operators.etcd.api.versions import Version
 from operators.etcd.assessment import Assessment
 from operators.etcd.membership import catching_up, raft_log
 from operators.etcd.membership.layout import recorded_disk
+from operators.etcd.membership.volume_record import recorded_members
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import maintenance, quorum_recovery
+from operators.etcd.steps import adoption, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.restore import restore_status
 from shared.kubernetes.kinds import Obj
@@ -46,6 +47,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "members": members,
         "endpoints": _endpoints(resource, seen),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
+        "adoption": adoption.report(resource, seen),
         "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
         "restore": restore_status(resource, seen),
@@ -89,6 +91,7 @@ def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | 
     """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
+        before |= {member["name"]: member for member in recorded_members(adoption.adopted(resource, seen))}
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
         _member(resource, seen, instance, before.get(instance.name) or {}, now, log)
@@ -141,6 +144,8 @@ def _size_to_report(size: int | None, before: int | None) -> int | None:
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
     """Return the recorded id, which never changes, or that of the cluster that a recovery created."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
+    if not known and (volumes := adoption.adopted(resource, seen)):
+        known = volumes[0].cluster_id
     if found and (not known or found == bootstrap.successor(resource)):
         known = found
     return f"{known:016x}" if known else None
@@ -151,6 +156,7 @@ def _version(resource: EtcdCluster, seen: Observed) -> str | None:
         Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
     ]
     if not running:
+        written = [record.version for record in adoption.adopted(resource, seen) if record.version]
         recorded: str | None = resource.reported.get("version")
-        return recorded
+        return str(min(written)) if written else recorded
     return str(min(running))

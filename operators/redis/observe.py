@@ -16,6 +16,7 @@ from operators.redis.security.secrets import Secrets
 from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.steps.adoption import Adoptable
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Observed:
         disruption_budget: PodDisruptionBudget.
         network_policy: NetworkPolicy of the cluster bus.
         former: pod names of nodes that were removed permanently, by node id.
+        adoptable: volumes of a deleted resource of this name.
     """
 
     stateful_set: Obj | None = None
@@ -54,6 +56,7 @@ class Observed:
     disruption_budget: Obj | None = None
     network_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
+    adoptable: Adoptable = field(default_factory=Adoptable)
 
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.errors import Denied, RedisError
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
@@ -49,6 +49,8 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+from shared.steps.adoption import Adoptable
+from shared.steps.adoption_observer import adopted_volumes, is_adopting
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +82,14 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         former=resource.former_nodes,
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
+    claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+    if is_adopting(resource, claims, names.CLUSTER_UID):
+        claims, existing = await adopted_volumes(resource, API.kind, "redis", cache, kube)
+        made = [obj for obj in (seen.stateful_set, *pods.values()) if obj is not None]
+        seen = dataclasses.replace(seen, adoptable=Adoptable(claims, existing, made))
     volumes = {
         number: volume
-        for volume in cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+        for volume in claims
         if (number := names.volume_number(resource, volume["metadata"]["name"])) is not None
     }
     recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}

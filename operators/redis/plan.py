@@ -18,6 +18,7 @@ from operators.redis.reasons import SPREADING
 from operators.redis.running_cluster import as_it_runs
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
+from operators.redis.steps.adoption import adopt_volumes, mark_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
@@ -37,6 +38,7 @@ from operators.redis.steps.provisioning import (
     ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
+    expand_volumes,
     grow_volumes,
     refuse_foreign_data,
     renew_secrets,
@@ -74,6 +76,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(pause_changes, "pause"),  # nodes are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_new_version,  # create nothing with an unsupported engine version
+            adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another cluster
             partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
@@ -83,6 +86,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
             partial(ensure_network_policy, settings),  # the bus port, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
+            expand_volumes,  # claims only: a node with a full volume may wait for space
             restart_broken,  # replace pods that a faulty change broke
         )
 
@@ -129,6 +133,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             move_slots,  # the minimum number of moves
             delete_released_volumes,  # volumes of removed instances
             grow_volumes,  # if the storage class allows it
+            mark_volumes,  # which node's data a volume has: the record outlives the resource
             report_refused_config,  # stops nothing
             await_nodes,  # every node is a member, synced and ready
             report_ending_certificates,  # of a complete cluster

@@ -62,6 +62,11 @@ FOREIGN_DATA = REASONS.add(
         "To create an empty cluster instead, delete these objects together with the data, or rename this "
         "resource."
     ),
+    (
+        "PersistentVolumeClaim {claims}: has the data of a former RedisCluster (uid {uid}), which was not changed. To "
+        "continue with that data, set spec.adopt.fromUID to {uid}. To create an empty cluster instead, delete the "
+        "claims with the label {label}={uid}, or rename this resource."
+    ),
 )
 FOREIGN_KEYS = REASONS.add(
     "ForeignKeys",

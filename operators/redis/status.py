@@ -18,7 +18,7 @@ from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import JOINING, NOT_ANSWERING, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
-from operators.redis.steps import data_loss_recovery, placement
+from operators.redis.steps import adoption, data_loss_recovery, placement
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import running
@@ -61,6 +61,7 @@ def report(
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "endpoints": _endpoints(resource, seen),
     }
+    found |= adoption.report(resource, seen)
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -178,6 +178,17 @@ class CustomResource(Generic[Spec]):
         return self.obj.get("status") or {}
 
     @property
+    def adopts_from(self) -> str:
+        """UID of the deleted resource whose volumes the spec adopts; empty if it adopts none."""
+        given: Adopt | None = getattr(self.spec, "adopt", None)
+        return given.from_uid if given is not None else ""
+
+    @property
+    def adopted_from(self) -> str:
+        """UID of the deleted resource whose volumes are being adopted, or were, as recorded; empty if there is none."""
+        return str((self.reported.get("adoption") or {}).get("fromUID") or "")
+
+    @property
     def phase(self) -> str:
         """Phase in the last reported status; empty for a new resource."""
         return str(self.reported.get("phase") or "")
@@ -277,6 +288,36 @@ class Issuer(SpecModel):
 
     name: Name = Field(description="Name of the issuer.")
     kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Kind of the issuer.")
+
+
+Uid = Annotated[str, Field(max_length=63, pattern=r"^[0-9A-Za-z]([-0-9A-Za-z_.]*[0-9A-Za-z])?$")]
+"""UID of an object; it is also the value of a label."""
+
+
+class Adopt(SpecModel):
+    """Volumes of a deleted resource of the same name, to use with their data."""
+
+    from_uid: Uid = Field(
+        alias="fromUID",
+        description=(
+            "UID of the deleted resource: the label cluster-uid of the volume claims. Before any pod starts, the "
+            "operator hands these claims over to this resource. It refuses if a resource with that UID still exists, "
+            "if this resource already has data of its own, or if the claims belong to different clusters."
+        ),
+    )
+
+
+DELETION_PROTECTION = (
+    "If true, the API server rejects the deletion of this resource until the field is false again; the operator need "
+    "not run for that. It does not protect against the deletion of the namespace or of the CRD, nor the volume claims."
+)
+"""Description of spec.deletionProtection."""
+
+
+class AdoptionStatus(SpecModel):
+    """Adoption of volumes; written before the first claim is handed over."""
+
+    from_uid: Uid = Field(alias="fromUID", description="UID of the deleted resource that owned the volumes.")
 
 
 class Condition(SpecModel):

@@ -20,6 +20,11 @@ def annotation(obj: Obj | None, name: str) -> str:
     return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
 
 
+def label(obj: Obj | None, name: str) -> str:
+    """Return the value of a label; empty if there is none."""
+    return str((((obj or {}).get("metadata") or {}).get("labels") or {}).get(name, ""))
+
+
 def now_rfc3339() -> str:
     """Return the current time in the format of Kubernetes."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

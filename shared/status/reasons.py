@@ -96,6 +96,23 @@ NO_REASON = Reason()
 
 COMMON = Catalogue("runbook/README.md")
 
+ADOPTING = COMMON.add(
+    "Adopting",
+    Severity.NORMAL,
+    "The volumes of a deleted resource of the same name are handed over to this one, as spec.adopt requests.",
+    "Adopting {names} of uid {uid}: recording that in status first.",
+    "Adopting {names} of uid {uid}, with their data.",
+)
+ADOPTION_REFUSED = COMMON.add(
+    "AdoptionRefused",
+    Severity.ACTION,
+    "The volumes that spec.adopt names cannot be adopted; nothing was started or changed.",
+    "spec.adopt: {names} of uid {uid} cannot be adopted: {why} Nothing was changed.",
+    (
+        "spec.adopt: no volume claim of this name has the label {uid_label}={uid}. Nothing was started. Restore the "
+        "claims, correct fromUID, or remove spec.adopt to create an empty cluster."
+    ),
+)
 API_UNAVAILABLE = COMMON.add(
     "ApiUnavailable",
     Severity.WARNING,

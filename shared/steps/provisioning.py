@@ -57,21 +57,35 @@ def grow_volumes(
     Args:
         volumes: claims of the StatefulSet.
         refusal: annotation of claims that records the size, the time and the reason of the last rejected resize.
-        remake: whether the StatefulSet may be missing for a moment.
+        may_recreate: whether the StatefulSet may be missing for a moment.
     """
-    bound = [claim for claim in volumes if is_bound(claim)]
-    growable = [claim for claim in bound if VOLUME.allows(state_of(claim, in_use=True), VolumeEvent.GROW)]
-    attempt = f"{size} at {now:%Y-%m-%dT%HZ}"  # a rejection counts for one hour: a quota may have caused it
-    small = [claim for claim in growable if smaller(claim["spec"]["resources"]["requests"]["storage"], size)]
-    refused = [claim for claim in small if annotation(claim, refusal).startswith(attempt)]
-    due = [claim for claim in small if claim not in refused]
+    resized = resize_claims(volumes, size, now, refusal=refusal)
+    if resized is not PASS:
+        return resized
     return (
-        _resize(due, size, attempt, refusal)
-        or _report_refusal(refused, size, attempt, refusal)
-        or _recreate_stateful_set(stateful_set, size, may_recreate=may_recreate)
-        or _await_storage(growable, size)
+        _recreate_stateful_set(stateful_set, size, may_recreate=may_recreate)
+        or _await_storage(_growable(volumes), size)
         or PASS
     )
+
+
+def resize_claims(volumes: Sequence[Obj], size: int | str, now: datetime, *, refusal: str) -> Step:
+    """Request the size in the spec for existing volumes; this changes nothing else, and does not stop a plan.
+
+    Args:
+        volumes: claims of the StatefulSet.
+        refusal: annotation of claims, see `grow_volumes`.
+    """
+    attempt = f"{size} at {now:%Y-%m-%dT%HZ}"  # a rejection counts for one hour: a quota may have caused it
+    small = [claim for claim in _growable(volumes) if smaller(claim["spec"]["resources"]["requests"]["storage"], size)]
+    refused = [claim for claim in small if annotation(claim, refusal).startswith(attempt)]
+    due = [claim for claim in small if claim not in refused]
+    return _resize(due, size, attempt, refusal) or _report_refusal(refused, size, attempt, refusal) or PASS
+
+
+def _growable(volumes: Sequence[Obj]) -> list[Obj]:
+    bound = [claim for claim in volumes if is_bound(claim)]
+    return [claim for claim in bound if VOLUME.allows(state_of(claim, in_use=True), VolumeEvent.GROW)]
 
 
 def _resize(due: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:

@@ -78,3 +78,11 @@ def at_most(path: str, value: int, most: int, **siblings: Any) -> Case:
 def _at(path: str, value: int, siblings: dict[str, Any]) -> dict[str, Any]:
     outer, _, inner = path.partition(".")
     return {outer: {**siblings, inner: value}} if inner else {outer: value}
+
+
+ADOPTION_REFUSED = (
+    Case("an adoption without a UID", {"adopt": {}}, "fromUID: Required value", "fromUID: is required"),
+    Case("a UID that is too long", {"adopt": {"fromUID": "a" * 64}}, "more than 63", "at most 63"),
+    Case("a UID that is no label", {"adopt": {"fromUID": "a/b"}}, "should match", "does not match"),
+)
+"""Refused values of spec.adopt, which several kinds have."""

@@ -21,6 +21,8 @@
 ---
 {{ include "operator.webhook" . }}
 ---
+{{ include "operator.deletionProtection" . }}
+---
 {{ include "operator.metrics" . }}
 ---
 {{ include "operator.dashboards" . }}

@@ -241,12 +241,13 @@ def test_11_stale_volume_never_becomes_a_member(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.long
-def test_11_volume_of_an_earlier_cluster_is_never_changed(kubectl: Kubectl) -> None:
+def test_11_volume_of_an_earlier_cluster_is_used_only_after_an_adoption(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
-    with cluster.load(clients=1):
+    with cluster.load(clients=1) as load:
         time.sleep(1)
-    volume = kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"]
+    volume, former = kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"], cluster.cluster_id
+    uid = cluster.now["metadata"]["uid"]
     kubectl("delete", "etcdcluster", "demo")
     until("the pod is deleted", lambda: not kubectl.items("pods"))
     again = EtcdCluster.create(kubectl, size=1)
@@ -254,6 +255,11 @@ def test_11_volume_of_an_earlier_cluster_is_never_changed(kubectl: Kubectl) -> N
     assert "data-demo-0" in message
     assert kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"] == volume
     assert not kubectl.items("pods")
+    again.change(adopt={"fromUID": uid})
+    again.await_ready(1)
+    assert again.cluster_id == former
+    assert kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"] == volume
+    assert load.check() > 0
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from shared.api.spec import (
     INT32,
     INT64,
     Admission,
+    AdoptionStatus,
     CustomResource,
     InvalidSpec,
     Review,
@@ -100,6 +101,10 @@ class RecoveryStatus(SpecModel):
     token: str = Field(description="Token that confirms this recovery in spec.recovery.confirm.")
     survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
     revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
+    kept: list[str] = Field(
+        default_factory=list,
+        description="Names of other members with data, whose volumes are kept until spec.recovery.release allows more.",
+    )
     message: str = Field(
         "", description=("Consequences of the recovery: the data that is kept, and the writes that are lost.")
     )
@@ -163,6 +168,9 @@ class EtcdClusterStatus(Status):
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
     recovery: RecoveryStatus | None = Field(
         None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
+    )
+    adoption: AdoptionStatus | None = Field(
+        None, description="Adoption of the volumes of a deleted EtcdCluster of this name."
     )
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
@@ -298,6 +306,11 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
             )
             for member in self.reported.get("members") or ()
         )
+
+    @property
+    def released_recovery(self) -> str:
+        """Token of the recovery whose kept data may be deleted; empty if there is none."""
+        return (self.spec.recovery.release or "") if self.spec.recovery is not None else ""
 
     @property
     def recorded_version(self) -> Version | None:

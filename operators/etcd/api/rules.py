@@ -195,6 +195,18 @@ CLUSTER_RULES = (
         "a restore needs a volume, on which the data is created before a member starts. Set storage.medium to Volume.",
         at="restore",
     ),
+    Rule(
+        "!has(self.adopt) || self.storage.medium == 'Volume'",
+        lambda spec: spec.adopt is None or spec.storage.medium == "Volume",
+        "members in memory have no volumes that could be adopted. Set storage.medium to Volume, or remove adopt.",
+        at="adopt",
+    ),
+    Rule(
+        "!has(self.adopt) || !has(self.restore)",
+        lambda spec: spec.adopt is None or spec.restore is None,
+        "a cluster starts either with adopted volumes or with a snapshot. Remove adopt or restore.",
+        at="adopt",
+    ),
     immutable(
         "storage.medium",
         "self.storage.medium",

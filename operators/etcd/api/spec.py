@@ -12,7 +12,7 @@ from operators.etcd.api.versions import Version
 from shared.api import schedule
 from shared.api.image import Image
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
@@ -208,13 +208,21 @@ class Restore(SpecModel):
 
 
 class Recovery(SpecModel):
-    """Confirmation of a recovery after a quorum was lost."""
+    """Confirmation of a recovery after a quorum was lost, and of the deletion of the data that it did not use."""
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
         description=(
             "Value of status.recovery.token. It confirms the recovery that status.recovery describes: the "
             "cluster continues with the data of the survivor, and writes that only the lost members had are lost."
         )
+    )
+    release: Annotated[str, Field(max_length=64)] | None = Field(
+        None,
+        description=(
+            "Token of a completed recovery. It allows the operator to delete the data that the recovery kept: the "
+            "volumes of other survivors, and the former data directory of the survivor. Default: that data is kept, "
+            "and the members on those volumes are not replaced."
+        ),
     )
 
 
@@ -327,6 +335,13 @@ class EtcdClusterSpec(PodSettings):
             "cluster."
         ),
     )
+    adopt: Adopt | None = Field(
+        None,
+        description=(
+            "Volumes of a deleted EtcdCluster of the same name, to start with their data. No member then starts with "
+            "an empty volume. Default: none; volumes of a deleted EtcdCluster are not used."
+        ),
+    )
     recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
     pod_disruption_budget: PodDisruptionBudget | None = Field(
@@ -336,6 +351,7 @@ class EtcdClusterSpec(PodSettings):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
+    deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     paused: bool = Field(
         False,
         description=(

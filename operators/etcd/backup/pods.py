@@ -54,7 +54,7 @@ The number exceeds what any watcher of the former cluster can have received, so 
 Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump
 """
 
-_SNAPSHOT, _RESTORE = "snapshot", "restore"
+_SNAPSHOT, _RESTORE, _CLEAN = "snapshot", "restore", "clean"
 _CLIENT_TLS, _PASSWORD = "/etc/etcd/tls/client", "/etc/etcd/auth"
 _PRESERVED = "OnRootMismatch"
 
@@ -74,6 +74,11 @@ def restore_pod_name(resource: EtcdCluster) -> str:
 def recovery_pod_name(resource: EtcdCluster) -> str:
     """Name of the recovery's pod."""
     return f"{resource.name}-recovery"
+
+
+def cleaning_pod_name(resource: EtcdCluster) -> str:
+    """Name of the pod that deletes former data."""
+    return f"{resource.name}-clean"
 
 
 def snapshot_pod(
@@ -182,6 +187,22 @@ def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: 
         number=number,
         token=token,
         cluster_token=bootstrap.recovery_cluster_token(resource, token),
+    )
+
+
+def cleaning_pod(settings: Settings, resource: EtcdCluster, number: int, node: str, token: str) -> Obj:
+    """Return a pod that deletes data.before-TOKEN on the volume of a running member, on the same Kubernetes node."""
+    claim = {"claimName": names.volume_name(resource, number)}
+    arguments = ["clean", f"--home={HOME}", f"--token={token}"]
+    return _pod(
+        names.owner(resource, settings.operator),
+        cleaning_pod_name(resource),
+        _CLEAN,
+        {TOKEN: token},
+        seconds=None,
+        more=resource.spec.placement() | ({"nodeName": node} if node else {}),
+        containers=[_operator_container(settings, _CLEAN, arguments, [{"name": names.DATA, "mountPath": HOME}])],
+        volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}],
     )
 
 

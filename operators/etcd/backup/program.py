@@ -1,8 +1,9 @@
 """Program that works on snapshots in pods of the operator's image: `python -m operators.etcd snapshot --help`.
 
-    snapshot   takes a snapshot from a member, stores it, and prunes older scheduled ones
-    fetch      brings a verified snapshot, or the member's own database, to where etcdutl reads it
-    seal       turns the data that etcdutl restored into the member's data
+    snapshot   takes a snapshot from a member, stores it, and prunes older ones
+    fetch      brings a snapshot, or the member's own data, to where etcdutl reads it
+    seal       turns what etcdutl restored into the member's data
+    clean      deletes former data
 
 The termination message has the result as JSON: {"reason": …, "message": …} after a failure. The program imports nothing
 that only the operator needs, to keep the pods of backups small.
@@ -33,7 +34,7 @@ from shared.pki.certs import Pair
 
 log = logging.getLogger(__name__)
 
-COMMANDS = ("snapshot", "fetch", "seal")
+COMMANDS = ("snapshot", "fetch", "seal", "clean")
 
 MAX_MESSAGE_BYTES = 4096
 """Maximum size of a termination message that the kubelet reads."""
@@ -117,10 +118,15 @@ async def _seal(options: argparse.Namespace, _connect: Connect) -> Outcome:
     return {"token": options.token, "revision": found.revision}
 
 
+async def _clean(options: argparse.Namespace, _connect: Connect) -> Outcome:
+    return {"token": options.token, "bytes": await work.clean(options.home, options.token)}
+
+
 _WORK: dict[str, Callable[[argparse.Namespace, Connect], Awaitable[Outcome]]] = {
     "snapshot": _snapshot,
     "fetch": _fetch,
     "seal": _seal,
+    "clean": _clean,
 }
 
 
@@ -205,7 +211,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     seal.add_argument("--token", required=True, help="token of the restore or recovery")
     seal.add_argument("--replace", action="store_true", help="move existing data aside instead of failing")
-    for command in (fetch, seal):
+    clean = commands.add_parser(
+        "clean", parents=[shared], help="delete the former data of a recovery", allow_abbrev=False
+    )
+    clean.add_argument("--token", required=True, help="token of the recovery")
+    for command in (fetch, seal, clean):
         command.add_argument(
             "--home",
             type=Path,

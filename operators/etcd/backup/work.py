@@ -29,6 +29,7 @@ from operators.etcd.backup.store import (
     SnapshotMissing,
     SnapshotStore,
     SnapshotTooNew,
+    StoreFull,
 )
 from operators.etcd.backup.volume import Volume, sync_directory
 from operators.etcd.client.server import Server
@@ -146,6 +147,12 @@ def _is_named(record: Record, name: str, order: SnapshotOrder) -> bool:
     return record.file + RECORD == name and due_of(order.cluster, record.backup) is not None
 
 
+RESERVED_BYTES = 192 << 20
+"""Space that a restored member needs in addition to its database: three segments of its log, of 64 MiB each.
+
+etcdutl writes the first segment, and etcd allocates the next ones when it starts (wal/file_pipeline.go).
+"""
+
 SCRATCH, DATA = "scratch", "data"
 SNAPSHOT = "snapshot.db"
 MARK = Path("member/restored.json")
@@ -201,15 +208,33 @@ async def salvage(home: Path, token: str) -> None:
     Raises:
         SnapshotMissing: the volume has no database.
         NotASnapshot: the file is not a database of etcd.
+        StoreFull: the volume has no space for the second copy that etcdutl writes; nothing was changed.
     """
     scratch = await asyncio.to_thread(_empty_scratch, home)
     former = _former(home, token)
     database = (former if former.is_dir() else home / DATA) / "member/snap/db"
     if not database.is_file():
         raise SnapshotMissing(f"The volume has no {database.relative_to(home)}: there is no data to recover.")
+    _require_space(home, database.stat().st_size + RESERVED_BYTES)
     (scratch / SNAPSHOT).hardlink_to(database)
     found = await _contents(Volume(scratch), SNAPSHOT)
     log.info("%s: revision %d.", database, found.revision)
+
+
+def _require_space(home: Path, needed: int) -> None:
+    """Require free space on the volume, before etcdutl fills it up.
+
+    Raises:
+        StoreFull: there is less free space.
+    """
+    usage = shutil.disk_usage(home)
+    if usage.free < needed:
+        least = -(-(usage.total + needed - usage.free) >> 20)
+        raise StoreFull(
+            f"The volume has {usage.free >> 20} MiB free, and the recovery needs {needed >> 20} MiB for a second copy "
+            f"of the data. Set spec.storage.size to {least}Mi or more: the volume is expanded, and the recovery "
+            "continues."
+        )
 
 
 async def seal(home: Path, token: str, *, replace: bool) -> bolt.Contents:
@@ -242,6 +267,17 @@ async def seal(home: Path, token: str, *, replace: bool) -> bolt.Contents:
         log.info("%s: sealed.", data)
     await asyncio.to_thread(shutil.rmtree, home / SCRATCH, ignore_errors=True)
     return await _contents(Volume(data), "member/snap/db")
+
+
+async def clean(home: Path, token: str) -> int:
+    """Delete the former data directory that a recovery set aside; return the bytes that it used."""
+    former = _former(home, token)
+    used = sum(path.stat().st_size for path in former.rglob("*") if path.is_file())
+    if former.is_dir():
+        await asyncio.to_thread(shutil.rmtree, former)
+        sync_directory(home)
+        log.info("%s: deleted, %d bytes.", former, used)
+    return used
 
 
 def _finish(made: Path, token: str) -> None:

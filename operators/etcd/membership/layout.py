@@ -9,6 +9,7 @@ from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects.names import SERVES
 from operators.etcd.observe import Instance, Observed
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
 
@@ -55,10 +56,14 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
 def begun(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the cluster ever existed: if so, no other may be bootstrapped instead.
 
-    The recorded id shows it. If the status is lost, a StatefulSet that forbids bootstrapping shows it, or the volume of
-    a second member.
+    The recorded id shows it, or an adoption of volumes. If the status is lost, a StatefulSet that forbids bootstrapping
+    shows it, or a volume that records its cluster, or the volume of a second member.
     """
-    if resource.recorded_cluster_id or seen.cluster_id:
+    if resource.recorded_cluster_id or seen.cluster_id or resource.adopted_from:
+        return True
+    if seen.stateful_set is None and resource.adopts_from:
+        return True
+    if any(annotation(instance.volume, names.CLUSTER_ID) for instance in seen.instances):
         return True
     if seen.stateful_set is not None and bootstrap.of(seen.stateful_set["spec"]["template"])[0] != "new":
         return resource.spec.restore is None

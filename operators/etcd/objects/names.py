@@ -23,7 +23,10 @@ COPIED = "etcd.ydzs.io/copied-at"
 """Annotation of the Secrets that members mount: time of the last change of the copy."""
 
 VERSION = "etcd.ydzs.io/version"
-"""Annotation of the StatefulSet: version of etcd that its template starts; the tag of an image may not show it."""
+"""Annotation of the StatefulSet: version of etcd that its template starts; the tag of an image may not show it.
+
+Of volume claims: version of etcd that last wrote the data.
+"""
 
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
@@ -31,6 +34,17 @@ CLIENTS = "clients"
 
 CLUSTER_UID = "etcd.ydzs.io/cluster-uid"
 """Label of volume claims: UID of the resource that owns the data. A later resource may have the same name."""
+
+CLUSTER_ID, MEMBER_ID = "etcd.ydzs.io/cluster-id", "etcd.ydzs.io/member-id"
+PEER_URL, VOTERS = "etcd.ydzs.io/peer-url", "etcd.ydzs.io/voters"
+"""Annotations of volume claims: the member whose data the volume has, and all voters of the cluster, as
+NAME=ID,NAME=ID.
+"""
+
+KEPT, SET_ASIDE = "etcd.ydzs.io/kept-by-recovery", "etcd.ydzs.io/former-data"
+"""Annotations of volume claims, each with the token of a recovery: the volume was not used by it, and is kept with its
+data; or it was used, and its former data directory is kept as data.before-TOKEN. Until a user releases the token.
+"""
 
 
 def owner(resource: EtcdCluster, operator: str) -> Owner:

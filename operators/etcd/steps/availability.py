@@ -9,6 +9,7 @@ from operators.etcd.membership.quorum import member_names
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
 from operators.etcd.steps.backup_schedule import failing
+from operators.etcd.steps.former_data import size_note
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.quorum_recovery import executing
 from operators.etcd.steps.rolling_update import outdated
@@ -86,7 +87,7 @@ def _count(resource: EtcdCluster, seen: Observed) -> str:
 
 def summary(resource: EtcdCluster, seen: Observed) -> str:
     """Return the message of a complete cluster."""
-    return f"{_count(resource, seen)}. {failing(seen)}".strip()
+    return " ".join(f"{_count(resource, seen)}. {failing(seen)} {size_note(seen)}".split())
 
 
 def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:

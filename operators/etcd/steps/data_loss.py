@@ -7,6 +7,11 @@ The member with the most data is the one that has applied the most entries of th
 entry that any member has applied, so a member that applied more has everything that the others have. The term does not
 count: members that run for election without success may raise it.
 
+The end of the log does not count either. etcdutl creates the new cluster from the database, which has only what was
+applied: a member with a longer log and an older database would lose more. So the operator waits until every survivor
+has applied all entries that it knows a majority agreed on. Entries beyond that may have been acknowledged, too: they
+stay on the survivors' volumes, which are kept.
+
 Measured with 3.6.8: without a quorum, a running member still answers requests for its status, its list of members
 (linearizable false), its hash and a snapshot. A member that was restarted serves no clients, but its metrics report how
 far its data goes. The same holds with authentication, because logging in needs a quorum.
@@ -40,6 +45,8 @@ class QuorumLoss:
         lost: voters whose data is lost, by evidence.
         unreachable: voters that may have their data, but do not answer.
         survivor: the instance with the most data; None if no member answers.
+        others: names of other members that have data.
+        applying: names of survivors that have yet to apply entries on which a majority agreed.
     """
 
     cluster_id: int
@@ -47,6 +54,8 @@ class QuorumLoss:
     lost: tuple[Voter, ...]
     unreachable: tuple[Voter, ...]
     survivor: Instance | None
+    others: tuple[str, ...] = ()
+    applying: tuple[str, ...] = ()
 
     @property
     def needed(self) -> int:
@@ -60,7 +69,7 @@ class QuorumLoss:
     @property
     def token(self) -> str:
         """Token of a recovery from this loss with this survivor; empty until that can be decided."""
-        if not self.is_permanent or self.unreachable or self.survivor is None:
+        if not self.is_permanent or self.unreachable or self.survivor is None or self.applying:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
         member_id = _member_id(self.survivor)
@@ -87,7 +96,19 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     ]
     # A learner counts, too: it may be all that is left.
     survivor = max(reachable, key=lambda instance: (*progress(instance), -instance.number), default=None)
-    return QuorumLoss(resource.recorded_cluster_id, voters, lost, unreachable, survivor)
+    return QuorumLoss(
+        resource.recorded_cluster_id,
+        voters,
+        lost,
+        unreachable,
+        survivor,
+        others=tuple(instance.name for instance in reachable if instance is not survivor),
+        applying=tuple(
+            instance.name
+            for instance in reachable
+            if instance.status and instance.status.raft_applied < instance.status.raft_index
+        ),
+    )
 
 
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:

@@ -9,6 +9,7 @@ from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
+from shared.kubernetes.accessors import label
 from shared.runtime.plan import PASS, Step
 
 
@@ -26,8 +27,7 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
 
 def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
     """Whether the volume of an instance has the data of another cluster."""
-    labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
-    return instance.volume is not None and labels.get(CLUSTER_UID) != resource.uid
+    return instance.volume is not None and label(instance.volume, CLUSTER_UID) != resource.uid
 
 
 def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -35,13 +35,17 @@ def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime
     for instance in seen.instances:
         if instance.volume is None or not is_foreign(resource, instance):
             continue
-        labels = instance.volume["metadata"].get("labels") or {}
-        whose = f"of another cluster (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not of this cluster"
-        name = instance.volume["metadata"]["name"]
+        name, uid = instance.volume["metadata"]["name"], label(instance.volume, CLUSTER_UID)
+        if not uid:
+            return Step.blocked(
+                VOLUME_IN_THE_WAY,
+                f"PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was "
+                "changed. Rename this resource, or delete the claim if its data is not needed.",
+            )
         return Step.blocked(
             VOLUME_IN_THE_WAY,
-            f"PersistentVolumeClaim {name} already exists, and its data is {whose}. Nothing was changed. Rename "
-            "this resource, or delete the claim if its data is not needed. To continue with the data of a "
-            "deleted resource, restore a backup of it (spec.restore).",
+            f"PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
+            f"continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with "
+            f"the label {CLUSTER_UID}={uid}, or rename this resource.",
         )
     return PASS

@@ -141,6 +141,14 @@ def _is_mountable(seen: Observed) -> bool:
     return bool(mounts.digest) and all(each.authority_key in content_of(found.get(each.secret)) for each in mounted)
 
 
+def expand_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Expand volumes before anything waits for space: a full member does not run, and a recovery needs a copy."""
+    if resource.spec.storage.medium != "Volume":
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
+
+
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Expand volumes to the size of the spec; they never shrink."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:

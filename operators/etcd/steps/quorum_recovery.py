@@ -9,10 +9,12 @@ exactly that:
    exactly this case: another loss, or another survivor, has another token.
 2. spec.recovery.confirm = the token confirms it. Until then, a quorum that returns ends the procedure.
 3. All members stop in order, so that everything is in their files (the StatefulSet has 0 replicas).
-4. A pod creates a new cluster from the survivor's database on the survivor's own volume. One rename completes it; until
+4. The volumes of all survivors are marked with the token: they keep their data until a user releases it.
+5. A pod creates a new cluster from the survivor's database on the survivor's own volume. One rename completes it; until
    then nothing is changed. The former data directory is kept next to it as data.before-TOKEN.
-5. The survivor starts as the only member of that cluster. Its id follows from the token, and is recorded.
-6. The other members, whose volumes are deleted, join one by one as usual.
+6. The survivor starts as the only member of that cluster. Its id follows from the token, and is recorded.
+7. Members that lost their data join one by one as usual. Those on kept volumes join after the release
+   (former_data.py).
 """
 
 from __future__ import annotations
@@ -21,16 +23,18 @@ from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import successor
+from operators.etcd.objects.names import KEPT, SET_ASIDE
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
 from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.steps.confirmed_recovery import Proposal, confirms, recorded
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
@@ -54,8 +58,8 @@ def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
     if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
         return None
     _, revision = progress(found.survivor)
-    proposal = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
-    return proposal | ({"revision": revision} if revision else {})
+    proposal: Obj = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
+    return proposal | ({"revision": revision} if revision else {}) | ({"kept": [*found.others]} if found.others else {})
 
 
 def executing(resource: EtcdCluster, seen: Observed) -> bool:
@@ -121,6 +125,9 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     if not _stopped(seen) or survivor in running or number is None:
         message = f"Recovery {token} is confirmed: stopping {', '.join(running)}, so that all data is in their files."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
+    if marks := _marks(seen, record):
+        message = f"Recovery {token}: marking the volumes of the survivors, whose data is kept."
+        return Step.wait(RECOVERING, message, *marks, requeue=0)
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
         return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
@@ -129,12 +136,24 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
             RECOVERING, f"{message} Deleting the pod of a former recovery first.", *_delete(pod), requeue=POLL_SECONDS
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
-        message = f"{message} The pod failed: {_termination_message(pod)} Nothing was changed; the operator retries."
+        message = f"{message} The pod failed: {_why_failed(pod)} Nothing was changed; the operator retries."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     problem = Pod.of(pod).problem
     message = f"{message} Its pod does not start: {problem}" if problem else message
     return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
+
+
+def _marks(seen: Observed, record: Obj) -> list[Patch]:
+    """Return the changes that mark the survivors' volume claims with the token of the recovery."""
+    token, kept = record["token"], record.get("kept") or ()
+    found = []
+    for instance in seen.instances:
+        mark = SET_ASIDE if instance.name == record["survivor"] else KEPT if instance.name in kept else ""
+        if mark and instance.volume and annotation(instance.volume, mark) != token:
+            change = {"metadata": {"annotations": {mark: token}}}
+            found.append(Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, change))
+    return found
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
@@ -153,6 +172,12 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
         message = (
             f"{loss_text} {_unreachable(seen, found)}: it is unknown which member has the most data. Bring the "
             "members back, or delete their volume claims if their data is lost as well. Nothing was changed."
+        )
+        return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
+    if found.applying:
+        message = (
+            f"{loss_text} {', '.join(found.applying)}: still applying the log, so that it is unknown which member has "
+            "the most data. Nothing was changed."
         )
         return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
     assert found.survivor is not None
@@ -181,12 +206,13 @@ def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:
 def _consequences(found: QuorumLoss) -> str:
     assert found.survivor is not None
     applied, revision = progress(found.survivor)
-    others = len(found.voters) - len(found.lost) - 1
-    more = f", the most recent data of the {others + 1} remaining members" if others > 0 else ""
+    count, others = 1 + len(found.others), ", ".join(found.others)
+    more = f", the most recent data of the {count} remaining members" if others else ""
+    kept = f" The volumes of {others} are kept with their data until you release them." if others else ""
     return (
         f"The cluster can be recovered from the data of {found.survivor.name}{more}: revision "
-        f"{revision or 'unknown'}, log entry {applied}. Writes that only the lost members had are lost; all other "
-        "members start again from this data."
+        f"{revision or 'unknown'}, applied up to log entry {applied}. Writes that only the lost members had, or that "
+        f"are in a log beyond that entry, are lost; the members that lost their data start again from this data.{kept}"
     )
 
 
@@ -212,23 +238,17 @@ def _delete(pod: Obj) -> tuple[Delete, ...]:
     return () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
 
 
-def _ends(pod: Obj) -> list[Obj]:
-    reported = pod.get("status") or {}
-    containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
-    ends = [(container.get("state") or {}).get("terminated") for container in containers]
-    return [end for end in ends if end and end.get("exitCode")]
-
-
-def _termination_message(pod: Obj) -> str:
-    words = [str(end.get("message") or end.get("reason") or "") for end in _ends(pod)]
-    return (words or [str((pod.get("status") or {}).get("message") or "")])[-1].strip() or "it left no message."
+def _why_failed(pod: Obj) -> str:
+    """Return why a pod failed, as a sentence."""
+    result = outcome(pod)
+    return (result.message.strip() if result else "") or "it left no message."
 
 
 def _ended_for(pod: Obj, now: datetime) -> float:
     """Return the seconds since a pod failed, or since its creation if the kubelet did not report that (evicted)."""
-    times = [end["finishedAt"] for end in _ends(pod) if end.get("finishedAt")]
-    since = max(times, default=pod["metadata"].get("creationTimestamp"))
-    return (now - datetime.fromisoformat(since)).total_seconds() if since else RETRY_SECONDS
+    result, created = outcome(pod), pod["metadata"].get("creationTimestamp")
+    since = (result.finished if result else None) or (datetime.fromisoformat(created) if created else None)
+    return (now - since).total_seconds() if since else RETRY_SECONDS
 
 
 def _names(voters: tuple[Voter, ...]) -> str:

@@ -232,6 +232,12 @@ CLUSTER_RULES = (
         "cannot be combined with pod[0].volumes; remove one of the two.",
         at="storage",
     ),
+    Rule(
+        "!has(self.adopt) || has(self.storage)",
+        lambda spec: spec.adopt is None or spec.storage is not None,
+        "nodes without storage have no volumes that could be adopted. Set storage, or remove adopt.",
+        at="adopt",
+    ),
     immutable(
         "storage",
         "(!has(self.storage) ? 'without volumes' : has(self.storage.storageClassName) ? "

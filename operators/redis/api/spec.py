@@ -14,7 +14,7 @@ from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_
 from operators.redis.api.slot_assignment import UpdateStrategy
 from shared.api.image import Image
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import INT32, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.quantity import parse_quantity
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}
@@ -200,6 +200,13 @@ class RedisClusterSpec(PodSettings):
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
     )
+
+    adopt: Adopt | None = Field(
+        None,
+        description="Volumes of a deleted RedisCluster of the same name, to start with their data. Default: none; "
+        "volumes of a deleted RedisCluster are not used.",
+    )
+    deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
-from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
+from shared.api.spec import INT32, INT64, AdoptionStatus, Reported, SpecModel, Time
 from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -202,6 +202,9 @@ class RedisClusterStatus(Reported):
     former: list[FormerStatus] = Field(
         default_factory=list,
         description="Nodes that were removed permanently. A node that was unreachable then may still know them.",
+    )
+    adoption: AdoptionStatus | None = Field(
+        None, description="Adoption of the volumes of a deleted RedisCluster of this name."
     )
     recovery: RecoveryStatus | None = Field(
         None, description="Possible recovery after a primary was lost together with all of its replicas."

@@ -37,6 +37,13 @@ LAST_RUN = "redis.middleware.hc.cn/last-run"
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
+NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES = (
+    f"redis.middleware.hc.cn/{key}" for key in ("node-id", "primary", "copy-of", "host", "version", "nodes")
+)
+"""Annotations of volume claims: id, role and address of the node whose data the volume has, and all nodes of the
+cluster, as NAME=ID,NAME=ID (volume_record.py).
+"""
+
 CLUSTER_UID = "redis.middleware.hc.cn/cluster-uid"
 """Label of the StatefulSet and of volume claims: UID of the resource that owns the data."""
 

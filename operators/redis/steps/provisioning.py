@@ -51,13 +51,18 @@ def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) 
     foreign = [obj for obj in found if obj is not None and names.is_foreign(resource, obj)]
     if not foreign:
         return PASS
+    uid = names.cluster_uid(foreign[0])
+    if uid and seen.stateful_set not in foreign:  # volumes without pods
+        claims = ", ".join(obj["metadata"]["name"] for obj in foreign)
+        return Step.blocked(
+            FOREIGN_DATA,
+            f"PersistentVolumeClaim {claims}: has the data of a former RedisCluster (uid {uid}), which was not "
+            f"changed. To continue with that data, set spec.adopt.fromUID to {uid}. To create an empty cluster "
+            f"instead, delete the claims with the label {CLUSTER_UID}={uid}, or rename this resource.",
+        )
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
-    owner = (
-        f"another RedisCluster of this name (uid {uid})"
-        if (uid := names.cluster_uid(foreign[0]))
-        else "an unknown owner"
-    )
+    owner = f"another RedisCluster of this name (uid {uid})" if uid else "an unknown owner"
     return Step.blocked(
         FOREIGN_DATA,
         f"{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this resource, "
@@ -240,6 +245,14 @@ def report_ending_certificates(_resource: RedisCluster, seen: Observed, now: dat
 
 
 # Volumes.
+
+
+def expand_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Expand volumes before anything waits for a node: one whose volume is full cannot write, and may not start."""
+    if resource.spec.storage is None:
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
 
 
 def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:

@@ -82,7 +82,10 @@ class Cluster:
         namespaced = (
             "deployment,service,serviceaccount,secret,configmap,role,rolebinding,poddisruptionbudget,networkpolicy"
         )
-        cluster_scoped = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration"
+        cluster_scoped = (
+            "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,"
+            "validatingadmissionpolicy,validatingadmissionpolicybinding"
+        )
         found = self.list(f"{namespaced},{cluster_scoped}", f"--selector={PLATFORM},app.kubernetes.io/managed-by=Helm")
         return {f"{obj['kind']}/{obj['metadata']['name']}" for obj in found}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support import podspec_cases
-from tests.support.cases import Case, at_least, at_most, over
+from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
 VERSION = "3.6.16"
@@ -33,6 +33,9 @@ def with_image(image: str, **fields: Any) -> dict[str, Any]:
 
 def stored(**storage: Any) -> dict[str, Any]:
     return {"storage": storage}
+
+
+ADOPTED: dict[str, Any] = {"adopt": {"fromUID": "0cee62a4-2b3c-4c3e-8a8f-1e2f3a4b5c6d"}}
 
 
 def restored(**source: Any) -> dict[str, Any]:
@@ -109,6 +112,9 @@ ACCEPTED = over(
         Case("a restore from an EtcdBackup", FROM_BACKUP),
         Case("a restore from a volume", restored(volume=VOLUME, file="2026/monday.db")),
         Case("a restore from a bucket", restored(s3=S3, file="monday.db")),
+        Case("volumes of a deleted resource", ADOPTED),
+        Case("protection from deletion", {"deletionProtection": True}),
+        Case("a released recovery", {"recovery": {"confirm": "a1b2c3", "release": "a1b2c3"}}),
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),
         Case("paused", {"paused": True}),
@@ -568,7 +574,26 @@ REFUSED = over(
             "a restore needs a volume",
             "spec.restore: a restore needs a volume",
         ),
+        Case(
+            "adoption into memory",
+            {**ADOPTED, **stored(medium="Memory")},
+            "members in memory have no volumes that could be adopted",
+            "spec.adopt: members in memory have no volumes that could be adopted",
+        ),
+        Case(
+            "adoption and a restore",
+            {**ADOPTED, **FROM_BACKUP},
+            "either with adopted volumes or with a snapshot",
+            "spec.adopt: a cluster starts either with adopted volumes or with a snapshot",
+        ),
+        *ADOPTION_REFUSED,
         Case("a recovery without a token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
+        Case(
+            "a released token that is too long",
+            {"recovery": {"confirm": "a", "release": "a" * 65}},
+            "more than 64",
+            "at most 64",
+        ),
         Case("a token that is too long", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),

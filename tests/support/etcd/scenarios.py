@@ -9,6 +9,7 @@ from functools import partial
 
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
+from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -18,6 +19,7 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
+    STORAGE_CLASS,
     Obj,
 )
 from shared.testing.harness.harness import NAMESPACE
@@ -67,6 +69,7 @@ NO_AUTH: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
 STORE: Obj = {"volume": {"claimName": "snapshots"}}
 RESTORE: Obj = {"restore": {"from": {**STORE, "file": "a.db"}}}
 BACKUP: Obj = {"backup": {"schedule": "0 * * * *", "retention": 1, "destination": STORE}}
+MIB = 1 << 20
 STUCK = "ImagePullBackOff"
 
 
@@ -142,6 +145,27 @@ def cut_off(*, off: bool = True) -> ScenarioStep:
     )
 
 
+EXPANDABLE = ScenarioStep(
+    "volumes can be expanded",
+    lambda stage: stage.user_client.create(STORAGE_CLASS, {"metadata": {"name": "fast"}, "allowVolumeExpansion": True}),
+)
+
+
+def volumes(size: str) -> Obj:
+    return {"storage": {"size": size, "storageClassName": "fast"}, "quotaBackendBytes": 800 * MIB}
+
+
+def sized(mebibytes: int) -> ScenarioStep:
+    """Let the database of every member have a size."""
+
+    def act(etcd: FakeEtcd) -> None:
+        for disk in etcd.disks.values():
+            disk.size = mebibytes * MIB
+        etcd.cluster().in_use = mebibytes * MIB
+
+    return to_etcd(f"databases have {mebibytes} MiB", act)
+
+
 def recovery_confirmed() -> ScenarioStep:
     """Confirm the recovery that the status offers."""
 
@@ -152,6 +176,22 @@ def recovery_confirmed() -> ScenarioStep:
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)
+
+
+def adopted(size: int) -> ScenarioStep:
+    """Recreate the resource, and let it adopt the volumes that the former one left."""
+
+    def act(stage: Stage) -> None:
+        claims = stage.find(PERSISTENT_VOLUME_CLAIM)
+        former = {found["metadata"]["labels"][CLUSTER_UID] for found in claims}
+        [uid] = former - {found["metadata"]["uid"] for found in stage.find()}
+        cluster(size, adopt={"fromUID": uid}).act(stage)
+
+    return ScenarioStep(f"recreated with {size} members, adopting the volumes", act)
+
+
+def claim_deleted(number: int) -> ScenarioStep:
+    return delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}")
 
 
 def snapshot_stored(file: str) -> ScenarioStep:
@@ -176,6 +216,18 @@ def backups_complete() -> ScenarioStep:
             stage.user_client.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
 
     return ScenarioStep("backups are complete", act)
+
+
+def recovery_released() -> ScenarioStep:
+    """Release the data that the recovery kept."""
+
+    def act(stage: Stage) -> None:
+        stage.database.guard.released = True
+        [found] = stage.find()
+        release = {"spec": {"recovery": {"release": found["spec"]["recovery"]["confirm"]}}}
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, release)
+
+    return ScenarioStep("the kept data is released", act)
 
 
 def given_password(password: str = "one", previous: str = "") -> ScenarioStep:
@@ -377,6 +429,17 @@ SCENARIOS = (
         given=(cluster(1),),
         exact_counts=False,
     ),
+    Scenario("volumes adopted", (delete(), adopted(3)), given=(cluster(3),)),
+    Scenario("volume of a single member adopted", (delete(), adopted(1)), given=(cluster(1),)),
+    Scenario("volumes adopted after a refusal", (delete(), cluster(3), adopted(3)), given=(cluster(3),)),
+    Scenario("volumes adopted without that of the seed", (delete(), claim_deleted(0), adopted(3)), given=(cluster(3),)),
+    Scenario(
+        "volumes adopted without a majority",
+        (delete(), claim_deleted(0), claim_deleted(2), adopted(3)),
+        given=(cluster(3),),
+        ends="QuorumLost",
+    ),
+    Scenario("volumes adopted by a smaller cluster", (delete(), adopted(1)), given=(cluster(3),), exact_counts=False),
     Scenario(
         "changes without an operator",
         operator_down(cluster(3, NEW), delete(SERVICE, NAME), delete_now(POD, member(1)), *lost(2)),
@@ -425,5 +488,20 @@ SCENARIOS = (
     Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
     Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),
     Scenario("lost quorum", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
+    Scenario(
+        "lost quorum and recovery on a volume that is too small",
+        (*lost(0, 2), recovery_confirmed(), cluster(3, **volumes("4Gi"))),
+        given=(EXPANDABLE, cluster(3, **volumes("1Gi")), sized(600)),
+        exact_counts=False,  # the pod is tried again
+    ),
+    Scenario(
+        "recovery with two survivors",
+        (*lost(0, 2, 4), recovery_confirmed()),
+        given=(cluster(5),),
+        ends="FormerDataKept",
+    ),
+    Scenario(
+        "data of a recovery released", (recovery_released(),), given=(cluster(5), *lost(0, 2, 4), recovery_confirmed())
+    ),
     Scenario("lost quorum and recovery", (*lost(0, 2), recovery_confirmed()), given=(cluster(3),)),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from operators.redis.api.reserved_directives import RESERVED
 from tests.support import podspec_cases
-from tests.support.cases import Case, at_least, at_most, over
+from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 
 VERSION = "8.0.2"
 BASE: dict[str, Any] = {"replicas": 6, "version": VERSION}
@@ -18,6 +18,7 @@ BASE: dict[str, Any] = {"replicas": 6, "version": VERSION}
 ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 SECRET: dict[str, Any] = {"mode": "secret", "secretName": "a"}
 NFS: dict[str, Any] = {"type": "nfs", "persistentVolumeClaimName": "shared"}
+ADOPTED: dict[str, Any] = {"adopt": {"fromUID": "0cee62a4-2b3c-4c3e-8a8f-1e2f3a4b5c6d"}}
 GIB = 2**30
 
 SEED_POD: dict[str, Any] = {
@@ -157,6 +158,8 @@ ACCEPTED = over(
         Case("metrics", {"metrics": {}}),
         Case("metrics with another image", {"metrics": {"image": "example.com/exporter:1"}}),
         Case("metrics disabled despite an image", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
+        Case("volumes of a deleted resource", {**ADOPTED, "storage": {"size": "1Gi"}}),
+        Case("protection from deletion", {"deletionProtection": True}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
         Case("open cluster bus", {"networkPolicy": {"enabled": False}}),
@@ -515,6 +518,13 @@ REFUSED = over(
             "is also set in pod[0].monitorImage",
             "spec.metrics.image: is also set in pod[0].monitorImage",
         ),
+        Case(
+            "adoption without volumes",
+            ADOPTED,
+            "nodes without storage have no volumes that could be adopted",
+            "spec.adopt: nodes without storage have no volumes that could be adopted",
+        ),
+        *ADOPTION_REFUSED,
         Case("recovery without token", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("too long recovery token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import cache, partial
 
 from operators.redis.api.resource import API
+from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -103,6 +104,21 @@ def addresses_swapped() -> ScenarioStep:
             stage.user_client.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
 
     return ScenarioStep("two clusters swap their addresses", act)
+
+
+def adopted() -> ScenarioStep:
+    """Recreate the resource, and let it adopt the volumes that the former one left."""
+
+    def act(stage: Stage) -> None:
+        former = {found["metadata"]["labels"][CLUSTER_UID] for found in stage.find(PERSISTENT_VOLUME_CLAIM)}
+        [uid] = former - {found["metadata"]["uid"] for found in stage.find()}
+        cluster(6, adopt={"fromUID": uid}).act(stage)
+
+    return ScenarioStep("recreated, adopting the volumes", act)
+
+
+def claim_deleted(number: int) -> ScenarioStep:
+    return delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{node(number)}")
 
 
 def _shard(stage: Stage) -> tuple[str, list[str]]:
@@ -361,6 +377,16 @@ SCENARIOS = (
     Scenario("delete", (delete(),), given=(cluster(6),), ends=""),
     Scenario("delete and keep all objects", (delete(),), given=(cluster(6, finalizers=""),), ends=""),
     Scenario("delete with data", (delete(),), given=(cluster(6, storage={"size": "1Gi", "retain": False}),), ends=""),
+    Scenario(
+        "delete and recreate", (delete(), cluster(6)), given=(cluster(6),), ends="ForeignData", exact_counts=False
+    ),
+    Scenario("adopt volumes", (delete(), adopted()), given=(cluster(6),), exact_counts=False),
+    Scenario(
+        "adopt volumes without that of a primary",
+        (delete(), claim_deleted(0), adopted()),
+        given=(cluster(6),),
+        exact_counts=False,
+    ),
     Scenario(
         "changes while the operator is down",
         operator_down(cluster(8), delete(SERVICE, NAME), delete_now(POD, node(4))),

@@ -10,6 +10,7 @@ import pytest
 
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import LIFECYCLES, MEMBER, RESTORE, MemberEvent, MemberState, RestoreEvent, RestoreState
+from operators.etcd.objects.names import KEPT
 from operators.etcd.steps import member_changes
 from shared.kubernetes.kinds import Obj
 from shared.status.lifecycle import IllegalTransition
@@ -25,10 +26,11 @@ LEGAL = {
     M.ADDED: {E.START, E.REMOVE},
     M.CATCHING_UP: {E.CATCH_UP, E.LOSE_DATA, E.REMOVE},
     M.CAUGHT_UP: {E.PROMOTE, E.FALL_BEHIND, E.LOSE_DATA, E.REMOVE},
-    M.VOTER: {E.ELECT, E.LOSE_DATA, E.REMOVE},
+    M.VOTER: {E.ELECT, E.LOSE_DATA, E.REMOVE, E.RECOVER},
     M.LEADER: {E.HAND_OVER, E.LOSE_DATA},
     M.LOST: {E.RETURN, E.HAND_OVER, E.REMOVE},
     M.REMOVED: {E.DELETE, E.CLEAR},
+    M.KEPT: {E.RELEASE},
 }
 LOST = replace(DOWN, disk="another")
 FORMER = replace(ABSENT, disk="disk-1")
@@ -41,6 +43,7 @@ AT_1 = {
     M.VOTER: VOTER,
     M.LOST: LOST,
     M.REMOVED: FORMER,
+    M.KEPT: FORMER,
 }
 
 
@@ -49,6 +52,10 @@ def observed(state: MemberState) -> Assessment:
     resource = cluster()
     at = VOTER if state is M.LEADER else AT_1[state]
     found = seen(resource, VOTER, at, VOTER, leader=1 if state is M.LEADER else 0)
+    if state is M.KEPT:
+        volume = found.instances[1].volume
+        assert volume is not None
+        volume["metadata"]["annotations"] = {KEPT: "token"}
     return Assessment.of(resource, found)
 
 

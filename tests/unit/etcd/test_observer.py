@@ -337,3 +337,41 @@ async def test_rejected_password_is_noticed_although_the_list_of_members_needs_n
 async def test_rejected_password_is_noticed_by_the_list_of_members() -> None:
     servers = [FakeMember(status(n), Denied("no permission")) for n in range(3)]
     assert (await three_pods(cluster()).observe(*servers)).denied == "no permission"
+
+
+def adopting(former: str) -> Kubernetes:
+    """Return Kubernetes with the claims of a deleted resource, one of which is not in the cache yet."""
+    kubernetes = Kubernetes(cluster(recorded=None, adopt={"fromUID": former}))
+    user_client = kubernetes.server.actor("kubectl")
+    for number in range(2):
+        labels = kubernetes.labels | {names.CLUSTER_UID: former}
+        metadata = {"name": f"data-demo-{number}", "namespace": "default", "labels": labels}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = user_client.create(PERSISTENT_VOLUME_CLAIM, {"metadata": metadata, "spec": spec})
+        if number == 0:
+            found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"} | claim
+            kubernetes.cache.put(PERSISTENT_VOLUME_CLAIM, found)
+    return kubernetes
+
+
+async def test_volumes_to_adopt_are_read_live() -> None:
+    observed = await adopting("u-0").observe()
+    assert [bool(instance.volume) for instance in observed.instances] == [True, True, False]
+    assert observed.former_resource == ""
+
+
+async def test_resource_with_the_uid_of_the_former_owner_is_found() -> None:
+    kubernetes = adopting("u-0")
+    spec = {"size": 1, "version": "3.6.8"}
+    metadata = {"name": "other", "namespace": "default"}
+    other = kubernetes.server.actor("kubectl").create(API.kind, {"metadata": metadata, "spec": spec})
+    resource = cluster(recorded=None, adopt={"fromUID": other["metadata"]["uid"]})
+    kubernetes.resource = resource
+    assert (await kubernetes.observe()).former_resource == "default/other"
+
+
+async def test_resource_in_another_namespace_is_found_in_the_cache() -> None:
+    kubernetes = adopting("u-0")
+    metadata = {"name": "demo", "namespace": "team-a", "uid": "u-0", "resourceVersion": "1"}
+    kubernetes.cache.put(API.kind, {"apiVersion": API.kind.api_version, "kind": API.kind.name, "metadata": metadata})
+    assert (await kubernetes.observe()).former_resource == "team-a/demo"

@@ -17,7 +17,7 @@ from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import POD, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Plan
 from shared.status.reasons import Reason
@@ -84,7 +84,7 @@ def test_node_on_a_foreign_volume_is_not_changed(foreign: At) -> None:
     resource, found = world(*formed(), foreign, replicas=7)
     made = plan(resource, with_foreign_volume(found, 6))
     assert made.actions == ()
-    assert "PersistentVolumeClaim data-demo-6: belongs to another RedisCluster" in made.verdict.message
+    assert "PersistentVolumeClaim data-demo-6: has the data of a former RedisCluster" in made.verdict.message
     (before, after) = (
         [entry.get("nodeId") for entry in status["conditions"] if entry.get("name") == "demo-6"]
         for status in (resource.reported, made.status)
@@ -144,19 +144,23 @@ def test_cluster_is_not_ready_while_a_primary_accepts_no_commands() -> None:
     assert "demo-1 accepts no commands yet" in made.verdict.message
 
 
+def pod_patches(made: Plan) -> list[Any]:
+    return [action for action in of(made.actions, "Patch") if action.kind == POD]
+
+
 def test_only_members_in_sync_are_labelled_for_the_client_service() -> None:
     unlabelled = [replace(at, labels={"a": "b"}) for at in formed()]
     made = planned(*unlabelled[:5], replace(unlabelled[5], synced=False))
-    patched = {action.obj["metadata"]["name"]: action.change["metadata"] for action in of(made.actions, "Patch")}
+    patched = {action.obj["metadata"]["name"]: action.change["metadata"] for action in pod_patches(made)}
     assert patched == {f"demo-{n}": {"labels": {SERVES: CLIENTS}} for n in range(5)}
-    assert of(planned(*[NEW] * 6, is_formed=False).actions, "Patch") == []
+    assert pod_patches(planned(*[NEW] * 6, is_formed=False)) == []
 
 
 def test_pod_to_be_removed_loses_the_client_label() -> None:
     made = planned(*formed(), At(epoch=0), replicas=6)
-    (patch,) = of(made.actions, "Patch")
+    (patch,) = pod_patches(made)
     assert (patch.obj["metadata"]["name"], patch.change["metadata"]["labels"]) == ("demo-6", {SERVES: None})
-    assert of(planned(*formed()[:2], R0, R1, R2, R2, P2, replicas=6).actions, "Patch") == [], (
+    assert pod_patches(planned(*formed()[:2], R0, R1, R2, R2, P2, replicas=6)) == [], (
         "a pod that owns slots keeps the label"
     )
 

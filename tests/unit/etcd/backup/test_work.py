@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
+from collections import namedtuple
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -348,6 +350,31 @@ async def test_second_recovery_keeps_the_result_of_the_first(tmp_path: Path) -> 
     await recover(tmp_path, "t2")
     assert holds(tmp_path) == "former, recovered, recovered"
     assert holds(tmp_path, "data.before-t2") == "former, recovered"
+
+
+async def test_volume_without_space_for_a_second_copy_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    survived(tmp_path)
+    needed = len("former") + work.RESERVED_BYTES
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(300 << 20, 0, needed - 1))
+    with pytest.raises(StoreFull, match=r"has 192 MiB free, .* Set spec.storage.size to 301Mi or more"):
+        await work.salvage(tmp_path, "t1")
+    assert holds(tmp_path) == "former"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(300 << 20, 0, needed))
+    await work.salvage(tmp_path, "t1")
+
+
+async def test_former_data_of_one_recovery_is_deleted(tmp_path: Path) -> None:
+    survived(tmp_path)
+    await recover(tmp_path)
+    await recover(tmp_path, "t2")
+    assert await work.clean(tmp_path, "t2") > 0
+    assert not (tmp_path / "data.before-t2").exists()
+    assert holds(tmp_path, "data.before-t1") == "former"
+    assert holds(tmp_path) == "former, recovered, recovered"
+    assert await work.clean(tmp_path, "t2") == 0, "it can be repeated"
 
 
 async def test_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:

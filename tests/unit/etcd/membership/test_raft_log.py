@@ -220,5 +220,7 @@ def test_log_of_unknown_origin_is_recorded_as_such() -> None:
 
 def test_recovered_cluster_starts_a_log_of_its_own() -> None:
     resource = cluster(status={"runsAs": AFTER, "recovery": {"token": "t", "survivor": "demo-0"}})
-    found = replace(world(resource, 7), cluster_id=successor(resource))
+    found, new = world(resource, 7), successor(resource)
+    instances = [replace(each, status=each.status and replace(each.status, cluster_id=new)) for each in found.instances]
+    found = replace(found, cluster_id=new, instances=tuple(instances))
     assert runs_as(resource, found, RECOVERED_ID) == SINCE | {"clusterID": RECOVERED_ID, "sinceIndex": 7}

@@ -25,12 +25,14 @@ class Guard:
         recorded: UIDs of resources whose status has recorded a cluster id.
         confirmed: whether the user confirmed a recovery that may lose data.
         may_reject: whether members may reject each other's certificates.
+        released: whether the user released the volumes that the recovery did not use.
     """
 
     violations: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     confirmed: bool = False
     may_reject: bool = False
+    released: bool = False
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -46,6 +48,10 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.token == command.token and any(disk.cluster == cluster.id for disk in etcd.disks.values()):
                 self.fail(f"{command.name} bootstraps a second cluster while data of the first one exists")
+        stem = command.name.rpartition("-")[0]
+        for disk in etcd.disks.values():
+            if disk.member and disk.name.rpartition("-")[0] == f"data-{stem}":
+                self.fail(f"{command.name} bootstraps an empty cluster while {disk.name} has data of a former one")
         if len(command.initial) > 1:
             self.fail(f"{command.name} bootstraps a cluster with {len(command.initial)} members at once")
 
@@ -143,6 +149,8 @@ class Guard:
         if disk is None or not disk.member:
             return
         cluster = etcd.clusters[disk.cluster]
+        if cluster.former and not self.released:
+            self.fail(f"{action}, which survived the loss of the quorum, and no user released it")
         if (
             not cluster.former
             and record_of(cluster.now, disk.member) is not None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from operators.etcd.backup.work import RESERVED_BYTES
 from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.quantity import parse_quantity
 from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.unit.etcd.simulation.raft import Cluster, Disk
 
@@ -37,7 +40,8 @@ def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
     spec = pod["spec"]
     names = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
     try:
-        result = _seal(etcd, pod, claims) if "seal" in names else _snapshot(etcd, pod)
+        tasks = {"seal": partial(_seal, etcd, pod, claims), "clean": partial(_clean, etcd, pod, claims)}
+        result = tasks.get(names[-1], partial(_snapshot, etcd, pod))()
     except Failed as failed:
         before = names[: names.index(failed.container)]
         message = json.dumps({"reason": failed.reason, "message": str(failed)})
@@ -72,6 +76,15 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
     }
 
 
+def _clean(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
+    """Delete the former data of a recovery."""
+    [claim], token = claims.values(), _flags(pod, "clean")["token"]
+    disk = etcd.disks[claim["metadata"]["uid"]]
+    if not etcd.guard.released:
+        etcd.guard.fail(f"the former data on {disk.name} is deleted, and no user released it")
+    return {"token": token, "bytes": disk.former.pop(token, 0)}
+
+
 def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     """Restore data from a snapshot, or from the data on the disk itself."""
     fetch, restore, seal = (_flags(pod, name) for name in ("fetch", "restore", "seal"))
@@ -80,6 +93,8 @@ def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     disk = etcd.disks.setdefault(disk_uid, Disk(claim["metadata"]["name"]))
     url = restore["initial-advertise-peer-urls"]
     if "salvage" in fetch:
+        if disk.restored != token:
+            _require_space(disk, claim)
         return _recovered(etcd, disk, disk_uid, token, url, restore["initial-cluster-token"])
     if fetch["file"] not in etcd.snapshots:
         raise Failed("fetch", "SnapshotMissing", f"{fetch['file']} is not there.")
@@ -92,6 +107,13 @@ def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 
+def _require_space(disk: Disk, claim: Obj) -> None:
+    """Require that the volume has space for a second copy of the database, as etcdutl writes one."""
+    free = int(parse_quantity(claim["status"]["capacity"]["storage"])) - disk.used
+    if disk.size + RESERVED_BYTES > free:
+        raise Failed("fetch", "StoreFull", f"The volume has {free >> 20} MiB free.")
+
+
 def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, cluster_token: str) -> Obj:
     if disk.restored != token:
         if not disk.member:
@@ -100,6 +122,7 @@ def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, 
         former = etcd.clusters[disk.cluster]
         former.former = True
         disk.corrupt = False
+        disk.former[token] = disk.size
         _restored(etcd, etcd.found(url, cluster_token, disk_uid), disk, token, former.revision)
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 

@@ -61,6 +61,7 @@ class Disk:
         size: size of the database file, in bytes.
         corrupt: whether the keys differ from those of the other members.
         restored: token of the restore that wrote the data.
+        former: bytes of former data that a recovery set aside, by its token.
     """
 
     name: str
@@ -73,6 +74,12 @@ class Disk:
     size: int = SMALL
     corrupt: bool = False
     restored: str = ""
+    former: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def used(self) -> int:
+        """Bytes that the database and former data use."""
+        return self.size + sum(self.former.values())
 
 
 @dataclass

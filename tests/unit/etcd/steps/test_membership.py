@@ -8,6 +8,7 @@ import pytest
 
 from operators.etcd.client.commands import MoveLeader, Promote
 from operators.etcd.client.server import Member
+from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Patch, Plan
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import (
@@ -150,8 +151,8 @@ def test_surplus_learner_is_removed_instead_of_promoted() -> None:
 
 def patched_pods(made: Plan, field: str) -> list[str]:
     """Return the names of the pods whose metadata field is patched."""
-    patches = [action for action in made.actions if isinstance(action, Patch) and field in action.change["metadata"]]
-    return [patch.obj["metadata"]["name"] for patch in patches]
+    patches = [action for action in made.actions if isinstance(action, Patch) and action.kind == POD]
+    return [patch.obj["metadata"]["name"] for patch in patches if field in patch.change["metadata"]]
 
 
 def test_started_member_may_not_bootstrap_again_in_the_same_pod() -> None:
@@ -171,7 +172,8 @@ def test_seed_may_not_bootstrap_again_before_clients_connect() -> None:
     assert patched_pods(plan(resource, seen(resource, VOTER, ABSENT, ABSENT)), "annotations") == []
     known = cluster(recorded=[0])
     made = plan(known, seen(known, VOTER, ABSENT, ABSENT))
-    kinds = [next(iter(action.change["metadata"])) for action in made.actions if isinstance(action, Patch)]
+    patches = [action for action in made.actions if isinstance(action, Patch) and action.kind == POD]
+    kinds = [next(iter(patch.change["metadata"])) for patch in patches]
     assert kinds == ["annotations", "labels"]
 
 

@@ -151,7 +151,12 @@ def test_survivor_is_the_member_that_applied_most_of_the_log() -> None:
     recovery = report(resource, world)
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
-    assert "demo-1, the most recent data of the 2 remaining members: revision 10, log entry 950" in recovery["message"]
+    assert (
+        "demo-1, the most recent data of the 2 remaining members: revision 10, applied up to log entry 950"
+        in recovery["message"]
+    )
+    assert "The volumes of demo-0 are kept with their data until you release them." in recovery["message"]
+    assert recovery["kept"] == ["demo-0"]
 
 
 def test_higher_term_does_not_make_a_survivor() -> None:
@@ -290,12 +295,23 @@ def test_further_loss_after_a_confirmation_needs_another_confirmation() -> None:
 STOPPED = At(up=False, pod=False)
 
 
-def stopped(pod: Obj | None = None, **spec: Any) -> tuple[EtcdCluster, Observed]:
-    """Return a cluster whose members are stopped for a confirmed recovery."""
+def stopped(
+    pod: Obj | None = None, *, marked: bool = True, kept: list[str] | None = None, **spec: Any
+) -> tuple[EtcdCluster, Observed]:
+    """Return a cluster whose members are stopped for a confirmed recovery.
+
+    Args:
+        marked: whether the claim of the survivor is marked with the token.
+        kept: other members with data, which the status records.
+    """
     given: dict[str, Any] = {"recovery": {"confirm": RECORDED["token"]}, **spec}
     given = {key: value for key, value in given.items() if value is not None}
-    resource = cluster(3, status={"recovery": RECORDED}, **given)
+    resource = cluster(3, status={"recovery": RECORDED | ({"kept": kept} if kept else {})}, **given)
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
+    if marked:
+        volume = world.instances[0].volume
+        assert volume is not None
+        volume["metadata"]["annotations"] = {object_names.SET_ASIDE: RECORDED["token"]}
     return resource, replace(world, job_pods={recovery_pod_name(resource): pod} if pod else {})
 
 
@@ -307,6 +323,30 @@ def recovery_pod_obj(phase: str, *, token: str = RECORDED["token"], ended: str =
         "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {pods.TOKEN: token}},
         "status": {"phase": phase, "containerStatuses": containers},
     }
+
+
+def test_volumes_of_survivors_are_marked_before_a_new_cluster_is_created() -> None:
+    resource, world = stopped(marked=False, kept=["demo-2"])
+    step = recover(resource, world)
+    marks = {}
+    for action in step.actions:
+        assert isinstance(action, steps.Patch)
+        marks[action.obj["metadata"]["name"]] = action.change["metadata"]["annotations"]
+    token = RECORDED["token"]
+    assert marks == {"data-demo-0": {object_names.SET_ASIDE: token}, "data-demo-2": {object_names.KEPT: token}}
+
+
+def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:
+    resource, world = without_quorum(SURVIVES, SURVIVES, LOST, LOST, LOST)
+    assert report(resource, world) is not None
+    instance = world.instances[1]
+    assert instance.status is not None
+    behind = replace(instance, status=replace(instance.status, raft_index=1001))
+    world = replace(world, instances=(world.instances[0], behind, *world.instances[2:]))
+    assert report(resource, world) is None
+    step = recover(resource, world)
+    assert (step.reason, step.actions) == ("QuorumLost", ())
+    assert "demo-1: still applying the log" in step.message
 
 
 def test_recovery_makes_a_new_cluster_of_the_survivors_data() -> None:

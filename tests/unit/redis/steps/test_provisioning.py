@@ -42,9 +42,11 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
         Observed(instances=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
     ):
         step = provisioning.refuse_foreign_data(wished(), seen, NOW)
-        assert (step.progress, step.reason) == (Progress.BLOCKED, "ForeignData")
-        assert f"{CLUSTER_UID}={UID} --overwrite" in step.message
-        assert "may hold its data, which was not changed." in step.message
+        assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignData", ())
+        adopts = uid is not None and seen.stateful_set is None
+        way = "set spec.adopt.fromUID to another." if adopts else f"{CLUSTER_UID}={UID} --overwrite"
+        assert way in step.message
+        assert "which was not changed." in step.message
 
 
 def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:

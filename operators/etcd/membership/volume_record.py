@@ -1,0 +1,130 @@
+"""Records on volume claims: the member whose data a volume has. They outlive the resource. Pure.
+
+The status of a resource is deleted with it, and its volumes are not. So each claim has the ids of cluster and member,
+the peer URL by which other members know it, the version of etcd that last wrote the data, and all voters of the
+cluster: if volumes are missing later, their number decides whether the others are a majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Version
+from operators.etcd.objects import names
+from operators.etcd.objects.names import CLUSTER_ID, KEPT, MEMBER_ID, PEER_URL, VERSION, VOTERS
+from operators.etcd.observe import Instance, Observed
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """A member, as recorded on its volume claim.
+
+    Attributes:
+        name: name of the member and of its pod.
+        volume: UID of the claim.
+        member_id: id of the member, as 16 hexadecimal digits; empty if it is not recorded.
+        peer_url: URL of the member for other members; empty if it is not recorded.
+        version: version of etcd that last ran; None if it is not recorded.
+        voters: ids of all voters of the cluster, by name; empty if they are not recorded.
+    """
+
+    name: str
+    volume: str
+    cluster_id: int
+    member_id: str
+    peer_url: str
+    version: Version | None
+    voters: Mapping[str, str]
+
+
+def records(seen: Observed) -> tuple[VolumeRecord, ...]:
+    """Return the records of all volume claims that have one."""
+    return tuple(record for instance in seen.instances if (record := _record(instance)) is not None)
+
+
+def _record(instance: Instance) -> VolumeRecord | None:
+    claim = instance.volume
+    try:
+        cluster_id, member_id = (int(annotation(claim, key) or "0", 16) for key in (CLUSTER_ID, MEMBER_ID))
+        version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
+    except ValueError:
+        return None  # edited by hand: an unreadable record counts as none
+    if claim is None or not cluster_id or annotation(claim, KEPT):  # a kept volume has data of a former cluster
+        return None
+    return VolumeRecord(
+        instance.name,
+        claim["metadata"]["uid"],
+        cluster_id,
+        f"{member_id:016x}" if member_id else "",
+        annotation(claim, PEER_URL),
+        version,
+        dict(entry.split("=", 1) for entry in annotation(claim, VOTERS).split(",") if "=" in entry),
+    )
+
+
+def to_record(resource: EtcdCluster, seen: Observed, instance: Instance) -> Obj:
+    """Return the annotations for the claim of an instance; empty unless its member is healthy on this volume."""
+    member, status = instance.member, instance.status
+    is_known = seen.cluster_id and seen.cluster_id == resource.recorded_cluster_id
+    if instance.volume is None or member is None or status is None or not is_known or not seen.healthy(instance):
+        return {}
+    return {
+        CLUSTER_ID: f"{seen.cluster_id:016x}",
+        MEMBER_ID: f"{member.id:016x}",
+        PEER_URL: names.peer_url(resource, instance.number),
+        VERSION: status.version,
+        VOTERS: ",".join(
+            f"{voter.name}={voter.member.id:016x}"
+            for voter in seen.instances
+            if voter.member and not voter.member.learner
+        ),
+    }
+
+
+def recorded_members(found: Sequence[VolumeRecord]) -> tuple[Obj, ...]:
+    """Return entries of status.members for the members that these records name, with or without a volume."""
+    members: dict[str, Obj] = {}
+    for record in found:
+        for name, member_id in record.voters.items():
+            members.setdefault(name, {"name": name, "id": member_id})
+    for record in found:
+        known = {"id": record.member_id} if record.member_id else {}
+        members[record.name] = {"name": record.name, **known, "volume": record.volume}
+    return tuple(members[name] for name in sorted(members))
+
+
+def why_unusable(resource: EtcdCluster, seen: Observed, found: Sequence[VolumeRecord]) -> str:
+    """Return why a cluster must not start from these volumes; empty if it may.
+
+    Args:
+        found: records of the volumes.
+    """
+    if not found:
+        claims = ", ".join(instance.volume["metadata"]["name"] for instance in seen.instances if instance.volume)
+        return (
+            f"none of them records its cluster (annotation {CLUSTER_ID}). If all are volumes of one cluster, in this "
+            f"namespace, annotate {claims} with its id in 16 hexadecimal digits, as in the records of its backups."
+        )
+    if len({record.cluster_id for record in found}) > 1:
+        ids = ", ".join(f"{record.name}: {record.cluster_id:016x}" for record in found)
+        return f"they have data of different clusters ({ids}). Delete the claims whose data is not needed."
+    for record in found:
+        number = names.number_of(resource, record.name)
+        expected = names.peer_url(resource, number) if number is not None else ""
+        if record.peer_url not in ("", expected):
+            return (
+                f"the other members know {record.name} as {record.peer_url}, and here it would be {expected}. Use the "
+                "same name, namespace and spec.tls.mode, or restore a backup."
+            )
+    series = {record.version.series for record in found if record.version}
+    if series and max(series) != resource.version.series:
+        newest = max(record.version for record in found if record.version)
+        return (
+            f"etcd {newest} wrote the data, and spec.version is {resource.version}. Set spec.version to {newest}, and "
+            "upgrade afterwards."
+        )
+    return ""

@@ -1,0 +1,69 @@
+"""Adoption of the volumes of a deleted EtcdCluster of this name, and the records that it relies on. Pure.
+
+With adopted volumes, no member bootstraps or joins by itself (`Closed`): etcd ignores its bootstrap flags if its data
+directory has data, and exits if it has none. The cluster id of the claims is in the status before the first member
+starts. If members then report another id, `record_cluster` blocks.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.membership.volume_record import VolumeRecord, records, to_record, why_unusable
+from operators.etcd.objects.names import CLUSTER_UID
+from operators.etcd.observe import Observed
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.runtime.plan import Patch, Step
+from shared.steps import adoption
+from shared.steps.adoption import Adoption
+
+
+def adopt_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Adopt the volumes that spec.adopt names, before anything else happens."""
+    found = records(seen)
+    is_recorded = resource.adopted_from == resource.adopts_from and _is_recorded(resource, found)
+    has_begun = bool(resource.recorded_cluster_id or seen.cluster_id) or seen.stateful_set is not None
+    return adoption.adopt(_adoption(resource, seen), is_recorded=is_recorded, has_begun=has_begun)
+
+
+def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
+    """Return status.adoption."""
+    return adoption.report(_adoption(resource, seen))
+
+
+def adopted(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, ...]:
+    """Return the members to record in the status because their volumes are to be adopted; empty otherwise."""
+    return records(seen) if is_adopting(resource, seen) else ()
+
+
+def is_adopting(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether volumes of a deleted resource may be adopted now; nothing runs then that could use them."""
+    return _adoption(resource, seen).is_permitted
+
+
+def mark_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Record on each volume claim which member's data it has."""
+    return Step.do(
+        *(
+            Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, {"metadata": {"annotations": record}})
+            for instance in seen.instances
+            if instance.volume and not instance.volume_leaving and (record := to_record(resource, seen, instance))
+        )
+    )
+
+
+def _adoption(resource: EtcdCluster, seen: Observed) -> Adoption:
+    made = (seen.stateful_set, *(instance.pod_obj for instance in seen.instances))
+    return Adoption(
+        resource,
+        [instance.volume for instance in seen.instances if instance.volume],
+        CLUSTER_UID,
+        seen.former_resource,
+        [obj for obj in made if obj is not None],
+        why_unusable(resource, seen, records(seen)),
+    )
+
+
+def _is_recorded(resource: EtcdCluster, found: tuple[VolumeRecord, ...]) -> bool:
+    return resource.recorded_cluster_id in {record.cluster_id for record in found}

@@ -1,0 +1,96 @@
+"""The data that a recovery did not use: kept until a user releases it with spec.recovery.release. Pure.
+
+That is the volumes of other survivors, and the former data directory next to the new one on the survivor's volume. Both
+have log entries that no remaining member had applied, and which may have been acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
+from operators.etcd.backup.outcome import outcome
+from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
+from operators.etcd.objects.names import KEPT, SET_ASIDE
+from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.runtime.plan import PASS, Action, Apply, Delete, Patch, Step
+from shared.status.verdict import Progress
+
+POLL_SECONDS = 30.0
+"""Interval at which the pod that deletes former data is checked, and after which a failed one is replaced."""
+
+PodBuilder = Callable[[EtcdCluster, int, str, str], Obj]
+"""Builds the pod that deletes former data: number of the member, its Kubernetes node, and token of the recovery."""
+
+
+def report_kept_volumes(_resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+    """Report volumes that a recovery kept, and on which no member may start."""
+    kept = {}
+    for number in facts.kept_numbers:
+        instance = facts.instance(number)
+        if instance is not None:
+            kept[instance.name] = annotation(instance.volume, KEPT)
+    if not kept:
+        return PASS
+    token = next(iter(kept.values()))
+    message = (
+        f"{', '.join(kept)}: the volumes are kept since recovery {token}, with data of the former cluster that the "
+        "recovery did not use. These members are not replaced before the volumes are released. If you do not need "
+        f"that data, set spec.recovery.release to {token}: it is deleted."
+    )
+    return Step.progressing(FORMER_DATA_KEPT, message, warning=True)
+
+
+def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+    """Delete the former data directory of a released recovery, next to the data of a running member.
+
+    Args:
+        build: builds the pod that deletes it.
+    """
+    pod, token = facts.job_pods.get(cleaning_pod_name(resource)), resource.released_recovery
+    instance = next((each for each in facts.healthy_voters if token and _set_aside(each) == token), None)
+    if instance is None or instance.volume is None:
+        return Step.do(*_delete(pod))
+    message = f"Recovery {token} is released: deleting its former data on the volume of {instance.name}."
+    if pod is None:
+        # A stale plan could delete data that is no longer released.
+        node = str(((instance.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
+        made = Apply(POD, build(resource, instance.number, node, token), unchanged=True)
+        return Step((made,), Progress.PROGRESSING, RELEASING_DATA, message)
+    result = outcome(pod)
+    if annotation(pod, TOKEN) != token or (result is not None and not result.succeeded):
+        message += f" {result.message}" if result is not None else ""
+        rested = result is None or result.finished is None or (now - result.finished).total_seconds() >= POLL_SECONDS
+        return Step(
+            _delete(pod) if rested else (),
+            Progress.PROGRESSING,
+            RELEASING_DATA,
+            message,
+            warning=True,
+            requeue=POLL_SECONDS,
+        )
+    if result is None:
+        return Step.progressing(RELEASING_DATA, message, requeue=POLL_SECONDS)
+    change = {"metadata": {"annotations": {SET_ASIDE: None}}}
+    return Step.do(Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, change), *_delete(pod))
+
+
+def size_note(facts: Observed) -> str:
+    """Return the volumes with former data that is not released, as a sentence; empty if there are none."""
+    kept = [f"{each.name} (recovery {token})" for each in facts.instances if (token := _set_aside(each))]
+    if not kept:
+        return ""
+    return f"Former data uses space on the volume of {', '.join(kept)} until spec.recovery.release has that token."
+
+
+def _set_aside(instance: Instance) -> str:
+    return annotation(instance.volume, SET_ASIDE)
+
+
+def _delete(pod: Obj | None) -> tuple[Action, ...]:
+    return () if pod is None or pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)

@@ -1,0 +1,60 @@
+"""Adoption of the volumes of a deleted RedisCluster of this name, and the records that it relies on. Pure.
+
+A node keeps its id, its slots and the cluster that it knows in nodes.conf, on its volume. So the cluster counts as
+created from the start: nodes are never assigned slots as in a new cluster, and a node whose volume is missing counts as
+lost, as after any loss of a volume.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.objects.names import CLUSTER_UID
+from operators.redis.observe import Observed
+from operators.redis.volume_record import node_entries, records, to_record, why_unusable
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.runtime.plan import Patch, Step
+from shared.steps import adoption
+from shared.steps.adoption import Adoption
+
+
+def adopt_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Adopt the volumes that spec.adopt names, before anything else happens."""
+    known = {(node.node_id, node.disk) for node in resource.recorded_nodes}
+    found = records(resource, seen.adoptable.claims)
+    is_recorded = resource.adopted_from == resource.adopts_from and all(
+        (record.node_id, record.disk) in known for record in found
+    )
+    has_begun = resource.formed or seen.stateful_set is not None or any(each.volume for each in seen.instances)
+    return adoption.adopt(_adoption(resource, seen), is_recorded=is_recorded, has_begun=has_begun)
+
+
+def report(resource: RedisCluster, seen: Observed) -> Obj:
+    """Return the part of the status that is known from volumes that are to be adopted; empty otherwise."""
+    made = _adoption(resource, seen)
+    adopted = adoption.report(made)
+    found: Obj = {"adoption": adopted} if adopted else {}
+    if made.is_permitted and (known := records(resource, made.claims)):
+        found |= {"formed": True, "conditions": node_entries(known)}
+    return found
+
+
+def mark_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Record on each volume claim which node's data it has."""
+    return Step.do(
+        *(
+            Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, {"metadata": {"annotations": record}})
+            for instance in seen.instances
+            if instance.volume
+            and "deletionTimestamp" not in instance.volume["metadata"]
+            and (record := to_record(resource, seen, instance))
+        )
+    )
+
+
+def _adoption(resource: RedisCluster, seen: Observed) -> Adoption:
+    given = seen.adoptable
+    problem = why_unusable(resource, records(resource, given.claims))
+    return Adoption(resource, given.claims, CLUSTER_UID, given.former, given.in_use, problem)

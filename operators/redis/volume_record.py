@@ -1,0 +1,118 @@
+"""Records on volume claims: the node whose data a volume has. They outlive the resource and its status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operators.redis.api.engine_versions import Engine, upgrade_refusal
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import engine_of
+from operators.redis.instance import Instance
+from operators.redis.objects import names
+from operators.redis.objects.names import COPY_OF, HOST, NODE_ID, NODES, PRIMARY, VERSION
+from operators.redis.observe import Observed
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """A node, as recorded on its volume claim.
+
+    Attributes:
+        name: name of the node's pod.
+        disk: UID of the claim.
+        node_id: id of the node.
+        primary: id of its primary; empty for a primary.
+        copy_of: id of the primary that it was last fully synced with; empty if there is none.
+        host: DNS name of its pod.
+        engine: engine that it ran; None if that is not recorded.
+        nodes: ids of all nodes of the cluster, by name.
+    """
+
+    name: str
+    disk: str
+    node_id: str
+    primary: str
+    copy_of: str
+    host: str
+    engine: Engine | None
+    nodes: Mapping[str, str]
+
+
+def records(resource: RedisCluster, claims: Sequence[Obj]) -> tuple[VolumeRecord, ...]:
+    """Return the records of all claims that have one."""
+    found = []
+    for claim in claims:
+        number = names.volume_number(resource, claim["metadata"]["name"])
+        if number is None or not annotation(claim, NODE_ID):
+            continue
+        listed = (entry.split("=", 1) for entry in annotation(claim, NODES).split(",") if "=" in entry)
+        found.append(
+            VolumeRecord(
+                names.node_name(resource, number),
+                claim["metadata"]["uid"],
+                annotation(claim, NODE_ID),
+                annotation(claim, PRIMARY),
+                annotation(claim, COPY_OF),
+                annotation(claim, HOST),
+                engine_of({"version": annotation(claim, VERSION)}),
+                dict(listed),
+            )
+        )
+    return tuple(found)
+
+
+def to_record(resource: RedisCluster, seen: Observed, instance: Instance) -> Obj:
+    """Return the annotations for the claim of an instance; empty unless its recorded node runs on this volume."""
+    known, report = instance.recorded, instance.report
+    if instance.volume is None or known is None or report is None or not resource.formed:
+        return {}
+    if (known.node_id, known.disk) != (report.id, instance.disk):
+        return {}
+    return {
+        NODE_ID: known.node_id,
+        PRIMARY: known.primary or None,
+        COPY_OF: known.copy_of or None,
+        HOST: names.host(resource, instance.name),
+        VERSION: f"{report.engine} {report.version}",
+        NODES: ",".join(f"{each.name}={each.recorded.node_id}" for each in seen.instances if each.recorded),
+    }
+
+
+def why_unusable(resource: RedisCluster, found: Sequence[VolumeRecord]) -> str:
+    """Return why a cluster must not start from these volumes; empty if it may."""
+    for record in found:
+        expected = f"{record.name}.{resource.name}.{resource.namespace}.svc"
+        if record.host not in ("", expected):
+            return (
+                f"{record.name} was {record.host}, and here it would be {expected}: it would join the nodes there. Use "
+                "the same name and namespace, or copy the data."
+            )
+        if foreign := next((each for each in found if each.nodes and record.node_id not in each.nodes.values()), None):
+            return (
+                f"{foreign.name} and {record.name} have data of different clusters: {foreign.name} does not know node "
+                f"{record.node_id}. Delete the claims whose data is not needed."
+            )
+    return upgrade_refusal((record.engine for record in found if record.engine), resource.engine)
+
+
+def node_entries(found: Sequence[VolumeRecord]) -> list[Obj]:
+    """Return entries of status.conditions for the nodes that these records name, with or without a volume."""
+    entries: dict[str, Obj] = {}
+    for record in found:
+        for name, node_id in record.nodes.items():
+            entries.setdefault(name, {"name": name, "nodeId": node_id, "masterNodeId": node_id, "type": "master"})
+    for record in found:
+        entry: Obj = {
+            "name": record.name,
+            "nodeId": record.node_id,
+            "masterNodeId": record.primary or record.node_id,
+            "type": "slave" if record.primary else "master",
+            "disk": record.disk,
+            "copyOf": record.copy_of or None,
+            "version": str(record.engine) if record.engine else None,
+        }
+        entries[record.name] = {key: value for key, value in entry.items() if value is not None}
+    return [entries[name] | {"status": "False"} for name in sorted(entries)]

@@ -1,0 +1,40 @@
+"""Reads live what the adoption of volumes depends on: the cache may be stale, and may lack restored claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shared.api.spec import CustomResource
+from shared.kubernetes.accessors import label
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE, NAME, selector_text
+from shared.runtime.cache import Cache
+
+
+def is_adopting(resource: CustomResource[Any], claims: Iterable[Obj], uid_label: str) -> bool:
+    """Whether volumes are still to be adopted: some have another owner, or none is known."""
+    found = [label(claim, uid_label) for claim in claims]
+    return bool(resource.adopts_from) and (not found or any(uid != resource.uid for uid in found))
+
+
+async def adopted_volumes(
+    resource: CustomResource[Any], kind: Kind, application: str, cache: Cache, kube: Kube
+) -> tuple[list[Obj], str]:
+    """Return all volume claims of this name, and NAMESPACE/NAME of a resource with the UID of the deleted one.
+
+    A resource of another namespace, to which the claims were copied, is known from the cache if the operator watches
+    that namespace.
+
+    Args:
+        kind: kind of the resource.
+        application: value of app.kubernetes.io/name on the claims.
+    """
+    labels = selector_text({INSTANCE: resource.name, NAME: application})
+    claims = (await kube.list(PERSISTENT_VOLUME_CLAIM, resource.namespace, labels=labels))["items"]
+    others = (await kube.list(kind, resource.namespace))["items"]
+    for other in (*others, *cache.all(kind)):
+        if other["metadata"]["uid"] == resource.adopts_from:
+            return claims, f"{other['metadata']['namespace']}/{other['metadata']['name']}"
+    return claims, ""
