@@ -7,6 +7,7 @@ from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.evidence import GOOD
+from operators.etcd.membership.layout import layout
 from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.pod import TEMPLATE
@@ -78,6 +79,7 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     stale = [instance for instance in seen.instances if instance.member and outdated(seen, instance)]
     if not stale:
         return PASS
+    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.size) and not _awaits_update(resource, seen)
     roll = RollingUpdate(
         seen.instances,
         partial(outdated, seen),
@@ -85,7 +87,7 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
         UPDATING,
         UPGRADE_BLOCKED,
         BLOCKED_POLL_SECONDS,
-        may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
+        evicts,
     )
     if leaving := [instance for instance in seen.instances if instance.pod and instance.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is terminating. {_stuck(leaving[0])}".strip())
@@ -99,6 +101,17 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
             partial(_hand_over_leadership, resource, seen, roll),
         ),
     )
+
+
+def _awaits_update(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether the budget allows no eviction before a member is added, which may have to wait for the update.
+
+    The pod of a missing member is not ready, so that the budget counts it as disrupted. As it allows no drain either, a
+    deletion stops no second pod.
+    """
+    members = {instance.number for instance in seen.instances if instance.member}
+    allowed = ((seen.disruption_budget or {}).get("status") or {}).get("disruptionsAllowed")
+    return allowed == 0 and not members.issuperset(range(layout(resource, seen).replicas))
 
 
 def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:

@@ -64,6 +64,19 @@ def test_budget_that_allows_no_eviction_does_not_prevent_a_rolling_update(budget
     assert acts(plan(resource, seen(resource, OLD, OLD, OLD)).actions) == [f"{stops} Pod demo-1 (pod-1)"]
 
 
+@pytest.mark.parametrize(("allowed", "stops"), [(0, "delete"), (1, "evict")])
+def test_missing_member_does_not_prevent_a_rolling_update_that_it_waits_for(allowed: int, stops: str) -> None:
+    """Its pod is not ready before the update ends, so that the budget would never allow an eviction."""
+    resource = cluster()
+    budget: Obj = {"metadata": {"name": "demo", "namespace": "default"}, "status": {"disruptionsAllowed": allowed}}
+    budget["spec"] = {"maxUnavailable": 1}
+    without = replace(seen(resource, OLD, ABSENT, VOTER, leader=2), disruption_budget=budget)
+    (stopped,) = [act for act in acts(plan(resource, without).actions) if "Pod demo-0" in act]
+    assert stopped == f"{stops} Pod demo-0 (pod-0)"
+    complete = replace(seen(resource, VOTER, OLD, VOTER), disruption_budget=budget)
+    assert acts(plan(resource, complete).actions) == ["evict Pod demo-1 (pod-1)"]
+
+
 def test_broken_pod_restarts_first() -> None:
     resource = cluster()
     broken = At(up=False, old=True, problem="CrashLoopBackOff: back-off")
