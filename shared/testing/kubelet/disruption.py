@@ -72,9 +72,10 @@ class Disruptions:
         )
         if "maxUnavailable" in spec:
             return scale, max(0, scale - _count(spec["maxUnavailable"], scale))
-        if isinstance(spec["minAvailable"], int):
-            return len(pods), spec["minAvailable"]
-        return scale, _count(spec["minAvailable"], scale)
+        least = spec.get("minAvailable")
+        if least is None:
+            return 0, 0  # a budget with neither field allows no eviction
+        return (len(pods), least) if isinstance(least, int) else (scale, _count(least, scale))
 
 
 def _count(value: Any, whole: int) -> int:

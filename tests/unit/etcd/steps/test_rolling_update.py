@@ -66,7 +66,7 @@ def test_budget_that_allows_no_eviction_does_not_prevent_a_rolling_update(budget
 
 @pytest.mark.parametrize(("allowed", "stops"), [(0, "delete"), (1, "evict")])
 def test_missing_member_does_not_prevent_a_rolling_update_that_it_waits_for(allowed: int, stops: str) -> None:
-    """Its pod is not ready before the update ends, so that the budget would never allow an eviction."""
+    """The pod of a missing member is not ready before the update ends: the budget would never allow an eviction."""
     resource = cluster()
     budget: Obj = {"metadata": {"name": "demo", "namespace": "default"}, "status": {"disruptionsAllowed": allowed}}
     budget["spec"] = {"maxUnavailable": 1}
