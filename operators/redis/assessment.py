@@ -304,22 +304,29 @@ class Assessment(Observed):
         return next_change(self.shards, self.locations) if self.is_at_rest else None
 
     def successor(self, node_id: str) -> str:
-        """Return the id of the primary that a node is, or that replaced it; empty if there is none."""
+        """Return the id of the primary that a node is, or that replaced it; empty if there is none.
+
+        A primary that was replaced and starts again takes itself for a primary, until another one with its slots
+        contacts it.
+        """
         view = self.view
         node = view.nodes.get(node_id)
-        if node is not None and node.answers:
+        answers = node is not None and node.answers
+        if node is not None and answers and (node.primary or view.slots_of(node_id)):
             return node.primary or node_id
         for known, instance in self.recorded.items():
             replica = view.nodes.get(known)
             if (
-                instance.recorded
+                known != node_id
+                and instance.recorded
                 and instance.recorded.primary == node_id
                 and replica
                 and replica.answers
                 and replica.is_primary
+                and (view.slots_of(known) or not answers)
             ):
                 return known
-        return node_id if node is not None and not self.lost(node_id) else ""
+        return node_id if answers or (node is not None and not self.lost(node_id)) else ""
 
     # Slots.
 
@@ -383,7 +390,7 @@ class Assessment(Observed):
         view, found = self.view, []
         away = Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
         for move in self.recorded_moves:
-            begun = self.provenance.own | away
+            begun = self.provenance.own | self.provenance.others | away
             if move.promoted and move.target not in self.reachable and self.successor(move.target):
                 begun |= view.slots_of(move.source)
             if slots := move.slots & begun:

@@ -48,6 +48,7 @@ from operators.redis.migration.slot_closing import close
 from operators.redis.migration.target_check import require_target
 from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.topology.view_conflicts import brief
 
 MAX_OPEN_SLOTS = 32
 """Maximum number of slots that are opened together: servers save their state each time."""
@@ -143,8 +144,10 @@ class KeyByKeyPath:
             empty, occupied = await self._free(self.slots - Slots.of(*self._begun, *self.stuck))
             await self._move_batches(empty, MAX_EMPTY_SLOTS)
             await self._move_batches(occupied, most)
-        if failures := [*self.stuck.values(), *filter(None, [self.halted])]:
-            raise failures[0]
+        if self.stuck:
+            raise self._all_stuck()
+        if self.halted:
+            raise self.halted
 
     @property
     def _is_expired(self) -> bool:
@@ -425,6 +428,12 @@ class KeyByKeyPath:
 
     def _give_up(self, slot: int, message: str) -> None:
         self.stuck[slot] = SlotStuck(message)
+
+    def _all_stuck(self) -> SlotStuck:
+        """Return the failure of the first slot that is stuck; it names the others."""
+        first, *others = self.stuck
+        also = f" Also stuck: {brief(Slots.of(*others))}." if others else ""
+        return SlotStuck(f"{self.stuck[first]}{also}")
 
     def _conflict(self, slot: int) -> str:
         keys = sorted(self.conflicts[slot])

@@ -76,6 +76,7 @@ SHORT_SUITE = {
     "scale out, target ends after a command, back after an election",
     "scale in, source ends after a command, back at once, no replicas",
     "scale in, target ends before a command, back after an election",
+    "scale out, source ends before a command, back after an election, valkey",
 }
 
 
