@@ -105,7 +105,8 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
     """Label the pods behind the client Service: members that own slots, will own some, or are synced.
 
     Evictions count only such pods. So an instance that is removed keeps its label until no slot has to move: a rolling
-    update comes before that. A replica that lags for a while keeps it too: it still redirects clients to the right node.
+    update comes before that. A replica that lags for a while keeps it too, because it still redirects clients to the
+    right node.
     """
     if not resource.formed:
         return PASS
