@@ -69,10 +69,11 @@ ETCD_DEFAULTS = {
     "heartbeatInterval": 100,
     "electionTimeout": 1000,
     "paused": False,
+    "deletionProtection": False,
 }
 
 
-REDIS_DEFAULTS = {"replicasPerMaster": 1, "pause": False, "finalizers": "foreground"}
+REDIS_DEFAULTS = {"replicasPerMaster": 1, "pause": False, "finalizers": "foreground", "deletionProtection": False}
 
 
 def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:
