@@ -7,7 +7,6 @@ redis-cli's own check must find no problem.
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 import time
 from contextlib import suppress
@@ -96,8 +95,7 @@ def takes(cluster: Cluster, access: Access) -> bool:
 @pytest.fixture
 def short_overlap(redis_operator: Operator, release: Release) -> None:
     """Set the overlap of former passwords to ten seconds."""
-    overlap = [{"name": "PASSWORD_OVERLAP", "value": "10"}]
-    release.upgrade("--set-json", f"redis.extraEnv={json.dumps(overlap)}")
+    release.upgrade("--set", "redis.passwordOverlap=10")
     redis_operator.await_rollout()
 
 
