@@ -129,8 +129,8 @@ def test_objects_of_a_deleted_resource_of_the_same_name_are_not_adopted(world: W
     before = world.get(SERVICE)
     world.delete(MEMCACHED)
     world.create(size=2)
-    world.eventually(lambda: world.reason() == "NotOurs")
+    world.eventually(lambda: world.reason() == "NotOurs", seconds=90)  # it waits 30 s for the garbage collector
     assert world.get(SERVICE) == before
     for kind in OWNED:
         world.delete(kind)
-    world.eventually(world.is_ready)
+    world.eventually(world.is_ready, seconds=90)  # it looks once a minute
