@@ -29,14 +29,12 @@ def applied_index(instance: Instance) -> int | None:
     return instance.progress.applied if instance.progress is not None else None
 
 
-def progress(instance: Instance, before: Obj | None, now: datetime) -> Obj | None:
-    """Return the progress of a learner for the status: the last index, and since when; None before it has a pod.
+def progress(instance: Instance, before: Obj | None, now: datetime) -> Obj:
+    """Return the progress of a learner for the status: the last index, and since when.
 
     Args:
         before: the progress in the status; None if there is none.
     """
-    if instance.pod_obj is None:
-        return before
     index = applied_index(instance) or 0
     if before is not None:
         elapsed = (now - datetime.fromisoformat(before["since"])).total_seconds()
@@ -48,12 +46,13 @@ def progress(instance: Instance, before: Obj | None, now: datetime) -> Obj | Non
 def stalled_since(resource: EtcdCluster, instance: Instance) -> datetime | None:
     """Return since when a learner has made no progress; None if it makes some, or nothing is recorded yet.
 
-    The time before its pod or volume was created does not count.
+    The time before its pod or volume was created does not count. If neither is ever created, all time counts: a quota
+    or an admission webhook may refuse the pod for good.
     """
     recorded = _recorded(resource, instance)
     made = [obj["metadata"].get("creationTimestamp") for obj in (instance.pod_obj, instance.volume) if obj]
     index = applied_index(instance)
-    if recorded is None or not made or (index is not None and index > recorded["index"]):
+    if recorded is None or (index is not None and index > recorded["index"]):
         return None
     return max(datetime.fromisoformat(time) for time in (recorded["since"], *made) if time)
 

@@ -10,7 +10,7 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import RaftProgress
-from operators.etcd.membership.catching_up import RECORD_SECONDS, allowed_seconds, progress, stalled_since
+from operators.etcd.membership.catching_up import RECORD_SECONDS, allowed_seconds, progress
 from operators.etcd.observe import Observed
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.world import ABSENT, LEARNER, NOW, SETTINGS, VOTER, At, acts, cluster, member_id, plan, seen
@@ -88,8 +88,17 @@ def test_time_before_the_pod_was_created_does_not_count() -> None:
     assert (
         acts(plan(resource, world(resource, replace(LEARNER, applied=10, made="2026-01-01T11:55:00Z"))).actions) == []
     )
-    found = world(resource, At(learner=True, started=False, up=False, pod=False, disk=""))
-    assert stalled_since(resource, found.instances[1]) is None, "without a pod it could not start"
+
+
+def test_learner_whose_pod_is_never_created_is_removed() -> None:
+    """A quota may refuse the pod; before, such a learner stayed forever, and was never reported as stuck."""
+    absent = At(learner=True, started=False, up=False, pod=False, disk="")
+    resource = cluster(recorded=[0, 1])
+    made = plan(resource, world(resource, absent))
+    assert made.status["members"][1]["progress"] == {"index": 0, "since": "2026-01-01T12:00:00Z"}
+    for seconds, actions in ((PATIENCE - 1, []), (PATIENCE + 1, ["remove http://demo-1.demo.default.svc:2380"])):
+        resource = recorded(0, seconds)
+        assert acts(plan(resource, world(resource, absent)).actions) == actions
 
 
 def test_progress_of_a_former_member_of_the_name_does_not_count() -> None:
@@ -105,7 +114,6 @@ def test_status_is_not_written_for_every_entry(index: int, after: float, expecte
     before: Obj = {"index": 10, "since": "2026-01-01T12:00:00Z"}
     learner = world(recorded(10, 0), replace(LEARNER, applied=index)).instances[1]
     made = progress(learner, before, NOW + timedelta(seconds=after))
-    assert made is not None
     assert made["index"] == expected
     assert datetime.fromisoformat(made["since"]) == (NOW if expected == 10 else NOW + timedelta(seconds=after))
 
