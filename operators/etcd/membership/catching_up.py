@@ -47,7 +47,7 @@ def stalled_since(resource: EtcdCluster, instance: Instance) -> datetime | None:
     """Return since when a learner has made no progress; None if it makes some, or nothing is recorded yet.
 
     The time before its pod or volume was created does not count. If neither is ever created, all time counts: a quota
-    or an admission webhook may refuse the pod for good.
+    or an admission webhook may refuse the pod permanently.
     """
     recorded = _recorded(resource, instance)
     made = [obj["metadata"].get("creationTimestamp") for obj in (instance.pod_obj, instance.volume) if obj]
