@@ -27,10 +27,11 @@ REDIRECTED: Command = ("ASKING",)
 _DIGEST = "local value = redis.call('DUMP', KEYS[1]) return value and redis.sha1hex(value)"
 
 _REMAINING = (
+    "if redis.call('CLUSTER', 'COUNTKEYSINSLOT', ARGV[1]) == 0 then return {} end "
     "local found = {} "
-    "for number, key in ipairs(ARGV) do "
-    "local value = redis.pcall('DUMP', key) "  # of a key that has moved, it is an error
-    "found[number] = type(value) == 'string' and redis.sha1hex(value) or '' "
+    "for number = 2, #ARGV do "
+    "local value = redis.pcall('DUMP', ARGV[number]) "  # of a key that has moved, it is an error
+    "found[number - 1] = type(value) == 'string' and redis.sha1hex(value) or '' "
     "end return found"
 )
 
@@ -45,17 +46,18 @@ _RECEIVING = frozenset({"restore-asking", "NULL", "auth", "select"})
 """Last command of connections that may still have a RESTORE to execute, as CLIENT LIST names it."""
 
 
-def list_remaining(keys: Sequence[bytes]) -> Command:
+def list_remaining(slot: int, keys: Sequence[bytes]) -> Command:
     """Return the command that lists the SHA-1 of the value of each key, empty for keys that do not exist.
 
     In the same pipeline as a MIGRATE it shows the values that the MIGRATE has sent: no client writes in between.
+    Usually the slot has no key any more, and nothing is listed.
     """
-    return ("EVAL", _REMAINING, 0, *keys)
+    return ("EVAL", _REMAINING, 0, slot, *keys)
 
 
 def parse_remaining(keys: Sequence[bytes], reply: Sequence[str]) -> dict[bytes, str]:
     """Return the SHA-1 of the value of each existing key, by key."""
-    return {key: digest for key, digest in zip(keys, reply, strict=True) if digest}
+    return {key: digest for key, digest in zip(keys, reply, strict=bool(reply)) if digest}
 
 
 async def digests(end: End, keys: Iterable[bytes], *, imported: bool) -> dict[bytes, str]:

@@ -276,8 +276,8 @@ class KeyByKeyPath:
         confirmed = self._confirmations()
         migrations = [
             command
-            for keys in moving.values()
-            for command in (self._migrate_command(keys, wait), duplicates.list_remaining(keys))
+            for slot, keys in moving.items()
+            for command in (self._migrate_command(keys, wait), duplicates.list_remaining(slot, keys))
         ]
         clock = asyncio.get_running_loop().time
         began = clock()

@@ -102,20 +102,25 @@ def report_refused_config(resource: RedisCluster, seen: Assessment, _now: dateti
 
 
 def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Label the pods behind the client Service: members that own slots or are synced, except instances being removed.
+    """Label the pods behind the client Service: members that own slots, will own some, or are synced.
 
-    A replica that lags for a while keeps its label, because it still redirects clients to the right node.
+    Evictions count only such pods. So an instance that is removed keeps its label until no slot has to move: a rolling
+    update comes before that. A replica that lags for a while keeps it too, because it still redirects clients to the
+    right node.
     """
     if not resource.formed:
         return PASS
     actions: list[Action] = []
+    moved = not set(seen.view.owned) - set(seen.primaries)
     for instance in seen.instances:
         if instance.pod is None or instance.pod_obj is None or instance.report is None or instance.leaving:
             continue
         node, labels = seen.view.nodes[instance.id], instance.pod_obj["metadata"].get("labels") or {}
         stays, admitted = instance.number < resource.spec.replicas, labels.get(SERVES) == CLIENTS
-        serves = node.id in seen.view.cluster and (bool(seen.view.slots_of(node.id)) or node.synced)
+        settled = node.synced or node.id in seen.primaries or bool(seen.view.slots_of(node.id))
+        serves = node.id in seen.view.cluster and settled
+        removed = not stays and moved and not seen.view.slots_of(node.id)
         change: Obj = {"metadata": {"labels": {SERVES: CLIENTS if stays else None}}}
-        if (stays and serves and not admitted) or (not stays and admitted and not seen.view.slots_of(node.id)):
+        if (stays and serves and not admitted) or (removed and admitted):
             actions.append(Patch(POD, instance.pod_obj, change))
     return Step.do(*actions)

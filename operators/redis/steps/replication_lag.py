@@ -25,7 +25,7 @@ def await_replicas(seen: Assessment, moves: Iterable[Move]) -> Step | None:
     """Wait until each target has a replica that is online and nearly up to date (waitForReplicas)."""
     if not seen.acknowledges_moves:
         return None
-    for target in dict.fromkeys(move.target for move in moves):
+    for target in dict.fromkeys(move.target for move in moves if not _keeps_copies(seen, move)):
         if why := _why_not_replicating(seen, target):
             message = (
                 f"Migration paused: {seen.name_of(target)} is to receive slots, and no replica of it is online and up "
@@ -34,6 +34,16 @@ def await_replicas(seen: Assessment, moves: Iterable[Move]) -> Step | None:
             )
             return Step.wait(TARGET_NOT_REPLICATING, message, warning=True, requeue=SYNC_SECONDS)
     return None
+
+
+def _keeps_copies(seen: Assessment, move: Move) -> bool:
+    """Whether neither end has a replica, nor will the target have one: after the move there are as many copies.
+
+    Such a source is a primary that is to be emptied, and then becomes the missing replica.
+    """
+    view = seen.view
+    unpaired = move.target not in seen.pairs.values() and not view.replicas_of(move.target)
+    return unpaired and not view.replicas_of(move.source)
 
 
 def _why_not_replicating(seen: Assessment, target: str) -> str:

@@ -294,8 +294,8 @@ class FakeEtcd:
 
     def reaches(self, process: Process) -> bool:
         """Whether the operator reaches a process."""
-        number = int(process.pod.rpartition("-")[2])
-        return not (self.cut_off or self.hangs(process) or number in self.unreachable)
+        number = process.pod.rpartition("-")[2]
+        return not (self.cut_off or self.hangs(process) or number in map(str, self.unreachable))
 
     @property
     def running(self) -> list[Process]:

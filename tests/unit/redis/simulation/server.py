@@ -195,7 +195,7 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
     script, count, *more = words[1:]
     if count == b"0":
-        return [_digest_of(process.node.keys.get(key)) or "" for key in more]
+        return [_digest_of(process.node.keys.get(key)) or "" for key in more[1:]]
     key, *digests = more
     found = _digest_of(process.node.keys.get(key))
     if b"'DEL'" not in script:

@@ -29,3 +29,13 @@ async def test_drain_waits_for_planned_work(given: ScenarioStep, change: Scenari
     assert drain.refused
     [found] = play.stage.find()
     assert accessors.condition(found, conditions.READY)["reason"] == "Ready"
+
+
+@pytest.mark.parametrize(("before", "after"), [(6, 8), (8, 6)])
+async def test_update_in_memory_is_not_stopped_by_nodes_without_slots(before: int, after: int) -> None:
+    """Nodes that join or leave own no slots, and the slots move only after the update; the budget counts such nodes."""
+    play = ScenarioRun(World(REDIS))
+    await play.run_steps((in_memory(before, replicasPerMaster=1), in_memory(after, replicasPerMaster=1, version=NEW)))
+    [found] = play.stage.find()
+    ready = accessors.condition(found, conditions.READY)
+    assert ready["reason"] == "Ready", ready["message"]
