@@ -19,6 +19,9 @@ from shared.kubernetes.quantity import parse_quantity
 OWN_KEYS = "etcd.ydzs.io/"
 """Prefix of the operator's own labels and annotations."""
 
+_PLAIN = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(-[0-9]+)?$"
+"""Version in spec.version, perhaps with the number of a build: without an image, it is a tag that must exist."""
+
 _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 """Image whose tag is a version."""
 
@@ -127,9 +130,10 @@ CLUSTER_RULES = (
         value=("self.image", lambda spec: spec.image),
     ),
     Rule(
-        f"!has(self.version) || self.version.matches({json.dumps(VERSION)})",
-        lambda spec: spec.version is None or re.fullmatch(VERSION, spec.version) is not None,
-        "'{}' is not a version of etcd. Set a version such as 3.6.16.",
+        f"!has(self.version) || self.version.matches({json.dumps(_PLAIN)})",
+        lambda spec: spec.version is None or re.fullmatch(_PLAIN, spec.version) is not None,
+        "'{}' is not a version of etcd. Set a version of 3.4, 3.5, 3.6 or 3.7, such as 3.6.16. For an image with "
+        "another tag, set image, and version to the version that it contains.",
         at="version",
         value=("self.version", lambda spec: spec.version),
     ),

@@ -57,6 +57,8 @@ ACCEPTED = over(
         Case("a version in the image tag after a port", with_image("example.com:5000/a/etcd:3.5.35-0")),
         Case("a version in the image tag before a digest", with_image(f"etcd:v3.6.16@sha256:{'0' * 64}")),
         Case("an image tag without a version, with the version", {"image": "etcd:stable", "version": "3.6.16"}),
+        Case("a private image tag, with the version", {"image": "registry.example.com/etcd:prod-7"}),
+        Case("a release candidate, by its image", with_image("etcd:v3.7.0-rc.0")),
         Case("an image digest, with the version", {"image": f"etcd@sha256:{'0' * 64}"}),
         Case("an image tag that matches the version", {"image": "etcd:3.6.16-debian-12"}),
         Case("a version with a leading v", {"version": "v3.7.3"}),
@@ -171,6 +173,15 @@ REFUSED = over(
             "'three' is not a version",
             "spec.version: 'three' is not a version",
         ),
+        *(
+            Case(
+                f"a version with a suffix: {version}",
+                {"version": version},
+                f"'{version}' is not a version of etcd",
+                f"spec.version: '{version}' is not a version of etcd. Set a version of 3.4, 3.5, 3.6 or 3.7",
+            )
+            for version in ("3.6.0-foo", "3.7.0-rc.0", "3.6.16-debian-12")
+        ),
         Case(
             "a version without a patch",
             {"version": "3.6"},
@@ -190,7 +201,7 @@ REFUSED = over(
                 f"{version} {SERIES_WORDS}",
                 f"spec.version: {version} {SERIES_WORDS}",
             )
-            for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1")
+            for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1", "99.1.0")
         ),
         Case(
             "an image of an unknown version",

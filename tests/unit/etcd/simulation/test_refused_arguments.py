@@ -1,4 +1,4 @@
-"""Arguments that etcd refuses only together stop a rolling update at its first member, and the status quotes its log."""
+"""Arguments that etcd refuses only together stop a rolling update at its first member, and the status quotes it."""
 
 from __future__ import annotations
 
