@@ -69,8 +69,7 @@ def _absent_arguments(series: Series) -> Rule:
     target = rf"(^|:)v?{series[0]}\.{series[1]}\.[0-9]+[^/]*$"
     return _arguments(
         absent(series),
-        f"'{{}}' does not exist in etcd {dotted(series)}, which would not start. Remove it, or use its equivalent (see "
-        "etcd --help of that version).",
+        f"'{{}}' does not exist in etcd {dotted(series)}: it would not start. Remove it, or use one of that version.",
         where=(f"{_VERSION_CEL}.matches({json.dumps(target)})", lambda spec: re.search(target, _version_text(spec))),
     )
 

@@ -95,7 +95,7 @@ class World:
 
     @property
     def has_pending_evictions(self) -> bool:
-        """Whether a disruption budget counts an evicted pod that still exists: Kubernetes forgets it after a while.
+        """Whether a disruption budget counts an evicted pod that still exists.
 
         That remains of an eviction that arrives late: the API server charges the budget before it compares the UID.
         """
@@ -185,6 +185,9 @@ class ScenarioRun:
         if self.operator is not None and self.operator.broken_watches:
             self.operator.relist()
             await self.settle()
+
+    async def outlast_evictions(self) -> None:
+        """Let Kubernetes forget evictions that ended no pod: until then, their disruption budgets are charged."""
         if self.world.has_pending_evictions:
             self.world.clock.wait(STALE_AFTER.total_seconds() + 1)
             await self.settle()

@@ -55,7 +55,7 @@ async def test_late_eviction_of_a_former_pod_charges_the_budget_for_two_minutes(
         play.stage.user_client.evict("default", "cache-1", preconditions={"uid": "former"})
     [(_, charged)] = play.world.server.objects(DISRUPTION_BUDGET)
     assert (charged["status"]["disruptionsAllowed"], [*charged["status"]["disruptedPods"]]) == (0, ["cache-1"])
-    await play.run_steps(())
+    await play.outlast_evictions()
     [(_, budget)] = play.world.server.objects(DISRUPTION_BUDGET)
     assert budget["status"]["disruptionsAllowed"] == 1
 
