@@ -60,7 +60,7 @@ def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> Non
 
 @pytest.mark.long
 def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubectl) -> None:
-    """As after a prune and a new sync of a GitOps tool: the manifest is applied again, now with spec.adopt."""
+    """A GitOps tool prunes the resource, and applies the manifest again, now with spec.adopt."""
     cluster = EtcdCluster.create(kubectl, size=3)
     before = cluster.await_ready(3)
     with cluster.load() as load:
