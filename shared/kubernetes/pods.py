@@ -11,6 +11,7 @@ from datetime import datetime
 
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.accessors import annotation
+from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
@@ -142,7 +143,13 @@ def _problem(obj: Obj, reported: Obj) -> str:
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason") or ""
         if reason not in NORMAL_WAITS:
-            last = ((container.get("lastState") or {}).get("terminated") or {}).get("reason") or ""
-            because = f" (last ended: {last})" if last and last != "Completed" else ""
-            return f"{reason}: {waiting.get('message', '')}".strip(": ") + because
+            return f"{reason}: {waiting.get('message', '')}".strip(": ") + _last_end(container)
     return ""
+
+
+def _last_end(container: Obj) -> str:
+    ended = (container.get("lastState") or {}).get("terminated") or {}
+    reason, why = ended.get("reason") or "", exit_reason(ended.get("message") or "")
+    if not reason or reason == "Completed":
+        return ""
+    return f" (last ended: {reason}: {why})" if why else f" (last ended: {reason})"

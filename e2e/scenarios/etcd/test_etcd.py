@@ -16,6 +16,7 @@ from e2e.scenarios.etcd.versions import NEWEST_36, SEED
 from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import uids
+from operators.etcd.objects.names import CLUSTER_UID
 
 SAMPLES = ROOT / "samples" / "etcd"
 
@@ -55,6 +56,42 @@ def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> Non
     until("nothing runs", lambda: not kubectl.items("pods,statefulsets,services"))
     until("one volume is left", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
     assert kubectl.get("persistentvolumeclaim", "data-kept-0")["status"]["phase"] == "Bound"
+
+
+@pytest.mark.long
+def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubectl) -> None:
+    """A GitOps tool prunes the resource, and applies the manifest again, now with spec.adopt."""
+    cluster = EtcdCluster.create(kubectl, size=3)
+    before = cluster.await_ready(3)
+    with cluster.load() as load:
+        time.sleep(2)
+    claims, former = owned_claims(kubectl), cluster.cluster_id
+    members = {name: member["id"] for name, member in cluster.members.items()}
+    assert len(claims) == 3
+    kubectl("delete", "etcdcluster", "demo", "--timeout=60s")
+    until("nothing runs", lambda: not kubectl.items("pods,statefulsets"))
+    assert owned_claims(kubectl).keys() == claims.keys(), "the volumes are kept"
+
+    cluster = EtcdCluster.create(kubectl, size=3, adopt={"fromUID": before["metadata"]["uid"]})
+    now = cluster.await_ready(3)
+    assert now["metadata"]["uid"] != before["metadata"]["uid"]
+    assert cluster.cluster_id == former
+    assert {name: member["id"] for name, member in cluster.members.items()} == members
+    assert owned_claims(kubectl) == dict.fromkeys(claims, now["metadata"]["uid"])
+    assert load.check() > 50, "all former keys are there"
+
+    with cluster.load(prefix="later") as later:
+        cluster.change(adopt=None)
+        cluster.change(size=1)
+        cluster.await_ready(1)
+    assert later.check() > 10
+    assert load.check() > 50
+
+
+def owned_claims(kubectl: Kubectl) -> dict[str, str]:
+    """Return the UID of the resource that owns each volume claim, by the UID of the claim."""
+    found = [claim["metadata"] for claim in kubectl.items("persistentvolumeclaims")]
+    return {claim["uid"]: claim["labels"][CLUSTER_UID] for claim in found}
 
 
 @pytest.mark.long

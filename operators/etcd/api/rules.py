@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from operators.etcd.api.reserved_arguments import FORM as ARGUMENT
-from operators.etcd.api.reserved_arguments import REJECTS_EXPERIMENTAL_FLAGS, REMOVED_FLAGS, RESERVED_FLAGS, REWRITTEN
+from operators.etcd.api.arguments import ACCEPTED, RESERVED_FLAGS, REWRITTEN, Series, absent
 from operators.etcd.api.versions import FORM as VERSION
+from operators.etcd.api.versions import dotted
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import number_cel, smaller
 from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
@@ -18,6 +18,9 @@ from shared.kubernetes.quantity import parse_quantity
 
 OWN_KEYS = "etcd.ydzs.io/"
 """Prefix of the operator's own labels and annotations."""
+
+_PLAIN = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(-[0-9]+)?$"
+"""Version in spec.version, perhaps with the number of a build: without an image, it is a tag that must exist."""
 
 _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 """Image whose tag is a version."""
@@ -50,7 +53,7 @@ def _arguments(
     applies_cel, applies = where or ("true", lambda _: True)
 
     def found(spec: Any) -> list[str]:
-        return [argument for argument in spec.extra_args if (re.match(fine, argument) is not None) == refused]
+        return [argument for argument in spec.extra_args if (re.fullmatch(fine, argument) is not None) == refused]
 
     return Rule(
         f"{f'!{applies_cel} || ' if where else ''}!has(self.extraArgs) || !self.extraArgs.exists({cel})",
@@ -58,6 +61,16 @@ def _arguments(
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: found(spec)[0]),
+    )
+
+
+def _absent_arguments(series: Series) -> Rule:
+    """Require that a series has all flags in extraArgs."""
+    target = rf"(^|:)v?{series[0]}\.{series[1]}\.[0-9]+[^/]*$"
+    return _arguments(
+        absent(series),
+        f"'{{}}' does not exist in etcd {dotted(series)}: it would not start. Remove it, or use one of that version.",
+        where=(f"{_VERSION_CEL}.matches({json.dumps(target)})", lambda spec: re.search(target, _version_text(spec))),
     )
 
 
@@ -116,9 +129,10 @@ CLUSTER_RULES = (
         value=("self.image", lambda spec: spec.image),
     ),
     Rule(
-        f"!has(self.version) || self.version.matches({json.dumps(VERSION)})",
-        lambda spec: spec.version is None or re.fullmatch(VERSION, spec.version) is not None,
-        "'{}' is not a version of etcd. Set a version such as 3.6.16.",
+        f"!has(self.version) || self.version.matches({json.dumps(_PLAIN)})",
+        lambda spec: spec.version is None or re.fullmatch(_PLAIN, spec.version) is not None,
+        "'{}' is not a version of etcd. Set a version of 3.4, 3.5, 3.6 or 3.7, such as 3.6.16. For an image with "
+        "another tag, set image, and version to the version that it contains.",
         at="version",
         value=("self.version", lambda spec: spec.version),
     ),
@@ -164,22 +178,16 @@ CLUSTER_RULES = (
         value=("self.quotaBackendBytes", lambda spec: spec.quota_backend_bytes),
     ),
     _arguments(
-        ARGUMENT,
-        "'{}' is not a flag with its value. Write one flag per entry, such as --max-txn-ops=256.",
+        f"{ACCEPTED}|{RESERVED_FLAGS}|{REWRITTEN}",
+        "'{}' is not a flag with its value that etcd accepts, or the operator does not know it. Write one flag per "
+        "entry, such as --max-txn-ops=256 (see etcd --help).",
         refused=False,
     ),
     _arguments(
         RESERVED_FLAGS, "'{}' is set by another field or by the operator, or conflicts with the operator. Remove it."
     ),
     _arguments(REWRITTEN, "'{}' contains $(NAME), which Kubernetes replaces by a variable. Write the value itself."),
-    _arguments(
-        REMOVED_FLAGS,
-        "'{}' was removed in 3.7: etcd would not start. Use its replacement (see etcd --help).",
-        where=(
-            f"{_VERSION_CEL}.matches({json.dumps(REJECTS_EXPERIMENTAL_FLAGS)})",
-            lambda spec: re.search(REJECTS_EXPERIMENTAL_FLAGS, _version_text(spec)),
-        ),
-    ),
+    *map(_absent_arguments, ((3, 4), (3, 5), (3, 7))),
     Rule(
         "!has(self.env) || !self.env.exists(variable, variable.name.startsWith('ETCD_'))",
         lambda spec: not any(variable.name.startswith("ETCD_") for variable in spec.env),

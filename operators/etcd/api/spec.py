@@ -315,8 +315,9 @@ class EtcdClusterSpec(PodSettings):
     extra_args: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=32)] = Field(
         default_factory=list,
         description=(
-            "Further flags of etcd, one per entry, such as --max-txn-ops=256. Flags that other fields or the "
-            "operator set are rejected. A change restarts the members one by one."
+            "Further flags of etcd with their values, one per entry, such as --max-txn-ops=256. Flags that other "
+            "fields or the operator set are rejected, and so are unknown ones and values that etcd would not accept. A "
+            "change restarts the members one by one."
         ),
     )
     tls: Tls = Field(default_factory=Tls, description="TLS for clients and between members. Default: none.")

@@ -322,7 +322,7 @@ def _operator_container(settings: Settings, name: str, arguments: list[str], mou
     return {
         "name": name,
         "image": settings.agent_image,
-        "args": arguments,
+        "args": [argument.replace("$", "$$") for argument in arguments],  # Kubernetes expands $(NAME)
         # The program uses 90 MiB, regardless of the size of the snapshot.
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "terminationMessagePolicy": "FallbackToLogsOnError",

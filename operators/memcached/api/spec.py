@@ -27,7 +27,9 @@ from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = "1.6.38"
 
-_TAG = r"^[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}$"
+_VERSION = r"^(1(\.[4-6](\.[0-9]{1,3})?)?(-[0-9A-Za-z_.-]+)?|latest|alpine[0-9.]*|bullseye|bookworm|trixie)$"
+"""Tags of the official image: a version of a supported series, with a variant of the image, or a variant alone."""
+
 _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
 """Versions before 1.5.18, the first one that supports TLS, users files and memory files."""
 
@@ -203,8 +205,8 @@ class MemcachedSpec(PodSettings):
     )
     version: Annotated[str, Field(max_length=128)] = Field(
         DEFAULT_VERSION,
-        description="Tag of the memcached image, in the repository that the operator is configured with. Ignored if "
-        "image is set." + _ROLLS,
+        description="Version of memcached (1.4 to 1.6), which is the tag of the image in the repository that the "
+        "operator is configured with, such as 1.6.38 or 1.6.38-alpine. Ignored if image is set." + _ROLLS,
     )
     workload: Literal["Deployment", "StatefulSet"] = Field(
         "Deployment",
@@ -289,9 +291,10 @@ class MemcachedSpec(PodSettings):
             value=("self.image", lambda spec: spec.image),
         ),
         Rule(
-            f"self.version.matches({json.dumps(_TAG)})",
-            lambda spec: re.fullmatch(_TAG, spec.version) is not None,
-            "'{}' is not a valid image tag; use a tag such as 1.6.38, or set spec.image to the whole image.",
+            f"has(self.image) || self.version.matches({json.dumps(_VERSION)})",
+            lambda spec: spec.image is not None or re.fullmatch(_VERSION, spec.version) is not None,
+            "'{}' is not a version of memcached 1.4 to 1.6; use a tag of the official image such as 1.6.38 or "
+            "1.6.38-alpine, or set spec.image to the whole image.",
             at="version",
             value=("self.version", lambda spec: spec.version),
         ),

@@ -7,7 +7,8 @@ not support authentication:
     /healthz   200 as long as the exporter responds, regardless of the server
     /          name of the metrics page
 
-It adds memcached_exporter_errors_total{reason}, by the classes in client/errors.py, and process_*.
+It adds memcached_exporter_build_info, as exporters in Go do, process_*, and memcached_exporter_errors_total{reason}, by
+the classes in client/errors.py.
 
 With --reload-users, the sidecar also makes the server reload a changed users file (reload.py); with --listen=0 it does
 only that.
@@ -24,9 +25,11 @@ import argparse
 import asyncio
 import ipaddress
 import logging
+import os
 import resource
 import signal
 import ssl
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -41,6 +44,7 @@ from operators.memcached.exporter.http import Page, serving
 from operators.memcached.exporter.metrics import exposition, family
 from operators.memcached.exporter.reload import keep_reloaded
 from shared.observability import logs
+from shared.observability.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -189,6 +193,7 @@ class Exporter:
             (
                 family("memcached_up", "gauge", "1 if the server responds, 0 if not.", [({}, up)]),
                 server_metrics,
+                _build_info(),
                 family("memcached_exporter_errors_total", "counter", "Scrapes with memcached_up 0, by cause.", errors),
                 *_process(),
             )
@@ -335,6 +340,24 @@ async def _serve(options: ExporterOptions, stop: asyncio.Event) -> int:
     finally:
         await exporter.aclose()
     return 0
+
+
+def _build_info() -> str:
+    """Return the version of the exporter, with the labels of Go's client library; facts about Go are unknown.
+
+    Source: prometheus/collectors/version/version.go in prometheus/client_golang.
+    """
+    machine = os.uname().machine
+    labels = {
+        "branch": "",
+        "goarch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine),
+        "goos": sys.platform,
+        "goversion": "unknown",
+        "revision": "unknown",
+        "tags": "unknown",
+        "version": VERSION,
+    }
+    return family("memcached_exporter_build_info", "gauge", "1, labeled by the version of the exporter.", [(labels, 1)])
 
 
 def _process() -> Iterator[str]:

@@ -6,7 +6,7 @@ from operators.redis.api.engine_versions import Version, upgrade_refusal
 from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import wrong_affinity
 from operators.redis.api.resource import API, RedisCluster, default, refused_directives
-from operators.redis.api.rules import TOO_OLD_RULES
+from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.api.warnings import SENSIBLE_MEMORY, data_loss_of, warnings_for
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, assigned
@@ -49,8 +49,8 @@ def review(new: Obj, old: Obj | None) -> Review:
         before = RedisCluster.parse(old) if old else None
     except InvalidSpec:  # it bypassed admission, and is now being corrected
         before = None
-    too_old = [rule.sentence(resource) for rule in TOO_OLD_RULES if not rule.holds(resource)]
-    errors = [*too_old, *validate(resource, before)]
+    unsupported = [rule.sentence(resource) for rule in VERSION_RULES if not rule.holds(resource)]
+    errors = [*unsupported, *validate(resource, before)]
     if not errors:  # directives are judged for a valid version
         errors = [*_refused_config(resource, before), *_too_small(resource, before)]
     if errors:

@@ -20,11 +20,13 @@ TAGGED = rf"^[^@]*:{FORM[1:-1]}(@.*)?$"
 NAMES_VALKEY = r"(^|/)[^/:@]*valkey[^/]*$"
 """Pattern of the image names that contain valkey."""
 
-TOO_OLD = {
-    "redis": r"^([^@]*:)?v?([0-5]\.[0-9]+|6\.[01])([^0-9].*)?$",
-    "valkey": r"^([^@]*:)?v?([0-6]\.[0-9]+|7\.[01])([^0-9].*)?$",
+_MAJOR_10, _REST = r"[1-9][0-9]+\.[0-9]+", r"([^0-9/][^/]*)?$"
+
+UNSUPPORTED = {
+    "redis": rf"^([^@]*:)?v?([0-5]\.[0-9]+|6\.[01]|9\.[0-9]+|{_MAJOR_10}){_REST}",
+    "valkey": rf"^([^@]*:)?v?([0-6]\.[0-9]+|7\.[01]|{_MAJOR_10}){_REST}",
 }
-"""Patterns of versions, and of images tagged with one, below `LEAST`: CEL cannot compare versions."""
+"""Patterns of versions, and of images tagged with one, below `LEAST` or above `LAST_MAJOR`: CEL cannot compare them."""
 
 EngineName = Literal["redis", "valkey"]
 
@@ -106,6 +108,11 @@ LEAST: dict[EngineName, tuple[int, int]] = {"redis": (6, 2), "valkey": (7, 2)}
 MIGRATE with a user (AUTH2) exist since then, with fixes in its patches.
 """
 
+LAST_MAJOR: dict[EngineName, int] = {"redis": 8, "valkey": 9}
+"""Newest supported major version of each engine: another one may have another data format, or move slots differently.
+An unknown newer minor version has the features of the newest known one.
+"""
+
 _FORMATS: dict[EngineName, tuple[tuple[tuple[int, int], int], ...]] = {
     "redis": (((6, 2), 9), ((7, 0), 10), ((7, 2), 11), ((7, 4), 12), ((8, 6), 13)),
     "valkey": (((7, 2), 11), ((9, 0), 80)),
@@ -174,16 +181,19 @@ def format_of(engine: Engine) -> int:
 
 def refusal(engine: Engine) -> str:
     """Return why an engine is not supported; empty if it is."""
-    if engine.version.series >= LEAST[engine.name]:
-        return ""
-    return (
-        f"{engine} is not supported: the operator needs {engine.name} {_dotted(LEAST[engine.name])} or later (users "
-        f"with two passwords, TLS between nodes, failover without lost writes). {ADVICE}"
-    )
+    least, last = LEAST[engine.name], LAST_MAJOR[engine.name]
+    if engine.version.series < least:
+        return (
+            f"{engine} is not supported: the operator needs {engine.name} {_dotted(least)} or later (users with two "
+            f"passwords, TLS between nodes, failover without lost writes). {ADVICE}"
+        )
+    if engine.version.major > last:
+        return f"{engine} is not supported: this release of the operator knows {engine.name} up to {last}.x. {ADVICE}"
+    return ""
 
 
-ADVICE = "Use redis 6.2 or later, or valkey 7.2 or later."
-"""Advice for a version that is too old."""
+ADVICE = "Use redis 6.2 to 8.x, or valkey 7.2 to 9.x."
+"""Advice for a version that is not supported."""
 
 
 def upgrade_refusal(running: Iterable[Engine], target: Engine) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, engine_named
 from operators.redis.api.reserved_directives import RESERVED
-from operators.redis.api.rules import TOO_OLD_RULES
+from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (
     FormingNode,
@@ -58,7 +58,7 @@ API = Resource(
         ),
     ),
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
-    rules=(NAMES_A_SET, *TOO_OLD_RULES),
+    rules=(NAMES_A_SET, *VERSION_RULES),
 )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, TOO_OLD
+from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, UNSUPPORTED
 from operators.redis.api.engine_versions import FORM as VERSION
 from operators.redis.api.reserved_directives import FORM as DIRECTIVE
 from operators.redis.api.reserved_directives import RESERVED
@@ -273,18 +273,18 @@ def _at_root(cel: str) -> str:
     return cel.replace("self.", "self.spec.")
 
 
-TOO_OLD_RULES = tuple(
+VERSION_RULES = tuple(
     Rule(
         _at_root(f"{_ENGINE_CEL} != '{name}' || !{_VERSION_TEXT_CEL}.matches({json.dumps(pattern)})"),
         lambda resource, name=name, pattern=pattern: (
             resource.spec.engine_name != name or re.match(pattern, resource.spec.version_text) is None
         ),
-        f"{name} {{}} is not supported: the operator needs users with two passwords, TLS between nodes and "
-        f"failover without lost writes. {ADVICE}",
+        f"{name} {{}} is not supported: older versions lack users with two passwords, TLS between nodes or failover "
+        f"without lost writes, and newer ones are unknown to this release of the operator. {ADVICE}",
         at="spec.version",
         value=(_at_root(_VERSION_TEXT_CEL), lambda resource: resource.spec.version_text),
     )
-    for name, pattern in TOO_OLD.items()
+    for name, pattern in UNSUPPORTED.items()
 )
 """Rules of a whole resource. They are not rules of the spec, because the reconcile checks versions differently
 (`engine_versions.refusal`): a running cluster is maintained, whichever version its spec requests.

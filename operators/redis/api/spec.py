@@ -148,8 +148,8 @@ class RedisClusterSpec(PodSettings):
     )
     version: Annotated[str, Field(max_length=128)] | None = Field(
         None,
-        description="Version of the engine and tag of the image, such as 8.0.2. redis 6.2 or later, valkey 7.2 or "
-        "later. Default: the running version; for a new cluster redis 8.0.2 or valkey 8.1.1. A change restarts the "
+        description="Version of the engine and tag of the image, such as 8.0.2: redis 6.2 to 8.x, valkey 7.2 to 9.x. "
+        "Default: the running version; for a new cluster redis 8.0.2 or valkey 8.1.1. A change restarts the "
         "pods one by one.",
     )
     engine: EngineName | None = Field(

@@ -95,6 +95,7 @@ async def _check_run(course: ReferenceRun, disturbance: Disturbance, nth: int) -
     with _unexpected_exceptions() as defects:
         try:
             play = await disturbance.play(course, nth)
+            await play.outlast_evictions()
             outcome = play.world.outcome
             unstable = (
                 *disturbance.unstable,

@@ -247,7 +247,7 @@ def test_seed_manifest_is_rejected_only_for_its_version(world: World, kube: Kube
         kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
     for _ in range(2):
         kube("apply", "--validate=strict", "--filename", "-", stdin=text)
-    with pytest.raises(ClusterError, match=r"Use redis 6\.2 or later, or valkey 7\.2 or later"):
+    with pytest.raises(ClusterError, match=r"Use redis 6\.2 to 8\.x, or valkey 7\.2 to 9\.x"):
         kube("patch", "rec/example000-redis-cluster", "--type=merge", "--patch", '{"spec": {"version": "3.2.8"}}')
     kept = json.loads(kube("get", "rec/example000-redis-cluster", "--output=json"))
     assert kept["spec"]["version"] == "7.0.15"

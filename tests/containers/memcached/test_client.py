@@ -166,6 +166,23 @@ async def test_certificate_renewal_loses_no_items(servers: Servers, version: str
         assert shown.get_many(keys) == {f"key{number}": str(number).encode() for number in range(500)}
 
 
+async def test_refresh_adds_a_client_authority_and_never_drops_one(
+    servers: Servers, version: str, tmp_path: Path
+) -> None:
+    """The reason why a changed ca.crt replaces servers: only a new process stops trusting the former authority."""
+    authority, following = Authority(tmp_path), Authority(tmp_path, "following")
+    authority.issue("server", NAME)
+    former = authority.trust(authority.issue("client"))
+    later = authority.trust(following.issue("later"))
+    with servers.memcached(version, *TLS, CLIENTS, files=tmp_path) as to:
+        assert isinstance(await refused(to, later), TLSFailed)
+        authority.certificate.write_text(following.certificate.read_text())
+        async with connected(to, tls=former) as server:
+            await server.refresh_certs()
+        async with connected(to, tls=later), connected(to, tls=former) as still:
+            assert await still.version() == version
+
+
 async def test_invalid_certificate_is_reported_and_the_old_one_stays(
     servers: Servers, version: str, tmp_path: Path
 ) -> None:

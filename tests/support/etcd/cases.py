@@ -57,6 +57,8 @@ ACCEPTED = over(
         Case("a version in the image tag after a port", with_image("example.com:5000/a/etcd:3.5.35-0")),
         Case("a version in the image tag before a digest", with_image(f"etcd:v3.6.16@sha256:{'0' * 64}")),
         Case("an image tag without a version, with the version", {"image": "etcd:stable", "version": "3.6.16"}),
+        Case("a private image tag, with the version", {"image": "registry.example.com/etcd:prod-7"}),
+        Case("a release candidate, by its image", with_image("etcd:v3.7.0-rc.0")),
         Case("an image digest, with the version", {"image": f"etcd@sha256:{'0' * 64}"}),
         Case("an image tag that matches the version", {"image": "etcd:3.6.16-debian-12"}),
         Case("a version with a leading v", {"version": "v3.7.3"}),
@@ -91,6 +93,30 @@ ACCEPTED = over(
         Case(
             "an experimental flag that 3.6 accepts",
             {"extraArgs": ["--experimental-txn-mode-write-with-shared-buffer=false"]},
+        ),
+        Case(
+            "tuning arguments",
+            {
+                "extraArgs": [
+                    *(
+                        "--backend-batch-interval=100ms",
+                        "--grpc-keepalive-min-time=1h30m",
+                        "--max-request-bytes=10485760",
+                    ),
+                    *("--cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "--tls-min-version=TLS1.2"),
+                    *("--cors=https://a.example:443,http://b:80", "--initial-election-tick-advance=false"),
+                    *("--log-format=console", "--max-wals=3", "--bcrypt-cost=12", "--corrupt-check-time=0s"),
+                    *("--enable-distributed-tracing", "--distributed-tracing-address=otel.example:4317"),
+                ]
+            },
+        ),
+        *(
+            Case(f"an argument of a series: {argument}", {"version": version, "extraArgs": [argument]})
+            for version, argument in (
+                ("3.4.13", "--experimental-compaction-batch-limit=1000"),
+                ("3.5.35", "--experimental-memory-mlock"),
+                ("3.7.3", "--memory-mlock=true"),
+            )
         ),
         Case("TLS explicitly disabled", {"tls": {"mode": "none"}}),
         Case("TLS with self-signed certificates", {"tls": {"mode": "self", "client": {"auth": "none"}}}),
@@ -147,6 +173,15 @@ REFUSED = over(
             "'three' is not a version",
             "spec.version: 'three' is not a version",
         ),
+        *(
+            Case(
+                f"a version with a suffix: {version}",
+                {"version": version},
+                f"'{version}' is not a version of etcd",
+                f"spec.version: '{version}' is not a version of etcd. Set a version of 3.4, 3.5, 3.6 or 3.7",
+            )
+            for version in ("3.6.0-foo", "3.7.0-rc.0", "3.6.16-debian-12")
+        ),
         Case(
             "a version without a patch",
             {"version": "3.6"},
@@ -166,7 +201,7 @@ REFUSED = over(
                 f"{version} {SERIES_WORDS}",
                 f"spec.version: {version} {SERIES_WORDS}",
             )
-            for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1")
+            for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1", "99.1.0")
         ),
         Case(
             "an image of an unknown version",
@@ -340,6 +375,7 @@ REFUSED = over(
                 ),
                 *("--experimental-peer-skip-client-san-verification=false",),
                 *("--host-whitelist=a", "--version", "--help", "--enable-log-rotation", "--pre-vote=false"),
+                *("--v2-deprecation=write-only-drop-data", "--client-cert-allowed-hostname=a", "--peer-crl-file=/x"),
             )
         ),
         *(
@@ -349,7 +385,20 @@ REFUSED = over(
                 f"'{argument}' is not a flag with its value",
                 f"'{argument}' is not a flag",
             )
-            for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
+            for argument in (
+                *("256", "-v", "--", "--Log-Level=debug", "--log-level debug", "--log-level", "--foo=1", "--foo"),
+                *(
+                    "--max-txn-ops=many",
+                    "--max-txn-ops=-1",
+                    "--backend-batch-limit=010",
+                    "--max-request-bytes=1",
+                    "--log-level=fatal",
+                ),
+                *("--max-concurrent-streams=1", "--max-wals=0", "--bcrypt-cost=31", "--socket-reuse-port=yes"),
+                *("--cipher-suites=TLS_FOO", "--cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+                *("--tls-min-version=TLS1.1", "--cors=a.example", "--compact-hash-check-time=0s"),
+                *("--feature-gates=Foo=true", "--feature-gates=LeaseCheckpointPersist=true"),
+            )
         ),
         *(
             Case(
@@ -375,12 +424,17 @@ REFUSED = over(
         ),
         *(
             Case(
-                f"a flag removed in 3.7, with {given}",
-                {**given, "extraArgs": ["--experimental-max-learners=1"]},
-                "was removed in 3.7",
-                "spec.extraArgs: '--experimental-max-learners=1' was removed in 3.7",
+                f"a flag that {version} lacks: {argument}",
+                {**given, "extraArgs": [argument]},
+                f"'{argument}' does not exist in etcd {version}",
+                f"spec.extraArgs: '{argument}' does not exist in etcd {version}",
             )
-            for given in ({"version": "3.7.3"}, with_image("example.com:5000/etcd:v3.7.3"))
+            for version, argument, given in (
+                ("3.7", "--experimental-compaction-batch-limit=1", {"version": "3.7.3"}),
+                ("3.7", "--experimental-memory-mlock", with_image("example.com:5000/etcd:v3.7.3")),
+                ("3.5", "--feature-gates=AllBeta=true", {"version": "3.5.35"}),
+                ("3.4", "--socket-reuse-port", {"version": "3.4.13"}),
+            )
         ),
         Case(
             "a flag as an environment variable",

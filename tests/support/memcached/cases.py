@@ -30,7 +30,13 @@ ACCEPTED = (
     Case("the maximum size", {"size": 1000}),
     Case("an image with a registry port and a digest", {"image": f"example.com:5000/a/b@sha256:{'0' * 64}"}),
     Case("an image in a registry with an IPv6 address", {"image": "[::1]:5000/memcached"}),
-    Case("a version", {"version": "1.6.18-alpine"}),
+    *(
+        Case(f"version {version}", {"version": version})
+        for version in ("1.6.18-alpine", "1.6.38-alpine3.22", "1.6", "1-bookworm", "latest", "alpine")
+    ),
+    Case("an image with a private tag", {"image": "registry.example.com:5000/cache:prod-7"}),
+    Case("an image with a digest", {"image": f"memcached@sha256:{'0' * 64}"}),
+    Case("a version that is ignored because of the image", {"image": "memcached:edge", "version": "edge"}),
     Case("the minimum memory", {"memoryMB": 8, "maxItemSizeMB": 4}),
     Case("the maximum memory", {**BIG, "maxItemSizeMB": 1024}),
     Case("the maximum connections and threads", {"maxConnections": 1000000, "threads": 128}),
@@ -155,11 +161,14 @@ REFUSED = (
         "'a/B:1' is not a valid image",
     ),
     Case("a too long image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
-    Case(
-        "a version that is not a tag",
-        {"version": "1.6 38"},
-        "'1.6 38' is not a valid image tag",
-        "'1.6 38' is not a valid image tag",
+    *(
+        Case(
+            f"a version that memcached does not have: {version}",
+            {"version": version},
+            f"'{version}' is not a version of memcached 1.4 to 1.6",
+            f"spec.version: '{version}' is not a version of memcached 1.4 to 1.6",
+        )
+        for version in ("1.6 38", "99.1.0", "1.7.0", "2.0.1", "junk", "v1.6.38", "1.6.38.1", "1.66.38")
     ),
     Case("a too long version", {"version": "1" * 129}, "may not be more than 128", "at most 128 characters"),
     at_least("memoryMB", 7, 8),

@@ -59,7 +59,7 @@ SEED: dict[str, Any] = {
 
 NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 OLD_WORDS = "is not supported"
-ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
+ADVICE_WORDS = "Use redis 6.2 to 8.x, or valkey 7.2 to 9.x."
 DIRECTIVE_WORDS = "is set by another field or by the operator"
 IMAGE_WORDS = "is not an image; use lower-case letters"
 TWICE_WORDS = "is also set in pod[0]; remove one of the two"
@@ -112,13 +112,15 @@ ACCEPTED = over(
         Case("no version", {"version": ...}),
         *(
             Case(f"version {version}", {"version": version})
-            for version in ("6.2", "6.2.14", "7.0.15-alpine", "v10.0.1")
+            for version in ("6.2", "6.2.14", "7.0.15-alpine", "v8.99.1")
         ),
         Case("valkey by repository", {"repository": "valkey/valkey", "version": "7.2"}),
         Case("valkey by engine", {"repository": "example.com:5000/kv", "engine": "valkey", "version": "9.1"}),
         Case("redis in a registry named valkey", {"repository": "valkey.example.com/redis", "version": "6.2.14"}),
         Case("redis by engine", {"repository": "valkey/valkey", "engine": "redis", "version": "6.2.14"}),
         Case("image with version tag", imaged("example.com:5000/a/redis:8.0.2-bookworm")),
+        Case("image of a registry whose address looks like a version", imaged("10.0.0.1:5000/redis:8.0.2")),
+        Case("image of another such registry", imaged("1.1.1.1/redis:8.0.2")),
         Case("image with version tag and digest", imaged(f"redis:8.0.2@sha256:{'0' * 64}")),
         Case("image without version tag, with version", podded(middlewareImage="redis:stable")),
         Case("image digest, with version", podded(middlewareImage=f"redis@sha256:{'0' * 64}")),
@@ -239,7 +241,7 @@ REFUSED = over(
                 f"redis {version} {OLD_WORDS}",
                 f"spec.version: redis {version} {OLD_WORDS}",
             )
-            for version in ("3.2.8", "5.0.14", "6.0.20", "6.1.0-rc1", "v4.0.14", "2.8", "0.1.0")
+            for version in ("3.2.8", "5.0.14", "6.0.20", "6.1.0-rc1", "v4.0.14", "2.8", "0.1.0", "9.0.0", "99.1.0")
         ),
         Case(
             "unchanged manifest of the first release",
@@ -254,7 +256,7 @@ REFUSED = over(
                 f"valkey {version} {OLD_WORDS}",
                 f"spec.version: valkey {version} {OLD_WORDS}",
             )
-            for version in ("7.1.0", "6.2.14")
+            for version in ("7.1.0", "6.2.14", "10.0.0-alpine")
         ),
         Case(
             "image of an old version",

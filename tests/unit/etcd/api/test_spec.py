@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api.reserved_arguments import RESERVED_FLAGS
+from operators.etcd.api.arguments import RESERVED_FLAGS
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
 from operators.etcd.api.versions import Version

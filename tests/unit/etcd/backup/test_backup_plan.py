@@ -193,6 +193,13 @@ def test_result_is_recorded_before_the_pod_is_deleted() -> None:
     assert final.status == made.status
 
 
+def test_dollar_signs_of_a_store_are_not_expanded() -> None:
+    """Kubernetes replaces $(NAME) in arguments by a variable of the pod, and $$ by $."""
+    given = {"s3": BUCKET["s3"] | {"prefix": "a$$b/$(KUBERNETES_SERVICE_HOST)"}}
+    [container] = snapshot_pod(backup(destination=given))["spec"]["containers"]
+    assert "--s3-prefix=a$$$$b/$$(KUBERNETES_SERVICE_HOST)" in container["args"]
+
+
 def test_location_in_a_bucket_is_an_s3_url() -> None:
     made = plan(Observed(snapshot_pod(**ended(KEPT))), backup(destination=BUCKET))
     assert made.status["location"] == "s3://orders/etcd/demo-u-1/nightly-b-1.db"

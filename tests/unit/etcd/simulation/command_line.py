@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Command:
         quota: backend quota, in bytes.
         files: paths by the name of the flag, such as `peer-cert-file`.
         snapshot_count: number of entries after which the member writes a Raft snapshot to its disk.
+        refusal: log of an etcd that exits because of its flags; empty if it accepts them.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Command:
     quota: int
     files: Mapping[str, str]
     snapshot_count: int
+    refusal: str
 
     @property
     def version(self) -> Version:
@@ -69,8 +72,18 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
             files={flag: path for flag, path in flags.items() if flag.endswith("-file")},
             snapshot_count=int(flags.get("snapshot-count", _snapshot_count(container["image"]))),
+            refusal=_refusal(flags),
         )
     return None
+
+
+def _refusal(flags: Mapping[str, str]) -> str:
+    """Return the log of etcd if it refuses the TLS versions together (measured with 3.6.16)."""
+    least, most = flags.get("tls-min-version", ""), flags.get("tls-max-version", "TLS1.3")
+    if least <= most:
+        return ""
+    error = f"min version ({least}) is greater than max version ({most})"
+    return json.dumps({"level": "warn", "msg": "failed to verify flags", "error": error})
 
 
 def _snapshot_count(image: str) -> int:

@@ -206,6 +206,8 @@ class FakeEtcd:
             Ended: etcd exits instead of starting.
         """
         flags = process.command
+        if flags.refusal:
+            raise Ended(flags.refusal)
         if disk.member:
             cluster = self.clusters[disk.cluster]
             self._require_converted(cluster, disk, flags)

@@ -8,7 +8,8 @@ import pytest
 
 from operators.etcd.steps import rolling_update
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.errors import Conflict
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.drain import Drain
@@ -44,6 +45,19 @@ async def test_rolling_update_waits_for_the_drain() -> None:
     play.world.require_safe()
     [found] = play.stage.find()
     assert accessors.condition(found, conditions.READY)["reason"] == "Ready"
+
+
+async def test_late_eviction_of_a_former_pod_charges_the_budget_for_two_minutes() -> None:
+    """The API server charges the budget before it compares the UID; the harness waits until that has no effect."""
+    play = ScenarioRun(World(ETCD))
+    await play.run_steps((cluster(3, MIDDLE),))
+    with pytest.raises(Conflict):
+        play.stage.user_client.evict("default", "cache-1", preconditions={"uid": "former"})
+    [(_, charged)] = play.world.server.objects(DISRUPTION_BUDGET)
+    assert (charged["status"]["disruptionsAllowed"], [*charged["status"]["disruptedPods"]]) == (0, ["cache-1"])
+    await play.outlast_evictions()
+    [(_, budget)] = play.world.server.objects(DISRUPTION_BUDGET)
+    assert budget["status"]["disruptionsAllowed"] == 1
 
 
 async def test_drain_takes_a_second_member_if_the_operator_deletes_pods(monkeypatch: pytest.MonkeyPatch) -> None:

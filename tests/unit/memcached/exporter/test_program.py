@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from operators.memcached.exporter import metrics
 from operators.memcached.exporter import program as exporter
 from operators.memcached.exporter.program import Exporter, connect, parse_options
+from shared.observability.version import VERSION
 from tests.support import paths
 from tests.support.memcached.exporter import EXPORTER, REPOSITORY, Samples, running, samples
 from tests.support.tls import Authority
@@ -67,6 +69,19 @@ async def test_scrape_returns_the_statistics_of_memcached() -> None:
         "memcached_authentication_failures_total": 0,
     }
     assert {name: found.get(name) for name in expected} == expected
+
+
+async def test_build_info_has_the_labels_of_exporters_in_go() -> None:
+    async with fake({}) as to:
+        [line] = [line for line in (await exporter_of(to).scrape()).splitlines() if "exporter_build_info{" in line]
+    labels = dict(re.findall(r'(\w+)="(.*?)"', line))
+    assert sorted(labels) == ["branch", "goarch", "goos", "goversion", "revision", "tags", "version"]
+    assert (labels["version"], labels["goos"]) == (VERSION, "linux")
+    assert line.endswith(" 1"), "also while the server does not respond"
+
+
+def test_version_is_that_of_the_project() -> None:
+    assert tomllib.loads((paths.REPOSITORY / "pyproject.toml").read_text())["project"]["version"] == VERSION
 
 
 def test_names_types_and_labels_are_those_of_memcached_exporter() -> None:
