@@ -6,9 +6,7 @@ A probe never queries the API server: an operator whose API server is unavailabl
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 
 import prometheus_client
 from aiohttp import web
@@ -34,34 +32,3 @@ async def scrape(request: web.Request) -> web.Response:
     encode, content_type = choose_encoder(", ".join(request.headers.getall("Accept", ())))
     body = await asyncio.to_thread(encode, prometheus_client.REGISTRY)  # encoding thousands of resources is slow
     return web.Response(body=body, headers={"Content-Type": content_type})
-
-
-async def serve(
-    stack: AsyncExitStack, address: str, routes: Iterable[web.RouteDef], *, tls: ssl.SSLContext | None = None
-) -> None:
-    """Start serving, until the stack is closed.
-
-    Args:
-        address: host:port, :port for all addresses, or "0" to disable.
-        tls: serving certificate; a certificate loaded later applies to new connections. None disables TLS.
-
-    Raises:
-        ValueError: the address has another form.
-        OSError: the address cannot be bound.
-    """
-    if address == "0":
-        return
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        raise ValueError(f"{address!r} is not an address: use host:port, :port, or 0 to disable")
-    application = web.Application()
-    application.add_routes(routes)
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port), ssl_context=tls).start()
-    except OSError as error:
-        raise OSError(
-            f"cannot listen on {address}: {error.strerror or error}. Use another address, or 0 to disable."
-        ) from None

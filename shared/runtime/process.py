@@ -21,7 +21,7 @@ from shared.kubernetes import access_review
 from shared.kubernetes.client import Kube, Transport
 from shared.kubernetes.kinds import Key
 from shared.kubernetes.transport import Bounded, Configuration
-from shared.observability import endpoints, metrics, profiling
+from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import Clients
@@ -166,9 +166,9 @@ class Process:
             web.get("/healthz", endpoints.probe(self._not_stuck)),
             web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
         ]
-        await endpoints.serve(stack, options.probe_address, probes)
+        await http_server.serve(stack, options.probe_address, probes)
         if options.profiling:
-            await endpoints.serve(stack, profiling.ADDRESS, profiling.Profiler().routes)
+            await http_server.serve(stack, profiling.ADDRESS, profiling.Profiler().routes, limits=profiling.LIMITS)
         is_secure = options.metrics_secure and options.metrics_address != "0"
         if is_secure or options.webhook_address != "0":
             self._certificates = certificates_of(options, self._kube)
@@ -177,8 +177,9 @@ class Process:
             tls = self._certificates.context
         scrape = access_review.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
-        await endpoints.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
-        await endpoints.serve(stack, options.webhook_address, admission.routes(self._operator.admissions), tls=tls)
+        await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
+        webhooks = admission.routes(self._operator.admissions)
+        await http_server.serve(stack, options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:
         """Start an orderly shutdown."""
