@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from shared.api import crd, reference
 from shared.cli import list_operators
 from shared.cli.options import parse_options
+from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.transport import Transports
 from shared.observability import logs, tracing
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
@@ -51,9 +52,8 @@ def _printed(operator: Operator, installed: Callable[[], Iterable[Operator]], op
 
 async def _run(operator: Operator, options: Options) -> None:
     configuration = await load_configuration(options.kubeconfig)
-    transport = HttpTransport(configuration)
-    try:
-        async with tracing.exported(options.otlp_endpoint, options.operator_name):
-            await Process(operator, options, transport, configuration).run()
-    finally:
-        await transport.close()
+    async with (
+        Transports.open(configuration) as transports,
+        tracing.exported(options.otlp_endpoint, options.operator_name),
+    ):
+        await Process(operator, options, transports, configuration).run()

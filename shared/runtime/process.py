@@ -18,9 +18,10 @@ from aiohttp import web
 
 from shared.api import admission
 from shared.kubernetes import access_review
-from shared.kubernetes.client import Kube, Transport
+from shared.kubernetes.client import Kube
+from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.kinds import Key
-from shared.kubernetes.transport import Bounded, Configuration
+from shared.kubernetes.transport import Bounded, Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
@@ -95,25 +96,28 @@ class Process:
     """Connects caches, queues, workers and watches, and shuts them down in order."""
 
     def __init__(
-        self, operator: Operator, options: Options, transport: Transport, configuration: Configuration
+        self, operator: Operator, options: Options, transports: Transports, configuration: Configuration
     ) -> None:
         self._operator = operator
         self._options = options
-        self._kube = Kube(transport, manager=options.operator_name)
+        self._configuration = configuration
+        self._reviews = Kube(transports.reviews, manager=options.operator_name)
+        self._kube = Kube(transports.work, manager=options.operator_name)
         self._recorder = Recorder(self._kube, component=options.operator_name)
         self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
         self._term: Term = unopposed
         permit: Permit = always
+        work = transports.work
         if options.leader_elect:
             leadership = Leadership(
-                self._kube,
+                Kube(transports.lease, manager=options.operator_name),
                 self._recorder,
                 name=options.operator_name,
                 namespace=options.leader_elect_namespace,
                 times=self._times,
             )
-            self._term, transport, permit = leadership.term, Fence(transport, leadership), leadership.permit
-        fenced = Kube(Bounded(transport), manager=options.operator_name)
+            self._term, work, permit = leadership.term, Fence(work, leadership), leadership.permit
+        fenced = Kube(Bounded(work), manager=options.operator_name)
         controllers = operator.controllers(options)
         self._lanes = [RunningController(controller, fenced, self._recorder, permit) for controller in controllers]
         self._watch = Watch(
@@ -163,7 +167,7 @@ class Process:
         """Serve the HTTP endpoints, on every replica, until the stack is closed."""
         options, tls = self._options, None
         probes = [
-            web.get("/healthz", endpoints.probe(self._not_stuck)),
+            web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted)),
             web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
         ]
         await http_server.serve(stack, options.probe_address, probes)
@@ -175,7 +179,7 @@ class Process:
             await self._certificates.open()
             self._start(self._certificates.run(), "certificates")
             tls = self._certificates.context
-        scrape = access_review.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
+        scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
         await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
         webhooks = admission.routes(self._operator.admissions)
