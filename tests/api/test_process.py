@@ -171,7 +171,7 @@ def test_running_reconcile_completes_before_shutdown(
     send = operator.wire.request
 
     async def slowly(request: Request, transport: Transport) -> Response:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         return await send(request, transport)
 
     monkeypatch.setattr(operator.wire, "request", slowly)
