@@ -20,7 +20,7 @@ import aiohttp
 from shared.kubernetes.client import Request, Response, Transport
 from shared.kubernetes.credentials import Configuration, authorization
 from shared.kubernetes.errors import Unavailable
-from shared.observability import metrics
+from shared.observability import metrics, tracing
 
 AGENT = "platform-operators"
 
@@ -65,7 +65,8 @@ class HttpTransport:
     async def _send(self, request: Request) -> Response:
         method, body = request.method, request.body
         url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
-        headers = {"Content-Type": request.content_type, **await authorization(self._configuration)}
+        headers = {"Content-Type": request.content_type, **tracing.sent(url)}
+        headers |= await authorization(self._configuration)
         try:
             sent = None if body is None else json.dumps(body).encode()
             async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:

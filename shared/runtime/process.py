@@ -48,8 +48,8 @@ SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds allowed at exit for tasks that are cancelled."""
 
 RECONCILE_GRACE_SECONDS, EVENT_GRACE_SECONDS = 0.6, 0.2
-"""Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby looks
-at it each 1.1 s at the latest, so that it leads within 2 s. A cancelled reconcile is continued by the next leader."""
+"""Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby reads
+it each 1.1 s at the latest, so that it leads within 2 s. A cancelled reconcile is continued by the next leader."""
 
 WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
