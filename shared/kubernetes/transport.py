@@ -57,8 +57,9 @@ class HttpTransport:
         # A rejected request was not processed, so it can be repeated with the credentials that are valid now.
         if answer.status == 401 and await self._configuration.refresh(rejected=True):
             if self._configuration.tls.reload():  # the API server checks the certificate of a connection each time
-                await self._session.close()
+                former = self._session
                 self._session = open_session(self._configuration, connections=self._connections)
+                await former.close()
             answer = await self._send(request)
         return answer
 

@@ -6,23 +6,35 @@ A probe never queries the API server: an operator whose API server is unavailabl
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import prometheus_client
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
+log = logging.getLogger(__name__)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]
 """Returns the problem; None if there is none."""
 
 
-def probe(*checks: Check) -> Handler:
-    """Return a handler that responds 200, or 500 with the problems."""
+def probe(*checks: Check, is_liveness: bool = False) -> Handler:
+    """Return a handler that responds 200, or 500 with the problems.
+
+    Args:
+        is_liveness: whether to log problems: the kubelet restarts the container without naming them.
+    """
+    was_well = True
 
     async def answer(_: web.Request) -> web.Response:
-        wrong = [found for check in checks if (found := check())]
-        return web.Response(status=500 if wrong else 200, text="; ".join(wrong) or "ok")
+        nonlocal was_well
+        wrong = "; ".join(found for check in checks if (found := check()))
+        if wrong and was_well and is_liveness:
+            log.error("the liveness probe fails, so that the kubelet restarts the operator: %s", wrong)
+        was_well = not wrong
+        return web.Response(status=500 if wrong else 200, text=wrong or "ok")
 
     return answer
 

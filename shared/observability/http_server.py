@@ -20,13 +20,19 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from shared.observability.endpoints import Handler
 
 log = logging.getLogger(__name__)
+
+server_log = logging.getLogger(f"{__name__}.aiohttp")
+server_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+"""Logger of aiohttp's server, without requests that are no HTTP: any client could fill the log with them."""
 
 LARGE_BODY_BYTES = 64 * 1024
 """Size above which a request body is large: up to it, aiohttp buffers a body before its handler reads it."""
@@ -117,6 +123,7 @@ class _Server:
             keepalive_timeout=limits.idle_seconds,
             lingering_time=SHUTDOWN_SECONDS,
             max_headers=MAX_HEADERS,
+            logger=server_log,
         )
 
     async def start(self, stack: AsyncExitStack, listeners: Iterable[socket.socket]) -> None:
@@ -201,13 +208,14 @@ class _Server:
             with self._requests.use(client), self._body(request, client):
                 async with asyncio.timeout(self._limits.request_seconds):
                     response = await handler(request)
-                    await response.prepare(request)
-                    await response.write_eof()
+                    with contextlib.suppress(ConnectionError):  # the client left
+                        await response.prepare(request)
+                        await response.write_eof()
                     return response
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
-            raise ConnectionError("the request was not completed in time") from None
+            return web.Response(status=HTTPStatus.REQUEST_TIMEOUT)
 
     def _body(self, request: web.Request, client: str) -> contextlib.AbstractContextManager[None]:
         """Return a context for reading the body of a request. One of unknown size may be large."""

@@ -171,7 +171,7 @@ class Process:
         """Serve the HTTP endpoints, on every replica, until the stack is closed."""
         options, tls = self._options, None
         probes = [
-            web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted)),
+            web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
             web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
         ]
         await http_server.serve(stack, options.probe_address, probes)

@@ -145,6 +145,25 @@ async def test_number_of_cached_verdicts_is_limited(scrape: Scrape) -> None:
     assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
+# Probes.
+
+
+async def test_failed_liveness_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The kubelet's event does not have the text of the response."""
+    problem = [""]
+    (port,) = free_ports(1)
+    async with AsyncExitStack() as stack:
+        routes = [web.get("/healthz", endpoints.probe(lambda: problem[0] or None, is_liveness=True))]
+        await http_server.serve(stack, f"127.0.0.1:{port}", routes)
+        session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
+        for text, status in (("", 200), ("stuck for 1 s", 500), ("stuck for 2 s", 500), ("", 200)):
+            problem[0] = text
+            async with session.get("/healthz") as answer:
+                assert (answer.status, await answer.text()) == (status, text or "ok")
+    expected = "the liveness probe fails, so that the kubelet restarts the operator: stuck for 1 s"
+    assert caplog.messages == [expected]
+
+
 # Profiles.
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,8 @@ from shared.pki import ca, certs
 
 QUICK = Limits(connections=8, requests=8, header_seconds=0.3, idle_seconds=0.6, request_seconds=0.6)
 """Limits that a test reaches quickly. One address gets half of each: four connections, four requests."""
+
+PATIENT = replace(QUICK, header_seconds=10.0, idle_seconds=10.0, request_seconds=10.0)
 
 OTHER_CLIENT = "127.0.0.2"
 """A second address of the loopback interface."""
@@ -118,7 +121,7 @@ async def test_client_that_never_completes_its_headers_is_disconnected(sent: str
     async with serving(secure=secure) as served:
         connection = await served.connect()
         await connection.send(sent)
-        assert 0.1 < await connection.seconds_until_closed() < 1.5
+        assert await connection.seconds_until_closed() < 2.5
 
 
 async def test_client_that_sends_its_headers_byte_by_byte_is_disconnected() -> None:
@@ -133,14 +136,14 @@ async def test_client_that_sends_its_headers_byte_by_byte_is_disconnected() -> N
                     await asyncio.sleep(0.05)
 
         slow = asyncio.create_task(trickle())
-        assert await connection.seconds_until_closed() < 1.5
+        assert await connection.seconds_until_closed() < 2.5
         slow.cancel()
 
 
 async def test_client_that_never_begins_its_handshake_is_disconnected() -> None:
     async with serving(secure=True) as served:
         connection = await served.connect(handshake=False)
-        assert 0.1 < await connection.seconds_until_closed() < 1.5
+        assert await connection.seconds_until_closed() < 2.5
 
 
 async def test_idle_connection_is_closed_and_one_in_use_is_kept() -> None:
@@ -149,14 +152,14 @@ async def test_idle_connection_is_closed_and_one_in_use_is_kept() -> None:
         for _ in range(4):
             assert await connection.get() == 200
             await asyncio.sleep(0.25)
-        assert await connection.seconds_until_closed() < 1.5
+        assert await connection.seconds_until_closed() < 2.5
 
 
 async def test_client_that_never_completes_its_body_is_disconnected() -> None:
     async with serving() as served:
         connection = await served.connect()
         await connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
-        assert 0.3 < await connection.seconds_until_closed() < 1.5
+        assert await connection.seconds_until_closed() < 2.5
         assert await (await served.connect()).get() == 200
 
 
@@ -177,7 +180,7 @@ async def test_client_that_never_reads_its_response_is_disconnected() -> None:
 
 @pytest.mark.parametrize("secure", [False, True])
 async def test_client_gets_half_of_the_connections(secure: bool) -> None:
-    async with serving(replace(QUICK, header_seconds=5.0), secure=secure) as served:
+    async with serving(PATIENT, secure=secure) as served:
         opened = [await served.connect() for _ in range(4)]
         with contextlib.suppress(ConnectionError):
             assert await (await served.connect()).get() == 0, "the fifth connection is closed"
@@ -186,7 +189,7 @@ async def test_client_gets_half_of_the_connections(secure: bool) -> None:
 
 
 async def test_total_of_connections_is_limited() -> None:
-    async with serving(replace(QUICK, header_seconds=5.0)) as served:
+    async with serving(PATIENT) as served:
         for client in ("127.0.0.1", OTHER_CLIENT):
             for _ in range(4):
                 await served.connect(client)
@@ -194,19 +197,19 @@ async def test_total_of_connections_is_limited() -> None:
 
 
 async def test_handshakes_in_progress_count_as_connections() -> None:
-    async with serving(replace(QUICK, header_seconds=1.0), secure=True) as served:
+    async with serving(replace(PATIENT, header_seconds=2.0), secure=True) as served:
         for _ in range(4):
             await served.connect(handshake=False)
         with contextlib.suppress(ConnectionError):
             await served.connect()
             pytest.fail("the fifth connection is closed")
         assert await (await served.connect(OTHER_CLIENT)).get() == 200
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)
         assert await (await served.connect()).get() == 200, "handshakes that timed out are not counted"
 
 
 async def test_client_with_too_many_requests_gets_429_and_all_clients_503() -> None:
-    async with serving(replace(QUICK, connections=100, requests=4, request_seconds=5)) as served:
+    async with serving(replace(PATIENT, connections=100, requests=4)) as served:
         served.go.clear()
         first = [asyncio.create_task((await served.connect()).get()) for _ in range(2)]
         await asyncio.sleep(0.1)
@@ -220,7 +223,7 @@ async def test_client_with_too_many_requests_gets_429_and_all_clients_503() -> N
 
 
 async def test_body_above_the_limit_gets_413() -> None:
-    async with serving(replace(QUICK, body_bytes=1000)) as served:
+    async with serving(replace(PATIENT, body_bytes=1000)) as served:
         connection = await served.connect()
         await connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n" + "x" * 1001)
         assert await connection.status() == 413
@@ -230,7 +233,7 @@ async def test_body_above_the_limit_gets_413() -> None:
 
 
 async def test_large_bodies_are_few_at_once_and_do_not_stop_small_ones() -> None:
-    limits = replace(QUICK, connections=100, requests=100, large_bodies=2, body_bytes=1 << 20, request_seconds=5)
+    limits = replace(PATIENT, connections=100, requests=100, large_bodies=2, body_bytes=1 << 20)
     head = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE_BODY_BYTES + 1}\r\n\r\n"
     async with serving(limits) as served:
         slow = await served.connect()
@@ -274,3 +277,35 @@ async def test_address_in_use_is_reported() -> None:
     async with serving() as served, AsyncExitStack() as stack:
         with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use\. Use another"):
             await http_server.serve(stack, f"127.0.0.1:{served.port}", [])
+
+
+async def test_faulty_clients_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Any client can be slow, leave early, or send nonsense, as often as it likes."""
+    post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx"
+    caplog.set_level(logging.INFO)
+    async with serving() as served:
+        for sent in (post, "GET / HTTP/1.1\r\nX-Slow: ", "\x16\x03\x01nonsense\r\n\r\n", "GET / HTTP/9\r\n\r\n"):
+            connection = await served.connect()
+            await connection.send(sent)
+            await connection.seconds_until_closed()
+        served.go.clear()
+        connection = await served.connect()
+        await connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.1)
+        connection.writer.transport.abort()
+        served.go.set()
+        await asyncio.sleep(0.1)
+    assert caplog.messages == []
+
+
+async def test_internal_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: web.Request) -> web.Response:
+        raise ValueError("simulated bug")
+
+    (port,) = free_ports(1)
+    async with AsyncExitStack() as stack:
+        await http_server.serve(stack, f"127.0.0.1:{port}", [web.get("/", fail)])
+        served = Served(port, None)
+        assert await (await served.connect()).get() == 500
+        served.close()
+    assert "simulated bug" in caplog.text
