@@ -92,6 +92,7 @@ bench: .venv ## Measure speed and resource use, compared with the bare API; slow
 	@$(PYTHON) -m e2e.bench $(ARGS)
 	@$(PYTHON) -m e2e.bench.etcd $(filter --quick,$(ARGS))
 	@$(PYTHON) -m e2e.bench.redis_planning $(filter --quick,$(ARGS))
+	@$(PYTHON) -m e2e.bench.certificates
 	@$(PYTHON) -m e2e.bench.redis $(filter --quick,$(ARGS))
 	@$(PYTHON) -m e2e.bench.redis_large
 

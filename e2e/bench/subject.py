@@ -34,18 +34,19 @@ class Subject:
 
     @classmethod
     @contextmanager
-    def running(cls, plane: ControlPlane, directory: Path, workers: int) -> Iterator[Subject]:
+    def running(cls, plane: ControlPlane, directory: Path, workers: int, *, of: str = "memcached") -> Iterator[Subject]:
         """Start the operator and wait until it is ready; stop it with SIGTERM at the end of the context.
 
         Args:
             plane: control plane that the operator connects to.
             directory: directory for its log.
             workers: number of workers; 0 for the default.
+            of: name of the operator.
         """
         metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
         command = [
             *("env", "METRICS_SECURE=false"),
-            *(sys.executable, "-m", "operators.memcached"),
+            *(sys.executable, "-m", f"operators.{of}"),
             f"--kubeconfig={plane.client_kubeconfig(USER, USER, 'system:masters')}",
             f"--metrics-bind-address={metrics}",
             f"--health-probe-bind-address={probes}",

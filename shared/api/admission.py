@@ -28,14 +28,21 @@ from shared.api.spec import Admission
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
 from shared.observability.endpoints import Handler
+from shared.observability.http_server import Limits
 
 log = logging.getLogger(__name__)
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 DEFAULT, VALIDATE = "/default", "/validate"
 
-LARGEST = 7 * 1024 * 1024
-"""Maximum size of a request in bytes: two objects of the largest size that etcd accepts, and the envelope."""
+LIMITS = Limits(connections=512, requests=512, body_bytes=4 * 1024 * 1024)
+"""An API server handles up to 600 requests at once, over one connection each. A body holds two objects of the largest
+size that etcd stores by default, and the envelope; parsed, 4 MiB of JSON can take 100 MiB."""
+
+MAX_QUOTED_CHARACTERS = 100
+"""Length of a part of a bad request that is repeated in the response and in the log."""
+
+_KIND_PARTS = ("group", "version", "kind")
 
 _FIELD = re.compile(r"([a-z]\w*(?:[.\[][\w\]*/-]+)*): (.+)", re.DOTALL)
 
@@ -150,7 +157,7 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
 
     async def respond(request: web.Request) -> web.Response:
         try:
-            incoming = _read(await request.clone(client_max_size=LARGEST).read(), known)
+            incoming = _read(await request.read(), known)
         except BadRequest as error:
             log.warning("%s: bad request: %s", path, error)
             return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
@@ -186,28 +193,34 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
 def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
     try:
         review = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
-        given = f"{review.get('kind')} of {review.get('apiVersion')}" if isinstance(review, dict) else "another type"
+        given = _versioned(review.get("kind"), review.get("apiVersion")) if isinstance(review, dict) else "another type"
         raise BadRequest(
             f"the request must be an {KIND} of {API_VERSION}, not {given}. Set admissionReviewVersions to [v1]."
         )
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise BadRequest("the AdmissionReview has no request with a uid.")
-    kind = request.get("kind") or {}
-    admission = known.get((kind.get("group"), kind.get("version"), kind.get("kind")))
+    kind = request.get("kind")
+    group, version, name = (str(kind.get(part)) if isinstance(kind, dict) else "" for part in _KIND_PARTS)
+    admission = known.get((group, version, name))
     if admission is None:
-        served = ", ".join(f"{name} of {group}/{version}" for group, version, name in known)
+        served = ", ".join(_versioned(name, f"{group}/{version}") for group, version, name in known)
         raise BadRequest(
-            f"this operator does not serve {kind.get('kind')} of {kind.get('group')}/{kind.get('version')}; it serves "
-            f"{served}. Correct the rules of its WebhookConfigurations."
+            f"this operator does not serve {_versioned(name, f'{group}/{version}')}; it serves {served}. "
+            "Correct the rules of its WebhookConfigurations."
         )
     obj, old = request.get("object") or {}, request.get("oldObject") or None
     if not isinstance(obj, dict) or not isinstance(old, dict | None):
         raise BadRequest("request.object and request.oldObject are not objects.")
     return AdmissionRequest(request["uid"], admission, obj, old)
+
+
+def _versioned(kind: Any, version: Any) -> str:
+    """Return a kind and its version for a message. A client may have sent anything, of any length."""
+    return f"{str(kind)[:MAX_QUOTED_CHARACTERS]} of {str(version)[:MAX_QUOTED_CHARACTERS]}"
 
 
 def _identity(admission: Admission) -> tuple[str, str, str]:

@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
+from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.transport import HttpTransport
 from shared.observability import logs
 from shared.status import conditions
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import Callable, Iterable
 
 from shared.api import crd, reference
 from shared.cli import list_operators
 from shared.cli.options import parse_options
+from shared.kubernetes.client import SERVICE_ACCOUNT
+from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.transport import Transports
 from shared.observability import logs, tracing
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
@@ -49,11 +52,19 @@ def _printed(operator: Operator, installed: Callable[[], Iterable[Operator]], op
     return ""
 
 
+def _resource() -> tracing.Attributes:
+    """Return the pod of this process, as attributes of its traces; empty outside a pod."""
+    try:
+        namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        return {}
+    return {tracing.NAMESPACE: namespace, tracing.POD: socket.gethostname()}
+
+
 async def _run(operator: Operator, options: Options) -> None:
     configuration = await load_configuration(options.kubeconfig)
-    transport = HttpTransport(configuration)
-    try:
-        async with tracing.exported(options.otlp_endpoint, options.operator_name):
-            await Process(operator, options, transport, configuration).run()
-    finally:
-        await transport.close()
+    async with (
+        Transports.open(configuration) as transports,
+        tracing.exported(options.otlp_endpoint, options.operator_name, _resource()),
+    ):
+        await Process(operator, options, transports, configuration).run()

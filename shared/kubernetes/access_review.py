@@ -22,6 +22,9 @@ ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subje
 VERDICT_MAX_AGE_SECONDS = 10.0
 """Seconds for which the verdict of the API server on a token is cached."""
 
+REVIEW_TIMEOUT_SECONDS = 5.0
+"""Seconds after which a request whose review has no result is answered with 503."""
+
 MAX_VERDICTS = 256
 """Maximum number of cached verdicts."""
 
@@ -68,7 +71,7 @@ class Guard:
         key = (hashlib.sha256(token.encode()).digest(), path)  # the token itself is not stored
         expiry, review = self._verdicts.get(key, (0.0, None))
         if review is None or self._clock() >= expiry:
-            review = asyncio.create_task(self._review_request(token, path))
+            review = asyncio.create_task(self._review_in_time(token, path))
             self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, review)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MAX_VERDICTS:
@@ -79,6 +82,13 @@ class Guard:
             self._verdicts.pop(key, None)  # no verdict: the next request is reviewed again
             status = 503 if isinstance(error, Unavailable) else 500
             return AccessVerdict(status, f"the API server could not review the request: {error}")
+
+    async def _review_in_time(self, token: str, path: str) -> AccessVerdict:
+        try:
+            async with asyncio.timeout(REVIEW_TIMEOUT_SECONDS):
+                return await self._review_request(token, path)
+        except TimeoutError:
+            raise Unavailable(f"no answer within {REVIEW_TIMEOUT_SECONDS:g} s") from None
 
     async def _review_request(self, token: str, path: str) -> AccessVerdict:
         reviewed = (await self._review(TOKEN_REVIEW, {"token": token})).get("status") or {}

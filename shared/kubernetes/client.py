@@ -180,10 +180,11 @@ class Kube:
         await self._send(Request("POST", POD.path(namespace, name, "eviction"), body=body))
 
     async def _send(self, request: Request) -> Obj:
-        with tracing.span(request.method, path=request.path):
+        with tracing.http_span(request.method):
             answer = await self._transport.request(request)
-            if answer.status >= 400:
-                raise error_of(answer, request)
+            tracing.received(answer.status)
+        if answer.status >= 400:
+            raise error_of(answer, request)
         return answer.body if isinstance(answer.body, dict) else {}
 
 

@@ -1,39 +1,38 @@
-"""Transport to the API server: a connection pool of aiohttp, with the configuration of the official client.
+"""Transport to the API server: connection pools of aiohttp.
 
-`kubernetes.aio` reads kubeconfigs and service accounts, runs exec plugins, renews tokens and sets up TLS. Its models
-and its `ApiClient` are not used: the latter resolves proxies on each request, and a .netrc in a thread.
+The official client's `ApiClient` is not used: it resolves proxies on each request, and a .netrc in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import time
 from asyncio.sslproto import SSLProtocol
-from typing import Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from kubernetes.aio import config
-from kubernetes.aio.client import Configuration as Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
-from shared.kubernetes.client import SERVICE_ACCOUNT, Request, Response, Transport
-from shared.kubernetes.errors import KubeError, Unavailable
-from shared.observability import metrics
+from shared.kubernetes.client import Request, Response, Transport
+from shared.kubernetes.credentials import Configuration, authorization
+from shared.kubernetes.errors import Unavailable
+from shared.observability import metrics, tracing
 
 AGENT = "platform-operators"
 
 MAX_CONNECTIONS = 48
 MAX_REQUESTS_AT_ONCE = 32
-"""Maximum number of connections, and of concurrent requests by workers: Lease renewals never wait for a connection."""
+"""Maximum number of connections, and of concurrent requests by workers: events and lists need connections as well."""
+
+MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 2, 4
+"""Maximum number of connections for the Lease, and for reviews of requests to /metrics."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 """Seconds after which a request without a response fails."""
-
-TOKEN_MAX_AGE_SECONDS = 300.0
-"""Seconds after which the credentials of a kubeconfig are read again."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 
@@ -41,17 +40,34 @@ SSLProtocol.max_size = 64 * 1024  # buffer per connection; asyncio's default of 
 
 
 class HttpTransport:
-    """Sends requests over a pool of connections, each with the current credentials."""
+    """Sends requests over a pool of connections, each with the current credentials.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Args:
+        connections: maximum number of connections.
+    """
+
+    def __init__(self, configuration: Configuration, connections: int = MAX_CONNECTIONS) -> None:
         self._configuration = configuration
+        self._connections = connections
         self._host: str = configuration.host
-        self._session = open_session(configuration, connections=MAX_CONNECTIONS)
+        self._session = open_session(configuration, connections=connections)
 
     async def request(self, request: Request) -> Response:
+        answer = await self._send(request)
+        # A rejected request was not processed, so it can be repeated with the credentials that are valid now.
+        if answer.status == 401 and await self._configuration.refresh(rejected=True):
+            if self._configuration.tls.reload():  # the API server checks the certificate of a connection each time
+                former = self._session
+                self._session = open_session(self._configuration, connections=self._connections)
+                await former.close()
+            answer = await self._send(request)
+        return answer
+
+    async def _send(self, request: Request) -> Response:
         method, body = request.method, request.body
         url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
-        headers = {"Content-Type": request.content_type, **await authorization(self._configuration)}
+        headers = {"Content-Type": request.content_type, **tracing.sent(url)}
+        headers |= await authorization(self._configuration)
         try:
             sent = None if body is None else json.dumps(body).encode()
             async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
@@ -65,6 +81,33 @@ class HttpTransport:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Transports:
+    """Transports of a process by purpose. Each has connections of its own, so that none waits for those of another.
+
+    Attributes:
+        work: reconciles, lists, events and certificates.
+        lease: the Lease of the leader. A connection that no longer works delays a renewal, and the next one uses
+            another connection.
+        reviews: authentication and authorization of requests to /metrics, which any pod can cause.
+    """
+
+    work: Transport
+    lease: Transport
+    reviews: Transport
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
+        """Open the transports of a process."""
+        async with contextlib.AsyncExitStack() as stack:
+            sizes = (MAX_CONNECTIONS, MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS)
+            transports = [HttpTransport(configuration, connections) for connections in sizes]
+            for transport in transports:
+                stack.push_async_callback(transport.close)
+            yield cls(*transports)
 
 
 class Bounded:
@@ -95,9 +138,8 @@ def open_session(
         connections: maximum number of connections; 0 for no limit.
         answers: class of the responses.
     """
-    tls = RESTClientObject(configuration).ssl_context
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections, ssl=tls),
+        connector=aiohttp.TCPConnector(limit=connections, ssl=configuration.tls),
         headers={"Accept": "application/json", "User-Agent": AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=configuration.proxy or _proxy(configuration.host),
@@ -111,12 +153,6 @@ def _proxy(url: str) -> str | None:
     return None if proxy_bypass(address.hostname or "") else getproxies().get(address.scheme)
 
 
-async def authorization(configuration: Configuration) -> dict[str, str]:
-    """Return the Authorization header with the current token; empty if a client certificate authenticates."""
-    bearer = (await configuration.auth_settings()).get("BearerToken")
-    return {"Authorization": str(bearer["value"])} if bearer else {}
-
-
 def _decode(text: bytes) -> Any:
     try:
         return json.loads(text) if text else None
@@ -126,48 +162,3 @@ def _decode(text: bytes) -> Any:
 
 def _seconds(header: str | None) -> float | None:
     return float(header) if header and header.isdigit() else None
-
-
-async def load_configuration(kubeconfig: str | None) -> Configuration:
-    """Return the address and the credentials of the API server.
-
-    Args:
-        kubeconfig: path of a kubeconfig; None or empty uses the service account of the pod, or else the default file
-            (`~/.kube/config`).
-
-    Raises:
-        KubeError: there is no usable configuration; the message lists the tried sources.
-    """
-    configuration = Configuration()
-    in_pod = not kubeconfig and (SERVICE_ACCOUNT / "token").exists()
-    try:
-        if in_pod:
-            _loader.load_incluster_config(client_configuration=configuration)
-        else:
-            await _read_kubeconfig(kubeconfig, configuration)
-    except (config.ConfigException, OSError) as error:
-        where = kubeconfig or "the service account of the pod or the default kubeconfig"
-        raise KubeError(f"cannot connect to Kubernetes: {where}: {error}. Set --kubeconfig or KUBECONFIG.") from None
-    if not in_pod:
-        _keep_fresh(configuration, kubeconfig)
-    return configuration
-
-
-_loader: Any = config  # the module has no type hints
-
-
-async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration) -> None:
-    await _loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
-
-
-def _keep_fresh(configuration: Any, kubeconfig: str | None) -> None:
-    """Read a kubeconfig again periodically: tokens of exec plugins are short-lived. In a pod the client does so."""
-    renewed = time.monotonic()
-
-    async def renew(current: Configuration) -> None:
-        nonlocal renewed
-        if time.monotonic() - renewed > TOKEN_MAX_AGE_SECONDS:
-            renewed = time.monotonic()  # set first, so that concurrent requests do not renew as well
-            await _read_kubeconfig(kubeconfig, current)
-
-    configuration.refresh_api_key_hook = renew

@@ -6,25 +6,35 @@ A probe never queries the API server: an operator whose API server is unavailabl
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import Awaitable, Callable
 
 import prometheus_client
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]
 """Returns the problem; None if there is none."""
 
 
-def probe(*checks: Check) -> Handler:
-    """Return a handler that responds 200, or 500 with the problems."""
+def probe(*checks: Check, is_liveness: bool = False) -> Handler:
+    """Return a handler that responds 200, or 500 with the problems.
+
+    Args:
+        is_liveness: whether to log problems: the kubelet restarts the container without naming them.
+    """
+    was_well = True
 
     async def answer(_: web.Request) -> web.Response:
-        wrong = [found for check in checks if (found := check())]
-        return web.Response(status=500 if wrong else 200, text="; ".join(wrong) or "ok")
+        nonlocal was_well
+        wrong = "; ".join(found for check in checks if (found := check()))
+        if wrong and was_well and is_liveness:
+            log.error("the liveness probe fails, so that the kubelet restarts the operator: %s", wrong)
+        was_well = not wrong
+        return web.Response(status=500 if wrong else 200, text=wrong or "ok")
 
     return answer
 
@@ -34,34 +44,3 @@ async def scrape(request: web.Request) -> web.Response:
     encode, content_type = choose_encoder(", ".join(request.headers.getall("Accept", ())))
     body = await asyncio.to_thread(encode, prometheus_client.REGISTRY)  # encoding thousands of resources is slow
     return web.Response(body=body, headers={"Content-Type": content_type})
-
-
-async def serve(
-    stack: AsyncExitStack, address: str, routes: Iterable[web.RouteDef], *, tls: ssl.SSLContext | None = None
-) -> None:
-    """Start serving, until the stack is closed.
-
-    Args:
-        address: host:port, :port for all addresses, or "0" to disable.
-        tls: serving certificate; a certificate loaded later applies to new connections. None disables TLS.
-
-    Raises:
-        ValueError: the address has another form.
-        OSError: the address cannot be bound.
-    """
-    if address == "0":
-        return
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        raise ValueError(f"{address!r} is not an address: use host:port, :port, or 0 to disable")
-    application = web.Application()
-    application.add_routes(routes)
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port), ssl_context=tls).start()
-    except OSError as error:
-        raise OSError(
-            f"cannot listen on {address}: {error.strerror or error}. Use another address, or 0 to disable."
-        ) from None

@@ -14,10 +14,14 @@ import tracemalloc
 
 from aiohttp import web
 
+from shared.observability.http_server import Limits
+
 ADDRESS = "127.0.0.1:6060"
 
 MAX_PROFILE_SECONDS = 300.0
 """Maximum duration of a profile: the operator is slower while it runs."""
+
+LIMITS = Limits(request_seconds=MAX_PROFILE_SECONDS + 60)
 
 MAX_LINES = 60
 

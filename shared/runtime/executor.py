@@ -301,7 +301,7 @@ class Executor:
     async def _call(self, resource: Obj, call: Call) -> None:
         self._permit(str(call))
         log.info("%s: %s", _key(resource), call)
-        with tracing.span("call", step=str(call)):
+        with tracing.span("call", {"step": str(call)}):
             await self._controller.call(call)
 
     async def _attempt(self, resource: Obj, attempt: Attempt) -> None:

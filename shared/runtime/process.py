@@ -18,10 +18,11 @@ from aiohttp import web
 
 from shared.api import admission
 from shared.kubernetes import access_review
-from shared.kubernetes.client import Kube, Transport
+from shared.kubernetes.client import Kube
+from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.kinds import Key
-from shared.kubernetes.transport import Bounded, Configuration
-from shared.observability import endpoints, metrics, profiling
+from shared.kubernetes.transport import Bounded, Transports
+from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import Clients
@@ -44,7 +45,11 @@ MAX_RECONCILE_SECONDS = 600.0
 """Seconds after which a running reconcile makes the liveness probe fail: no step takes that long."""
 
 SHUTDOWN_GRACE_SECONDS = 5.0
-"""Seconds allowed at exit for running reconciles and unwritten events."""
+"""Seconds allowed at exit for tasks that are cancelled."""
+
+RECONCILE_GRACE_SECONDS, EVENT_GRACE_SECONDS = 0.6, 0.2
+"""Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby reads
+it each 1.1 s at the latest, so that it leads within 2 s. A cancelled reconcile is continued by the next leader."""
 
 WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
@@ -95,25 +100,28 @@ class Process:
     """Connects caches, queues, workers and watches, and shuts them down in order."""
 
     def __init__(
-        self, operator: Operator, options: Options, transport: Transport, configuration: Configuration
+        self, operator: Operator, options: Options, transports: Transports, configuration: Configuration
     ) -> None:
         self._operator = operator
         self._options = options
-        self._kube = Kube(transport, manager=options.operator_name)
+        self._configuration = configuration
+        self._reviews = Kube(transports.reviews, manager=options.operator_name)
+        self._kube = Kube(transports.work, manager=options.operator_name)
         self._recorder = Recorder(self._kube, component=options.operator_name)
         self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
         self._term: Term = unopposed
         permit: Permit = always
+        work = transports.work
         if options.leader_elect:
             leadership = Leadership(
-                self._kube,
+                Kube(transports.lease, manager=options.operator_name),
                 self._recorder,
                 name=options.operator_name,
                 namespace=options.leader_elect_namespace,
                 times=self._times,
             )
-            self._term, transport, permit = leadership.term, Fence(transport, leadership), leadership.permit
-        fenced = Kube(Bounded(transport), manager=options.operator_name)
+            self._term, work, permit = leadership.term, Fence(work, leadership), leadership.permit
+        fenced = Kube(Bounded(work), manager=options.operator_name)
         controllers = operator.controllers(options)
         self._lanes = [RunningController(controller, fenced, self._recorder, permit) for controller in controllers]
         self._watch = Watch(
@@ -163,22 +171,23 @@ class Process:
         """Serve the HTTP endpoints, on every replica, until the stack is closed."""
         options, tls = self._options, None
         probes = [
-            web.get("/healthz", endpoints.probe(self._not_stuck)),
+            web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
             web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
         ]
-        await endpoints.serve(stack, options.probe_address, probes)
+        await http_server.serve(stack, options.probe_address, probes)
         if options.profiling:
-            await endpoints.serve(stack, profiling.ADDRESS, profiling.Profiler().routes)
+            await http_server.serve(stack, profiling.ADDRESS, profiling.Profiler().routes, limits=profiling.LIMITS)
         is_secure = options.metrics_secure and options.metrics_address != "0"
         if is_secure or options.webhook_address != "0":
             self._certificates = certificates_of(options, self._kube)
             await self._certificates.open()
             self._start(self._certificates.run(), "certificates")
             tls = self._certificates.context
-        scrape = access_review.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
+        scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
-        await endpoints.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
-        await endpoints.serve(stack, options.webhook_address, admission.routes(self._operator.admissions), tls=tls)
+        await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
+        webhooks = admission.routes(self._operator.admissions)
+        await http_server.serve(stack, options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:
         """Start an orderly shutdown."""
@@ -240,10 +249,10 @@ class Process:
             else:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(
-                        asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), SHUTDOWN_GRACE_SECONDS
+                        asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), RECONCILE_GRACE_SECONDS
                     )
                 await _stop(workers, SHUTDOWN_GRACE_SECONDS)
-                await self._recorder.flush(SHUTDOWN_GRACE_SECONDS)
+                await self._recorder.flush(EVENT_GRACE_SECONDS)
         for ended in (lost, *workers):
             if ended.done() and not ended.cancelled():
                 ended.result()

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 MAX_CYCLES = 5
 """Maximum number of observe-plan-execute cycles in one reconcile, before other resources continue."""
 
+FAILURES = frozenset({"error", "terminal_error"})
+"""Results of a reconcile that failed."""
+
 MIN_FAILURES_REPORTED = 3
 """Number of consecutive failures before the status reports them: the first retry usually succeeds."""
 
@@ -96,18 +99,22 @@ class Reconciler:
             key = await self._queue.get()
             busy.inc()
             started = time.perf_counter()
-            with tracing.trace(
-                "reconcile", kind=self._controller.kind.name, namespace=key.namespace, resource=key.name
-            ):
+            with tracing.trace("reconcile", self._traced(key)):
                 try:
                     result = await self.reconcile(key)
-                    tracing.note(result=result)
+                    tracing.note({"result": result})
+                    if result in FAILURES:
+                        tracing.fail(result)
                     metrics.RECONCILES.labels(controller=name, result=result).inc()
                 finally:
                     took = time.perf_counter() - started
                     metrics.RECONCILE_TIME.labels(controller=name).observe(took, tracing.exemplar())
                     busy.dec()
                     self._queue.done(key)
+
+    def _traced(self, key: Key) -> tracing.Attributes:
+        kind = self._controller.kind.name
+        return {tracing.OBJECT_KIND: kind, tracing.NAMESPACE: key.namespace, tracing.OBJECT_NAME: key.name}
 
     async def reconcile(self, key: Key) -> str:
         """Reconcile one resource as far as possible now.

@@ -23,9 +23,10 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from shared.kubernetes.client import Kube, complete
+from shared.kubernetes.credentials import Configuration, authorization
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import Kind, Obj
-from shared.kubernetes.transport import Configuration, authorization, open_session
+from shared.kubernetes.transport import open_session
 from shared.runtime.cache import Cache, Relist
 from shared.runtime.controller import Controller
 

@@ -12,7 +12,8 @@ from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from operators import installed
 from shared.kubernetes.client import Kube
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.credentials import load_configuration
+from shared.kubernetes.transport import HttpTransport
 from shared.runtime.install import install_crds
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.gate import Gate

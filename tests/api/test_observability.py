@@ -7,6 +7,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client import Metric
@@ -113,13 +114,17 @@ def test_only_the_leader_exports_resource_metrics(plane: ControlPlane, world: Wo
         wait(lambda: states(standby, "cache"))
 
 
+def path_of(span: Span) -> str:
+    return urlsplit(str(span.attributes.get("url.full", ""))).path
+
+
 def test_reconcile_is_one_trace_of_its_requests(observed: Observed, world: World) -> None:
     world.create()
     world.eventually(world.is_ready)
     deployment = DEPLOYMENT.path(world.namespace, "cache")
 
     def creating() -> list[Span]:
-        return [span for span in observed.collector.spans if span.attributes.get("path") == deployment]
+        return [span for span in observed.collector.spans if path_of(span) == deployment]
 
     wait(creating)
     [applied] = [span for span in creating() if span.name == "PATCH"][:1]
@@ -130,16 +135,19 @@ def test_reconcile_is_one_trace_of_its_requests(observed: Observed, world: World
     wait(root)
     [reconcile] = root()
     assert (reconcile.service, reconcile.name) == ("memcached-operator", "reconcile")
-    assert {key: reconcile.attributes[key] for key in ("kind", "namespace", "resource")} == {
-        "kind": "Memcached",
-        "namespace": world.namespace,
-        "resource": "cache",
+    assert reconcile.attributes == {
+        "k8s.object.kind": "Memcached",
+        "k8s.namespace.name": world.namespace,
+        "k8s.object.name": "cache",
+        "result": reconcile.attributes["result"],
     }
     parts = observed.collector.parts(reconcile)
     assert applied in parts
     assert [part.name for part in parts][:2] == ["observe", "plan"]
     assert {part.name for part in parts} == {"observe", "plan", "PATCH"}
-    assert MEMCACHED.path(world.namespace, "cache", "status") in [part.attributes.get("path") for part in parts]
+    assert MEMCACHED.path(world.namespace, "cache", "status") in map(path_of, parts)
+    assert applied.is_client
+    assert applied.attributes["http.response.status_code"] in (200, 201)
     assert reconcile.seconds >= sum(part.seconds for part in parts)
     created = [line for line in observed.log if "created Deployment cache" in line["message"]]
     assert [line["trace_id"] for line in created] == [applied.trace], "log lines carry the trace ID"

@@ -19,7 +19,7 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.client import Request, Response
+from shared.kubernetes.client import Request, Response, Transport
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import CRD, DEPLOYMENT, SERVICE
 from shared.observability import profiling
@@ -170,9 +170,9 @@ def test_running_reconcile_completes_before_shutdown(
 ) -> None:
     send = operator.wire.request
 
-    async def slowly(request: Request) -> Response:
-        await asyncio.sleep(0.2)
-        return await send(request)
+    async def slowly(request: Request, transport: Transport) -> Response:
+        await asyncio.sleep(0.1)
+        return await send(request, transport)
 
     monkeypatch.setattr(operator.wire, "request", slowly)
     world.create(size=1)

@@ -23,9 +23,10 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.client import Kube
+from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import Invalid, KubeError, Unavailable
 from shared.kubernetes.kinds import SECRET, Kind, Obj
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.transport import HttpTransport
 from shared.pki import certs
 from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret

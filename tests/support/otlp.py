@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as Sent
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 
@@ -18,17 +19,23 @@ class Span:
     """A received span.
 
     Attributes:
+        resource: attributes of the process.
         parent: ID of the parent span; empty for a root span.
+        is_client: whether its kind is CLIENT.
+        failed: whether its status is ERROR.
         error: description of its error status; empty without an error.
         seconds: duration.
     """
 
     service: str
+    resource: dict[str, str | int]
     trace: str
     id: str
     parent: str
     name: str
     attributes: dict[str, str | int]
+    is_client: bool
+    failed: bool
     error: str
     seconds: float
 
@@ -93,17 +100,20 @@ def collecting() -> Iterator[Collector]:
 
 def _read(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource in request.resource_spans:
-        service = _attributes(resource.resource.attributes)["service.name"]
+        described = _attributes(resource.resource.attributes)
         for scope in resource.scope_spans:
             for span in scope.spans:
                 failed = span.status.code == Status.STATUS_CODE_ERROR
                 yield Span(
-                    service=str(service),
+                    service=str(described["service.name"]),
+                    resource=described,
                     trace=span.trace_id.hex(),
                     id=span.span_id.hex(),
                     parent=span.parent_span_id.hex(),
                     name=span.name,
                     attributes=_attributes(span.attributes),
+                    is_client=span.kind == Sent.SPAN_KIND_CLIENT,
+                    failed=failed,
                     error=span.status.message if failed else "",
                     seconds=(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
                 )

@@ -106,10 +106,17 @@ async def test_each_memcached_command_has_a_span() -> None:
                 await server.refresh_certs()
 
         spans = await traced(query, change)
-    greeting = "memcached version"
-    queries = [greeting, "memcached version"]
-    assert [span.name for span in spans] == expected(queries=queries, changes=[greeting, "memcached refresh_certs"])
-    assert {span.attributes.get("server") for span in spans if "memcached" in span.name} == {f"127.0.0.1:{to.port}"}
+    greeting = "version"
+    queries = [greeting, "version"]
+    assert [span.name for span in spans] == expected(queries=queries, changes=[greeting, "refresh_certs"])
+    [refresh] = [span for span in spans if span.name == "refresh_certs"]
+    assert refresh.is_client
+    assert refresh.attributes == {
+        "db.system.name": "memcached",
+        "db.operation.name": "refresh_certs",
+        "server.address": "127.0.0.1",
+        "server.port": to.port,
+    }
     [call] = [span for span in spans if span.name == "call"]
     assert call.attributes == {"step": "change something"}
 
@@ -127,12 +134,21 @@ async def test_each_etcd_request_has_a_span_with_its_error() -> None:
                     await server.defragment()
 
         spans = await traced(query, change)
-    queries = ["etcd maintenance/status"]
-    assert [span.name for span in spans] == expected(queries=queries, changes=["etcd maintenance/defragment"])
+    queries, changes = ["maintenance/status"], ["maintenance/defragment"]
+    assert [span.name for span in spans] == expected(queries=queries, changes=changes)
     by_name = {span.name: span for span in spans}
-    assert by_name["etcd maintenance/status"].attributes == {"server": f"demo-0 (127.0.0.1:{to.port})"}
-    assert "not now" in by_name["etcd maintenance/defragment"].error
-    assert by_name["call"].error == "", "a suppressed error does not fail the step"
+    status, defragment = by_name["maintenance/status"], by_name["maintenance/defragment"]
+    assert (status.is_client, defragment.is_client, by_name["call"].is_client) == (True, True, False)
+    assert status.attributes == {
+        "db.system.name": "etcd",
+        "db.operation.name": "maintenance/status",
+        "server.address": "127.0.0.1",
+        "server.port": to.port,
+        "k8s.pod.name": "demo-0",
+    }
+    assert "not now" in defragment.error
+    assert str(defragment.attributes["error.type"]) in defragment.error
+    assert not by_name["call"].failed, "a suppressed error does not fail the step"
 
 
 @pytest.fixture
@@ -164,9 +180,16 @@ async def test_each_redis_round_trip_has_a_span_without_secrets(port: int) -> No
         lambda: exchange(("CLUSTER", "NODES"), ("INFO", "all")),
         lambda: exchange(("ACL", "SETUSER", "default", ">hunter2"), ("CONFIG", "SET", "masterauth", "hunter2")),
     )
-    assert [span.name for span in spans] == expected(queries=["redis CLUSTER NODES"], changes=["redis ACL SETUSER"])
+    assert [span.name for span in spans] == expected(queries=["CLUSTER NODES"], changes=["ACL SETUSER"])
     by_name = {span.name: span for span in spans}
-    server = f"demo-0 (127.0.0.1:{port})"
-    assert by_name["redis CLUSTER NODES"].attributes == {"server": server, "commands": 2}
+    assert by_name["CLUSTER NODES"].is_client
+    assert by_name["CLUSTER NODES"].attributes == {
+        "db.system.name": "redis",
+        "db.operation.name": "CLUSTER NODES",
+        "db.operation.batch.size": 2,
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "k8s.pod.name": "demo-0",
+    }
     assert "hunter2" not in str(spans)
     assert "12345" not in str(spans)

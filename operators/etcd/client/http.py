@@ -46,6 +46,7 @@ class Wire:
         self.label = f"{endpoint.name} ({address}:{endpoint.port})"
         self._url = f"{'https' if access.authority else 'http'}://{address}:{endpoint.port}"
         self._plain = f"http://{address}:{endpoint.metrics}"
+        self._endpoint = endpoint
         self._host = endpoint.host
         self._access = access
         self._session: aiohttp.ClientSession | None = None
@@ -111,7 +112,8 @@ class Wire:
             await session.close()
 
     def _traced(self, path: str) -> AbstractContextManager[object]:
-        return tracing.span(f"etcd {path}", server=self.label)
+        to = self._endpoint
+        return tracing.database_span("etcd", path, to.address, to.port, pod=to.name)
 
     @asynccontextmanager
     async def _response(

@@ -10,7 +10,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
 from operators.memcached.client.errors import (
@@ -206,7 +206,7 @@ class _Connection:
         awaited = f"response to {label or command!r}"
         try:
             with (
-                tracing.span(f"memcached {label or command}", server=str(self.address)),
+                self._traced(label or command),
                 _client_errors(
                     self.address, awaited, self._timeout, tls=self._tls is not None, has_replied=self._has_replied
                 ),
@@ -219,6 +219,10 @@ class _Connection:
         except BaseException:
             self.abort()
             raise
+
+    def _traced(self, command: str) -> AbstractContextManager[object]:
+        host, _, port = self.address.rpartition(":")
+        return tracing.database_span("memcached", command, host.strip("[]"), int(port))
 
     async def _line(self, command: str) -> str:
         try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import hiredis
@@ -75,9 +75,8 @@ class ServerConnection:
             return []
         async with self._turn:
             try:
-                first = f"redis {_named(commands[0])}"
                 with (
-                    tracing.span(first, server=self._name, commands=len(commands)),
+                    self._traced(commands),
                     self._unreachable_errors(commands[0]),
                 ):
                     wire = self._wire or await self._open()
@@ -85,6 +84,10 @@ class ServerConnection:
             except BaseException:  # a late response would be mistaken for that of the next command
                 await self._drop()
                 raise
+
+    def _traced(self, commands: Sequence[Command]) -> AbstractContextManager[object]:
+        to, first = self._endpoint, _named(commands[0])
+        return tracing.database_span("redis", first, to.address, to.port, pod=to.name, commands=len(commands))
 
     async def aclose(self) -> None:
         await self._drop()

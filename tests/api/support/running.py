@@ -10,7 +10,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +18,10 @@ from e2e.cluster.machine.network import free_ports
 from operators.memcached.operator import OPERATOR, controller
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Request, Response, Transport
+from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind
-from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.kubernetes.transport import Transports
 from shared.runtime import operator
 from shared.runtime.process import Process
 from shared.testing.faults import WRITES, Crash, Faults, strike
@@ -46,7 +47,7 @@ class SentRequest(NamedTuple):
 
 
 class Wire:
-    """A `Transport` that records the requests to the real one and injects faults.
+    """Records the requests of an operator to the API server, and injects faults.
 
     Attributes:
         log: every request, in order.
@@ -57,17 +58,19 @@ class Wire:
         self.cut = False
         self.faults = Faults()
         self.sent: list[SentRequest] = []
-        self.transport: Transport | None = None
 
-    async def request(self, request: Request) -> Response:
+    def over(self, transports: Transports) -> Transports:
+        """Return transports that pass through this wire."""
+        return Transports(*(_Wired(self, getattr(transports, each.name)) for each in fields(Transports)))
+
+    async def request(self, request: Request, transport: Transport) -> Response:
         if self.cut:
             raise Crash(f"after the end: {request}", request)
         fault = self.faults.next(request)
         answer = None
         if fault is None or fault.landed:
-            assert self.transport is not None
             try:
-                answer = await self.transport.request(request)
+                answer = await transport.request(request)
             except Unavailable:
                 self._record(request, None)
                 raise
@@ -92,6 +95,17 @@ class Wire:
     def created(self) -> Counter[str]:
         """Number of creations by the operator per object, without events."""
         return Counter(sent.path for sent in self.writes if sent.status == 201 and "/events" not in sent.path)
+
+
+@dataclass(frozen=True)
+class _Wired:
+    """A transport that passes through a wire."""
+
+    wire: Wire
+    transport: Transport
+
+    async def request(self, request: Request) -> Response:
+        return await self.wire.request(request, self.transport)
 
 
 class Operator:
@@ -211,12 +225,8 @@ class Operator:
     async def _process(self) -> None:
         configuration = await load_configuration(self._kubeconfig)
         configuration.host = self._host or configuration.host
-        transport = HttpTransport(configuration)
-        self.wire.transport = transport
-        try:
-            await Process(self._operator, self._options, self.wire, configuration).run()
-        finally:
-            await transport.close()
+        async with Transports.open(configuration) as transports:
+            await Process(self._operator, self._options, self.wire.over(transports), configuration).run()
 
     def _answers_ready(self) -> bool:
         try:

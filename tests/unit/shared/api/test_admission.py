@@ -6,22 +6,24 @@ import base64
 import copy
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
+import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from shared.api.admission import DEFAULT, LARGEST, VALIDATE, json_patch, routes
+from e2e.cluster.machine.network import free_ports
+from shared.api.admission import DEFAULT, LIMITS, VALIDATE, json_patch, routes
 from shared.api.spec import Admission, Review
 from shared.kubernetes.kinds import Kind, Obj
+from shared.observability import http_server
 
 KIND = Kind("example.com", "v1", "Cup", "cups")
 
-Client = TestClient[web.Request, web.Application]
+Client = aiohttp.ClientSession
 
 
 def with_size(obj: Obj) -> Obj:
@@ -46,10 +48,11 @@ def review(obj: Obj, old: Obj | None) -> Review:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    application = web.Application()
-    application.add_routes(routes([Admission(KIND, with_size, review)]))
-    async with TestClient(TestServer(application)) as client:
-        yield client
+    (port,) = free_ports(1)
+    async with AsyncExitStack() as stack:
+        served = routes([Admission(KIND, with_size, review)])
+        await http_server.serve(stack, f"127.0.0.1:{port}", served, limits=LIMITS)
+        yield await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
 
 
 def cup(name: str = "cup", **spec: Any) -> Obj:
@@ -146,6 +149,7 @@ async def test_resource_being_deleted_is_not_changed(client: Client, path: str) 
     ("body", "because"),
     [
         ("{", "the body is not JSON"),
+        ("[" * 100_000, "the body is not JSON"),
         ("[]", "not another type"),
         (
             '{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}',
@@ -154,6 +158,8 @@ async def test_resource_being_deleted_is_not_changed(client: Client, path: str) 
         (json.dumps(review_of(cup()) | {"request": {}}), "no request with a uid"),
         (json.dumps(review_of(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "does not serve Pod of /v1"),
         (json.dumps(review_of(cup(), object=["a"])), "are not objects"),
+        (json.dumps(review_of(cup(), kind=["a"])), "does not serve"),
+        (json.dumps(review_of(cup(), kind={"group": ["a"]})), "does not serve"),
     ],
 )
 async def test_bad_request_is_answered_with_the_problem(client: Client, body: str, because: str) -> None:
@@ -162,6 +168,20 @@ async def test_bad_request_is_answered_with_the_problem(client: Client, body: st
         assert found.status == 400
         assert because in await found.text()
     assert counted("controller_runtime_webhook_requests_total", webhook=VALIDATE, code="400") == before + 1
+
+
+async def test_long_values_of_a_bad_request_are_not_repeated(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Any client can send requests: its text must fill neither the log nor the memory."""
+    long = "x" * 100_000
+    bodies = [
+        {"apiVersion": long, "kind": long},
+        review_of(cup(), kind=dict.fromkeys(("group", "version", "kind"), long)),
+    ]
+    for body in bodies:
+        async with client.post(VALIDATE, json=body) as found:
+            assert found.status == 400
+            assert len(await found.text()) < 1000
+    assert all(len(line) < 1000 for line in caplog.messages)
 
 
 async def test_internal_error_allows_nothing_and_is_counted(client: Client) -> None:
@@ -176,9 +196,9 @@ async def test_internal_error_allows_nothing_and_is_counted(client: Client) -> N
 
 
 async def test_largest_object_is_accepted_and_a_larger_one_is_not(client: Client) -> None:
-    large = cup(size=3, text="x" * 3_000_000)
+    large = cup(size=3, text="x" * 1_572_864)  # the limit of etcd
     assert await answer(client, VALIDATE, large, large) == {"allowed": True}
-    async with client.post(VALIDATE, data=b"x" * (LARGEST + 1)) as found:
+    async with client.post(VALIDATE, data=b"x" * (LIMITS.body_bytes + 1)) as found:
         assert found.status == 413
 
 

@@ -11,8 +11,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
+from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.errors import Unavailable
-from shared.kubernetes.transport import Bounded, Configuration, HttpTransport
+from shared.kubernetes.transport import Bounded, HttpTransport
 
 THING = {"kind": "Thing", "metadata": {"name": "ä"}}
 

@@ -18,7 +18,8 @@ from shared.kubernetes.access_review import MAX_VERDICTS, VERDICT_MAX_AGE_SECOND
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Obj
-from shared.observability import endpoints, profiling
+from shared.observability import endpoints, http_server, profiling
+from shared.observability.http_server import Limits
 
 PATH = "/metrics"
 
@@ -74,10 +75,11 @@ class Scrape:
 async def scrape() -> AsyncIterator[Scrape]:
     (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        connector = aiohttp.TCPConnector(limit=Limits().requests // 2)  # more are refused
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         scrape = Scrape(f"http://127.0.0.1:{port}", session, Reviewer())
         guard = Guard(Kube(scrape.reviewer, manager="operator"), clock=lambda: scrape.now)
-        await endpoints.serve(stack, f"127.0.0.1:{port}", [web.get(PATH, guard.protect(endpoints.scrape))])
+        await http_server.serve(stack, f"127.0.0.1:{port}", [web.get(PATH, guard.protect(endpoints.scrape))])
         yield scrape
 
 
@@ -143,11 +145,23 @@ async def test_number_of_cached_verdicts_is_limited(scrape: Scrape) -> None:
     assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
-async def test_invalid_address_is_rejected() -> None:
+# Probes.
+
+
+async def test_failed_liveness_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The kubelet's event does not have the text of the response."""
+    problem = [""]
+    (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
-        with pytest.raises(ValueError, match="'localhost' is not an address: use host:port"):
-            await endpoints.serve(stack, "localhost", [])
-        await endpoints.serve(stack, "0", [])
+        routes = [web.get("/healthz", endpoints.probe(lambda: problem[0] or None, is_liveness=True))]
+        await http_server.serve(stack, f"127.0.0.1:{port}", routes)
+        session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
+        for text, status in (("", 200), ("stuck for 1 s", 500), ("stuck for 2 s", 500), ("", 200)):
+            problem[0] = text
+            async with session.get("/healthz") as answer:
+                assert (answer.status, await answer.text()) == (status, text or "ok")
+    expected = "the liveness probe fails, so that the kubelet restarts the operator: stuck for 1 s"
+    assert caplog.messages == [expected]
 
 
 # Profiles.
@@ -157,7 +171,7 @@ async def test_invalid_address_is_rejected() -> None:
 async def debug() -> AsyncIterator[aiohttp.ClientSession]:
     (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
-        await endpoints.serve(stack, f"127.0.0.1:{port}", profiling.Profiler().routes)
+        await http_server.serve(stack, f"127.0.0.1:{port}", profiling.Profiler().routes)
         yield await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
 
 

@@ -12,14 +12,20 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from shared.kubernetes.client import Kube
+from shared.kubernetes.credentials import Configuration
+from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.transport import HttpTransport
 from shared.observability import tracing
 from shared.observability.logs import JsonFormatter
 from shared.runtime.cache import Cache
@@ -65,7 +71,7 @@ async def reconciled(*, struck: bool = False) -> None:
 async def recorded() -> AsyncIterator[dict[str, ReadableSpan]]:
     """Yield the spans by name, filled when the context exits."""
     exporter, spans = InMemorySpanExporter(), dict[str, ReadableSpan]()
-    async with tracing.exported("http://unused", "thing-operator", exporter):
+    async with tracing.exported("http://unused", "thing-operator", exporter=exporter):
         yield spans
     spans |= {span.name: span for span in exporter.get_finished_spans()}
 
@@ -76,20 +82,78 @@ async def test_reconcile_is_a_trace_of_its_operations() -> None:
     assert list(spans) == ["observe", "plan", "PATCH", "reconcile"]
     root = spans["reconcile"]
     assert root.parent is None
-    assert root.attributes == {"kind": "Thing", "namespace": "default", "resource": "a", "result": "success"}
+    assert root.attributes == {
+        "k8s.object.kind": "Thing",
+        "k8s.namespace.name": "default",
+        "k8s.object.name": "a",
+        "result": "success",
+    }
+    assert root.kind is SpanKind.INTERNAL
     for part in ("observe", "plan", "PATCH"):
         parent = spans[part].parent
         assert parent is not None
         assert root.context is not None
         assert parent.span_id == root.context.span_id
-    assert spans["PATCH"].attributes == {"path": THING.path("default", "a", "status")}
+    assert spans["PATCH"].attributes == {"http.request.method": "PATCH", "http.response.status_code": 200}
+    assert spans["PATCH"].kind is SpanKind.CLIENT
+    assert {span.status.status_code for span in spans.values()} == {StatusCode.UNSET}
 
 
 async def test_failed_request_is_recorded_with_its_error() -> None:
     async with recorded() as spans:
         await reconciled(struck=True)
-    assert "503" in (spans["PATCH"].status.description or "")
-    assert (spans["reconcile"].attributes or {})["result"] == "error"
+    assert spans["PATCH"].attributes == {
+        "http.request.method": "PATCH",
+        "http.response.status_code": 503,
+        "error.type": "503",
+    }
+    assert (spans["reconcile"].attributes or {})["error.type"] == "error"
+    for name in ("PATCH", "reconcile"):
+        assert (spans[name].status.status_code, spans[name].status.description) == (StatusCode.ERROR, None)
+
+
+async def test_request_without_a_response_is_recorded_with_its_error() -> None:
+    transport = HttpTransport(Configuration(host="http://127.0.0.1:1"))
+    async with recorded() as spans:
+        with contextlib.suppress(Unavailable), tracing.trace("reconcile"):
+            await Kube(transport, manager="thing-operator").list(THING)
+    await transport.close()
+    request = spans["GET"]
+    assert request.attributes == {
+        "http.request.method": "GET",
+        "url.full": f"http://127.0.0.1:1{THING.path()}",
+        "server.address": "127.0.0.1",
+        "server.port": 1,
+        "error.type": "Unavailable",
+    }
+    assert request.status.status_code is StatusCode.ERROR
+
+
+async def test_trace_continues_at_the_api_server() -> None:
+    headers = list[str | None]()
+
+    async def handle(request: web.Request) -> web.Response:
+        headers.append(request.headers.get("traceparent"))
+        return web.json_response({})
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    async with TestServer(application) as server:
+        transport = HttpTransport(Configuration(host=str(server.make_url("")).rstrip("/")))
+        kube = Kube(transport, manager="thing-operator")
+        async with recorded() as spans:
+            with tracing.trace("reconcile"):
+                await kube.list(THING)
+            await kube.list(THING)
+        await kube.list(THING)
+        await transport.close()
+    context = spans["GET"].context
+    assert context is not None
+    assert [header and header[:-3] for header in headers] == [
+        f"00-{context.trace_id:032x}-{context.span_id:016x}",
+        None,
+        None,
+    ]
 
 
 async def test_log_line_has_its_trace_id() -> None:
@@ -111,8 +175,8 @@ async def test_log_line_has_its_trace_id() -> None:
 
 async def test_no_span_without_a_collector() -> None:
     async with tracing.exported("", "thing-operator"):
-        with tracing.span("reconcile", resource="a") as span:
-            tracing.note(result="success")
+        with tracing.span("reconcile", {"resource": "a"}) as span:
+            tracing.note({"result": "success"})
             assert span is None
             assert tracing.trace_id() is None
 
@@ -136,6 +200,49 @@ async def test_spans_are_sent_to_a_collector_under_the_name_of_the_operator(coll
     [root] = [span for span in collector.spans if not span.parent]
     assert root.name == "reconcile"
     assert [part.name for part in collector.parts(root)] == ["observe", "plan", "PATCH"]
+
+
+async def test_variables_of_opentelemetry_take_precedence(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "caches")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,k8s.pod.name=mine")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.url}/custom/path")
+    pod = {"k8s.namespace.name": "platform-system", "k8s.pod.name": "pod"}
+    async with tracing.exported("http://127.0.0.1:1", "thing-operator", pod):
+        await reconciled()
+    assert collector.paths == ["/custom/path"]
+    [root] = [span for span in collector.spans if not span.parent]
+    expected = {
+        "service.name": "caches",
+        "deployment.environment.name": "test",
+        "k8s.namespace.name": "platform-system",
+        "k8s.pod.name": "mine",
+        "telemetry.sdk.language": "python",
+    }
+    assert expected.items() <= root.resource.items()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_TRACES_EXPORTER": "console"}],
+)
+async def test_variables_of_opentelemetry_disable_tracing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    async with tracing.exported("http://127.0.0.1:1", "thing-operator"):
+        with tracing.trace("reconcile") as span:
+            assert span is None
+    assert ("use otlp or none" in caplog.text) == ("console" in variables.values())
+
+
+async def test_other_protocol_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    async with recorded():
+        pass
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=grpc is ignored" in caplog.text
 
 
 async def test_unresponsive_collector_does_not_delay_shutdown(collector: Collector) -> None:
