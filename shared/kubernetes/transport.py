@@ -10,6 +10,8 @@ import asyncio
 import json
 import time
 from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,7 +21,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration as Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from shared.kubernetes.client import SERVICE_ACCOUNT, Request, Response, Transport
+from shared.kubernetes.client import SERVICE_ACCOUNT, Request, Response, Transport, error_of
 from shared.kubernetes.errors import KubeError, Unavailable
 from shared.observability import metrics
 
@@ -35,33 +37,63 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 TOKEN_MAX_AGE_SECONDS = 300.0
 """Seconds after which the credentials of a kubeconfig are read again."""
 
+MAX_SILENCE_SECONDS = 150.0
+"""Seconds without a byte after which a watch counts as broken: API servers send a bookmark about every minute."""
+
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+_STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
 
 SSLProtocol.max_size = 64 * 1024  # buffer per connection; asyncio's default of 256 KiB is for downloads
 
 
 class HttpTransport:
-    """Sends requests over a pool of connections, each with the current credentials."""
+    """Sends requests over a pool of connections, each with the current credentials.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Args:
+        connections: maximum number of connections; 0 for no limit, as watches need, which occupy one each.
+    """
+
+    def __init__(self, configuration: Configuration, *, connections: int = MAX_CONNECTIONS) -> None:
         self._configuration = configuration
         self._host: str = configuration.host
-        self._session = open_session(configuration, connections=MAX_CONNECTIONS)
+        self._session = open_session(configuration, connections=connections)
 
     async def request(self, request: Request) -> Response:
         method, body = request.method, request.body
-        url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
         headers = {"Content-Type": request.content_type, **await authorization(self._configuration)}
+        started = time.perf_counter()
         try:
             sent = None if body is None else json.dumps(body).encode()
-            async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
+            async with self._session.request(
+                method, self._url(request), data=sent, headers=headers, timeout=_TIMEOUT
+            ) as answer:
                 text = await answer.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._host).inc()
             why = str(error) or type(error).__name__
             raise Unavailable(f"no answer from the API server: {why} ({request})") from None
         metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
+        metrics.REST_LATENCY.labels(verb=method, host=self._host).observe(time.perf_counter() - started)
         return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and yield its lines (`shared.kubernetes.streams.Streams`)."""
+        headers = {"Accept": accept, **await authorization(self._configuration)}
+        try:
+            async with self._session.get(self._url(request), headers=headers, timeout=_STREAM_TIMEOUT) as answer:
+                metrics.REST_REQUESTS.labels(code=str(answer.status), method="GET", host=self._host).inc()
+                if answer.status != 200:
+                    refused = _decode(await answer.read())
+                    raise error_of(
+                        Response(answer.status, refused, _seconds(answer.headers.get("Retry-After"))), request
+                    )
+                yield _lines(answer.content)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"the watch broke: {str(error) or type(error).__name__} ({request})") from None
+
+    def _url(self, request: Request) -> str:
+        return self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
 
     async def close(self) -> None:
         await self._session.close()
@@ -83,17 +115,11 @@ class Bounded:
             return await self._transport.request(request)
 
 
-def open_session(
-    configuration: Configuration,
-    *,
-    connections: int = 0,
-    answers: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
-) -> aiohttp.ClientSession:
+def open_session(configuration: Configuration, *, connections: int = 0) -> aiohttp.ClientSession:
     """Open a pool of connections to the API server.
 
     Args:
         connections: maximum number of connections; 0 for no limit.
-        answers: class of the responses.
     """
     tls = RESTClientObject(configuration).ssl_context
     return aiohttp.ClientSession(
@@ -101,7 +127,6 @@ def open_session(
         headers={"Accept": "application/json", "User-Agent": AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=configuration.proxy or _proxy(configuration.host),
-        response_class=answers,
     )
 
 
@@ -115,6 +140,23 @@ async def authorization(configuration: Configuration) -> dict[str, str]:
     """Return the Authorization header with the current token; empty if a client certificate authenticates."""
     bearer = (await configuration.auth_settings()).get("BearerToken")
     return {"Authorization": str(bearer["value"])} if bearer else {}
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, of any length.
+
+    Raises:
+        aiohttp.ClientPayloadError: the stream ends within a line.
+    """
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for part in others:
+            yield b"".join(parts)
+            parts = [part]
+    if any(parts):
+        raise aiohttp.ClientPayloadError("the stream ends within an event")
 
 
 def _decode(text: bytes) -> Any:

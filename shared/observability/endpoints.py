@@ -19,12 +19,17 @@ Check = Callable[[], str | None]
 """Returns the problem; None if there is none."""
 
 
-def probe(*checks: Check) -> Handler:
-    """Return a handler that responds 200, or 500 with the problems."""
+def probe(*checks: Check, note: Check = lambda: None) -> Handler:
+    """Return a handler that responds 200, or 500 with the problems.
+
+    Args:
+        note: returns a problem that does not fail the probe, and that the response names.
+    """
 
     async def answer(_: web.Request) -> web.Response:
         wrong = [found for check in checks if (found := check())]
-        return web.Response(status=500 if wrong else 200, text="; ".join(wrong) or "ok")
+        noted = note()
+        return web.Response(status=500 if wrong else 200, text="; ".join(wrong) or (f"ok; {noted}" if noted else "ok"))
 
     return answer
 

@@ -140,7 +140,7 @@ class Operator:
     def kinds(self) -> tuple[Kind, ...]:
         """Kinds that the operator watches."""
         (served,) = self._operator.controllers(self._options)
-        return served.kinds
+        return (*served.kinds, *served.reads)
 
     def start(self) -> None:
         """Start, and wait until the cache is filled or a fault has ended the operator."""
