@@ -91,6 +91,13 @@ class RbacValues(Values):
     aggregate: bool = Field(
         True, description="Add the operator's resources to the ClusterRoles view, edit and admin of Kubernetes."
     )
+    watch_secrets: bool = Field(
+        False,
+        description="Allow the operator to watch Secrets, so that it notices a changed password or certificate within "
+        "a second, without requests. It watches their metadata only, but the permission covers the content of every "
+        "Secret in its scope: all namespaces, or those of watchNamespaces. If false, the operator reads each Secret "
+        "that a resource names every 10 seconds.",
+    )
 
 
 class ServiceAccount(Values):

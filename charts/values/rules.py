@@ -41,6 +41,11 @@ class Thresholds(Values):
         description="PlatformOperatorApiErrors fires above this share of API server requests that return 429 or 5xx "
         "(0 to 1).",
     )
+    watch_stalled_seconds: Time = Field(
+        600,
+        description="PlatformOperatorWatchStalled fires when a watch has delivered nothing for longer than this, in "
+        "seconds.",
+    )
 
 
 class PrometheusRule(Values):

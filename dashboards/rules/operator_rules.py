@@ -36,6 +36,9 @@ def group(operator: str, kinds: str) -> Group:
     subject = f"the {operator} operator"
     alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
+    unseen = of_operator("platform_watch_synced", operator)
+    last_event = of_operator("platform_watch_last_event_timestamp_seconds", operator)
+    where = '{{ $labels.kind }} in {{ or $labels.watched_namespace "all namespaces" }}'
     refused = of_operator('rate(rest_client_requests_total{code=~"429|5.."}[10m])', operator)
     webhooks = of_operator('increase(controller_runtime_webhook_requests_total{code=~"5.."}[10m])', operator)
     panics = of_operator("increase(controller_runtime_webhook_panics_total[10m])", operator)
@@ -135,6 +138,25 @@ def group(operator: str, kinds: str) -> Group:
             f"The API server rejects requests of {subject}",
             "{{ $value | humanizePercentage }} of requests returned 429 or 5xx in the last 10 minutes. The operator "
             "retries them. Check the health of the API server and its priority and fairness settings.",
+        ),
+        alert(
+            "PlatformOperatorNotWatching",
+            "critical",
+            f"max by (cluster, namespace, kind, watched_namespace) ({unseen}) == 0",
+            "5m",
+            f"{subject[0].upper()}{subject[1:]} does not observe {where}",
+            "No replica can list and watch these objects, so resources that need them are not repaired, scaled or "
+            "updated; their status reports NotObserved. Others are served. The operator's log has the error, most "
+            "often a missing permission or CRD.",
+        ),
+        alert(
+            "PlatformOperatorWatchStalled",
+            "warning",
+            f"time() - max by (cluster, namespace, kind, watched_namespace) ({last_event}) > ${{watchStalledSeconds}}",
+            "5m",
+            f"The watch of {where} by {subject} delivers nothing",
+            "The last event or bookmark arrived {{ $value | humanizeDuration }} ago; API servers send a bookmark about "
+            "every minute. Changes may go unnoticed until the next resync. Check the API server and proxies before it.",
         ),
         alert(
             "PlatformOperatorWebhookFails",

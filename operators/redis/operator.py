@@ -20,6 +20,7 @@ from shared.kubernetes.kinds import (
     NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    SECRET,
     SERVICE,
     STATEFUL_SET,
 )
@@ -43,6 +44,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
         states=states,
+        reads=(SECRET, CONFIG_MAP),
         certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
     )
 

@@ -109,7 +109,11 @@ class Configuration(client.Configuration):
 
 
 class ClientContext(ssl.SSLContext):
-    """A TLS context for clients, whose handshakes use the files as they are. Open connections are not affected."""
+    """A TLS context for clients, whose handshakes use the files as they are. Open connections are not affected.
+
+    Attributes:
+        version: how often changed files were loaded. Connections of an earlier version may have another certificate.
+    """
 
     def __new__(cls, _: Configuration) -> ClientContext:
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
@@ -117,6 +121,7 @@ class ClientContext(ssl.SSLContext):
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._failed: tuple[float, str] | None = None  # time and error of the first of the latest failures
+        self.version = 0
         self._content = self._read()
         self._current = self._load()
 
@@ -125,19 +130,19 @@ class ClientContext(ssl.SSLContext):
         self.reload()
         return self._current.wrap_bio(*given, **options)
 
-    def reload(self) -> bool:
-        """Load the files if they changed; return whether they did. Files that cannot be loaded are not used."""
+    def reload(self) -> None:
+        """Load the files if they changed. Files that cannot be loaded are not used."""
         try:
             content = self._read()
             if content == self._content:
-                return False
+                return
             self._current = self._load()
         except OSError as error:  # also of TLS
             log.warning("cannot load the CA of the API server; the previous one stays in use: %s", error)
-            return False
+            return
         self._content = content
+        self.version += 1
         log.info("loaded the changed CA or client certificate for the API server")
-        return True
 
     def problem(self, now: float) -> str | None:
         """Return the error of handshakes that have failed for `MAX_UNTRUSTED_SECONDS`."""

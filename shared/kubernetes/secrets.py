@@ -20,7 +20,7 @@ PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 """Keys of a Secret with a password."""
 
 SECRETS_RETRY_SECONDS = 15.0
-"""Seconds until unusable Secrets are read again: operators do not watch Secrets."""
+"""Seconds until unusable Secrets are read again."""
 
 
 async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Obj | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from shared.kubernetes.client import Request, Response, Transport
+from shared.kubernetes.client import Request, Response, Transport, error_of
 from shared.kubernetes.credentials import Configuration, authorization
 from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.streams import Streams
 from shared.observability import metrics, tracing
 
 AGENT = "platform-operators"
@@ -31,10 +33,17 @@ MAX_REQUESTS_AT_ONCE = 32
 MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 2, 4
 """Maximum number of connections for the Lease, and for reviews of requests to /metrics."""
 
+UNLIMITED = 0
+"""Number of connections for watches, whose number is that of the watched collections."""
+
 REQUEST_TIMEOUT_SECONDS = 30.0
 """Seconds after which a request without a response fails."""
 
+MAX_SILENCE_SECONDS = 150.0
+"""Seconds without a byte after which a watch counts as broken: API servers send a bookmark about every minute."""
+
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+_STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
 
 SSLProtocol.max_size = 64 * 1024  # buffer per connection; asyncio's default of 256 KiB is for downloads
 
@@ -43,31 +52,44 @@ class HttpTransport:
     """Sends requests over a pool of connections, each with the current credentials.
 
     Args:
-        connections: maximum number of connections.
+        connections: maximum number of connections; `UNLIMITED` for watches, which occupy one each.
     """
 
     def __init__(self, configuration: Configuration, connections: int = MAX_CONNECTIONS) -> None:
         self._configuration = configuration
         self._connections = connections
         self._host: str = configuration.host
+        self._tls_version = configuration.tls.version
         self._session = open_session(configuration, connections=connections)
 
     async def request(self, request: Request) -> Response:
         answer = await self._send(request)
         # A rejected request was not processed, so it can be repeated with the credentials that are valid now.
-        if answer.status == 401 and await self._configuration.refresh(rejected=True):
-            if self._configuration.tls.reload():  # the API server checks the certificate of a connection each time
-                former = self._session
-                self._session = open_session(self._configuration, connections=self._connections)
-                await former.close()
+        if answer.status == 401 and await self._renew():
             answer = await self._send(request)
         return answer
 
+    async def _renew(self) -> bool:
+        """Use the credentials that are valid now, after a rejection; return whether they may differ.
+
+        The API server checks the client certificate of a connection on each request, so that connections with a former
+        one cannot be used any longer. Other transports may have loaded the new one before.
+        """
+        is_new = await self._configuration.refresh(rejected=True)
+        self._configuration.tls.reload()
+        if self._tls_version == self._configuration.tls.version:
+            return is_new
+        self._tls_version = self._configuration.tls.version
+        former, self._session = self._session, open_session(self._configuration, connections=self._connections)
+        await former.close()
+        return True
+
     async def _send(self, request: Request) -> Response:
         method, body = request.method, request.body
-        url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
+        url = self._url(request)
         headers = {"Content-Type": request.content_type, **tracing.sent(url)}
         headers |= await authorization(self._configuration)
+        started = time.perf_counter()
         try:
             sent = None if body is None else json.dumps(body).encode()
             async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
@@ -77,7 +99,28 @@ class HttpTransport:
             why = str(error) or type(error).__name__
             raise Unavailable(f"no answer from the API server: {why} ({request})") from None
         metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
+        metrics.REST_LATENCY.labels(verb=method, host=self._host).observe(time.perf_counter() - started)
         return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and yield its lines (`shared.kubernetes.streams.Streams`)."""
+        headers = {"Accept": accept, **await authorization(self._configuration)}
+        try:
+            async with self._session.get(self._url(request), headers=headers, timeout=_STREAM_TIMEOUT) as answer:
+                metrics.REST_REQUESTS.labels(code=str(answer.status), method="GET", host=self._host).inc()
+                if answer.status == 200:
+                    yield _lines(answer.content)
+                    return
+                body = _decode(await answer.read())
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"the watch broke: {str(error) or type(error).__name__} ({request})") from None
+        if answer.status == 401:
+            await self._renew()  # the next watch uses them: callers repeat a refused one
+        raise error_of(Response(answer.status, body, _seconds(answer.headers.get("Retry-After"))), request)
+
+    def _url(self, request: Request) -> str:
+        return self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
 
     async def close(self) -> None:
         await self._session.close()
@@ -92,18 +135,20 @@ class Transports:
         lease: the Lease of the leader. A connection that no longer works delays a renewal, and the next one uses
             another connection.
         reviews: authentication and authorization of requests to /metrics, which any pod can cause.
+        watches: watches, each of which occupies a connection.
     """
 
     work: Transport
     lease: Transport
     reviews: Transport
+    watches: Streams
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
         """Open the transports of a process."""
         async with contextlib.AsyncExitStack() as stack:
-            sizes = (MAX_CONNECTIONS, MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS)
+            sizes = (MAX_CONNECTIONS, MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS, UNLIMITED)
             transports = [HttpTransport(configuration, connections) for connections in sizes]
             for transport in transports:
                 stack.push_async_callback(transport.close)
@@ -126,24 +171,17 @@ class Bounded:
             return await self._transport.request(request)
 
 
-def open_session(
-    configuration: Configuration,
-    *,
-    connections: int = 0,
-    answers: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
-) -> aiohttp.ClientSession:
+def open_session(configuration: Configuration, *, connections: int = 0) -> aiohttp.ClientSession:
     """Open a pool of connections to the API server.
 
     Args:
         connections: maximum number of connections; 0 for no limit.
-        answers: class of the responses.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, ssl=configuration.tls),
         headers={"Accept": "application/json", "User-Agent": AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=configuration.proxy or _proxy(configuration.host),
-        response_class=answers,
     )
 
 
@@ -151,6 +189,23 @@ def _proxy(url: str) -> str | None:
     """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY)."""
     address = urlsplit(url)
     return None if proxy_bypass(address.hostname or "") else getproxies().get(address.scheme)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, of any length.
+
+    Raises:
+        aiohttp.ClientPayloadError: the stream ends within a line.
+    """
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for part in others:
+            yield b"".join(parts)
+            parts = [part]
+    if any(parts):
+        raise aiohttp.ClientPayloadError("the stream ends within an event")
 
 
 def _decode(text: bytes) -> Any:

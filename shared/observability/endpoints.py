@@ -20,10 +20,11 @@ Check = Callable[[], str | None]
 """Returns the problem; None if there is none."""
 
 
-def probe(*checks: Check, is_liveness: bool = False) -> Handler:
+def probe(*checks: Check, note: Check = lambda: None, is_liveness: bool = False) -> Handler:
     """Return a handler that responds 200, or 500 with the problems.
 
     Args:
+        note: returns a problem that does not fail the probe, and that the response names.
         is_liveness: whether to log problems: the kubelet restarts the container without naming them.
     """
     was_well = True
@@ -34,7 +35,8 @@ def probe(*checks: Check, is_liveness: bool = False) -> Handler:
         if wrong and was_well and is_liveness:
             log.error("the liveness probe fails, so that the kubelet restarts the operator: %s", wrong)
         was_well = not wrong
-        return web.Response(status=500 if wrong else 200, text=wrong or "ok")
+        noted = note()
+        return web.Response(status=500 if wrong else 200, text=wrong or (f"ok; {noted}" if noted else "ok"))
 
     return answer
 

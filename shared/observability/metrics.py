@@ -49,6 +49,30 @@ QUEUE_LONGEST = Gauge(
 REST_REQUESTS = Counter(
     "rest_client_requests", "Requests to the API server by status code.", ["code", "method", "host"]
 )
+REST_LATENCY = Histogram(
+    "rest_client_request_duration_seconds",
+    "Duration of a request to the API server, without watches.",
+    ["verb", "host"],
+    buckets=SECONDS,
+)
+WATCH_LISTS = Counter(
+    "platform_watch_lists", "Full lists of a watched collection, the first one included.", ["kind", "watched_namespace"]
+)
+WATCH_ERRORS = Counter(
+    "platform_watch_errors",
+    "Lists and watches that failed, by HTTP status; without a readable response, it is `<error>`.",
+    ["kind", "watched_namespace", "code"],
+)
+WATCH_SYNCED = Gauge(
+    "platform_watch_synced",
+    "1 while a collection is listed and watched, 0 while the operator does not observe it.",
+    ["kind", "watched_namespace"],
+)
+WATCH_LAST_EVENT = Gauge(
+    "platform_watch_last_event_timestamp_seconds",
+    "Unix time of the last list, event or bookmark of a watched collection.",
+    ["kind", "watched_namespace"],
+)
 LEADER = Gauge("leader_election_master_status", "1 for the leader, 0 for a standby replica.", ["name"])
 TIME_TO_READY = Histogram(
     "platform_time_to_ready_seconds",

@@ -2,7 +2,9 @@
 
 A reconcile's own writes enter at once (`put` with the response of the API server), so that it never acts on a state
 older than its last write. Objects are ordered by resourceVersion: an outdated event changes nothing, and tombstones
-prevent late events from resurrecting deleted objects.
+prevent late events from resurrecting deleted objects. A full list replaces everything, regardless of versions: a
+control plane that was restored from a backup begins again with lower ones. Only what the operator wrote while the list
+was read stays, if it is newer.
 
 Objects are stored packed, as bytes: this takes a fifth of the memory of dicts, and the garbage collector skips them.
 Each read returns a new object.
@@ -11,6 +13,7 @@ Each read returns a new object.
 from __future__ import annotations
 
 import marshal
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -64,6 +67,7 @@ class Cache:
         self._pending: dict[
             tuple[Kind, _ObjectName], set[Key]
         ] = {}  # by object being written: resources with events to report
+        self._relists: weakref.WeakSet[Relist] = weakref.WeakSet()
         for kind, kept in self._kept.items():
             metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
 
@@ -113,6 +117,10 @@ class Cache:
         if self.knows(kind, obj):
             return set()
         object_name = _object_name(obj)
+        self._note_change(kind, object_name)
+        return self._store(kind, object_name, obj)
+
+    def _store(self, kind: Kind, object_name: _ObjectName, obj: Obj) -> set[Key]:
         concerned = self._remove(kind, object_name)
         key = self._key_of(kind, obj)
         if key is not None:
@@ -145,13 +153,12 @@ class Cache:
         known = self._kept[kind].get(object_name)
         if known is not None and known.version > version:
             return set()
+        self._note_change(kind, object_name)
         self._add_tombstone(kind, object_name, version)
         return self._remove(kind, object_name)
 
     def replace(self, kind: Kind, namespace: str | None, listing: Obj) -> set[Key]:
-        """Replace the content by a list: store its items, and remove older objects that it does not contain.
-
-        This recovers deletions that were missed during a broken watch.
+        """Replace the content by a list, as `Relist` does with several pages.
 
         Args:
             namespace: the listed namespace; None for all.
@@ -159,14 +166,34 @@ class Cache:
         """
         return Relist(self, kind, namespace).take(listing)
 
-    def _prune(self, kind: Kind, namespace: str | None, listed: set[_ObjectName], version: int) -> set[Key]:
-        """Remove the objects that a list of this version does not contain."""
+    def _note_change(self, kind: Kind, object_name: _ObjectName) -> None:
+        for relist in self._relists:
+            relist.note_change(kind, object_name)
+
+    def _replace_one(self, kind: Kind, object_name: _ObjectName, obj: Obj) -> set[Key]:
+        """Store an object of a list, regardless of known versions; reports nothing if its content is the same."""
+        self._tombstones.pop((kind, object_name), None)
+        kept = self._kept[kind].get(object_name)
+        is_same = kept is not None and kept.version == resource_version(obj) and _unpacked(kept) == self._trim(obj)
+        return set() if is_same else self._store(kind, object_name, obj)
+
+    def _prune(
+        self, kind: Kind, namespace: str | None, listed: set[_ObjectName], changed: set[_ObjectName], version: int
+    ) -> set[Key]:
+        """Remove the objects that a list of this version does not contain.
+
+        Args:
+            changed: objects that were stored or removed while the list was read; newer ones stay as they are.
+        """
         concerned: set[Key] = set()
         for object_name, kept in list(self._kept[kind].items()):
-            elsewhere = namespace is not None and object_name.namespace != namespace
-            if object_name not in listed and not elsewhere and kept.version <= version:
+            is_newer = object_name in changed and kept.version > version
+            if object_name not in listed and namespace in (None, object_name.namespace) and not is_newer:
                 self._add_tombstone(kind, object_name, version)
                 concerned |= self._remove(kind, object_name)
+        for known, object_name in list(self._tombstones):
+            if known == kind and namespace in (None, object_name.namespace) and object_name not in changed | listed:
+                self._tombstones[known, object_name] = version  # deleted as of this list, in its versions
         return concerned
 
     def report(self, concerned: Iterable[Key]) -> None:
@@ -192,7 +219,10 @@ class Cache:
 
 
 class Relist:
-    """A paged list that replaces the content of the cache after its last page.
+    """A paged list that replaces the content of the cache; removals follow its last page.
+
+    The list must be a consistent read that begins after this object is created. The objects in the cache at that time
+    are then older than the list, regardless of their versions.
 
     Args:
         namespace: the listed namespace; None for all.
@@ -203,19 +233,32 @@ class Relist:
         self._kind = kind
         self._namespace = namespace
         self._listed: set[_ObjectName] = set()
+        self._changed: set[_ObjectName] = set()
+        cache._relists.add(self)
+
+    def note_change(self, kind: Kind, object_name: _ObjectName) -> None:
+        """Note that an object was written or deleted while the list is read."""
+        if kind == self._kind:
+            self._changed.add(object_name)
 
     def take(self, page: Obj) -> set[Key]:
-        """Store a page; after the last page, remove older objects that no page contained.
+        """Store a page; after the last page, remove the objects that no page contained.
 
         Returns:
             The resources affected by the page.
         """
         concerned: set[Key] = set()
         for obj in page.get("items") or ():
-            self._listed.add(_object_name(obj))
-            concerned |= self.cache.put(self._kind, obj)
+            object_name = _object_name(obj)
+            self._listed.add(object_name)
+            if object_name in self._changed:
+                concerned |= self.cache.put(self._kind, obj)
+            else:
+                concerned |= self.cache._replace_one(self._kind, object_name, obj)
         if not page["metadata"].get("continue"):
-            concerned |= self.cache._prune(self._kind, self._namespace, self._listed, resource_version(page))
+            self.cache._relists.discard(self)
+            version = resource_version(page)
+            concerned |= self.cache._prune(self._kind, self._namespace, self._listed, self._changed, version)
         return concerned
 
 

@@ -9,7 +9,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
 from shared.pki.ca import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.cache import Cache
@@ -33,6 +33,8 @@ class Controller(Generic[Resource, Observed]):
         kind: kind that the controller serves.
         owns: kinds of the objects it creates or reads (pods), watched by the label of the operator. Objects of other
             kinds that it applies (Secrets, which it cannot list) are read live.
+        reads: kinds of the objects that a spec names and that `observe` reads by name, such as Secrets. A change of one
+            that was read starts a reconcile (`shared.runtime.dependencies`).
         parse: parses a resource; raises InvalidSpec.
         observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
         plan: computes the next actions; pure.
@@ -58,6 +60,7 @@ class Controller(Generic[Resource, Observed]):
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
     certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
+    reads: tuple[Kind, ...] = (SECRET,)
 
     @property
     def name(self) -> str:

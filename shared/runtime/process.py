@@ -9,7 +9,7 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import Clients
 from shared.runtime import install
 from shared.runtime.controller import Controller
+from shared.runtime.dependencies import Dependencies
 from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
 from shared.runtime.operator import Operator
@@ -35,7 +36,8 @@ from shared.runtime.options import Options
 from shared.runtime.probing import probe_continuously
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
-from shared.runtime.watch import Watch
+from shared.runtime.reflector import Loss
+from shared.runtime.watch import Watch, Watched
 from shared.status import resource_metrics
 from shared.status.events import Recorder
 
@@ -60,15 +62,31 @@ class RunningController:
 
     Args:
         permit: called before each database call.
+        loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
     """
 
-    def __init__(self, controller: Controller[Any, Any], kube: Kube, recorder: Recorder, permit: Permit) -> None:
+    def __init__(
+        self,
+        controller: Controller[Any, Any],
+        kube: Kube,
+        recorder: Recorder,
+        permit: Permit,
+        loss: Callable[[Controller[Any, Any], str], Loss | None],
+    ) -> None:
         self.controller = controller
         self.queue = Queue(controller.name)
         self.queue.close()
         self.cache = controller.cache(self.queue.add)
+        self.dependencies = Dependencies(controller.reads, self.queue.add)
         self._reconciler = Reconciler(
-            controller, kube=kube, cache=self.cache, queue=self.queue, recorder=recorder, permit=permit
+            controller,
+            kube=kube,
+            cache=self.cache,
+            queue=self.queue,
+            recorder=recorder,
+            permit=permit,
+            loss=lambda key: loss(controller, key.namespace),
+            dependencies=self.dependencies,
         )
 
     @property
@@ -123,10 +141,13 @@ class Process:
             self._term, work, permit = leadership.term, Fence(work, leadership), leadership.permit
         fenced = Kube(Bounded(work), manager=options.operator_name)
         controllers = operator.controllers(options)
-        self._lanes = [RunningController(controller, fenced, self._recorder, permit) for controller in controllers]
+        self._lanes = [
+            RunningController(controller, fenced, self._recorder, permit, self._loss) for controller in controllers
+        ]
         self._watch = Watch(
-            [(lane.controller, lane.cache) for lane in self._lanes],
+            [Watched(lane.controller, lane.cache, lane.dependencies) for lane in self._lanes],
             kube=self._kube,
+            streams=transports.watches,
             configuration=configuration,
             namespaces=options.namespaces,
         )
@@ -172,7 +193,7 @@ class Process:
         options, tls = self._options, None
         probes = [
             web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
-            web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
+            web.get("/readyz", endpoints.probe(self._watch.unready, self._is_trusted, note=self._watch.note)),
         ]
         await http_server.serve(stack, options.probe_address, probes)
         if options.profiling:
@@ -217,7 +238,7 @@ class Process:
         """Relist and reconcile everything periodically, to recover missed events."""
         while True:
             await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
-            await self._watch.refresh()
+            self._watch.refresh()
             for lane in self._lanes:
                 for key in lane.keys:
                     lane.queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
@@ -257,14 +278,14 @@ class Process:
             if ended.done() and not ended.cancelled():
                 ended.result()
 
+    def _loss(self, controller: Controller[Any, Any], namespace: str) -> Loss | None:
+        return self._watch.loss(controller, namespace)
+
     # Probes.
 
     def _not_stuck(self) -> str | None:
         age = max(lane.queue.oldest_work() for lane in self._lanes)
         return f"a reconcile has been running for {age:.0f} s" if age > MAX_RECONCILE_SECONDS else None
-
-    def _has_synced(self) -> str | None:
-        return None if self._watch.synced.is_set() else f"waiting for the lists of {', '.join(self._watch.awaited)}"
 
     def _is_trusted(self) -> str | None:
         return self._certificates.unready() if self._certificates else None

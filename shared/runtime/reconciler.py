@@ -20,14 +20,16 @@ from shared.kubernetes.kinds import Key, Obj
 from shared.observability import metrics, tracing
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.dependencies import Dependencies
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
 from shared.runtime.plan import Plan
 from shared.runtime.queue import Queue
+from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness
-from shared.status.reasons import API_UNAVAILABLE, FOREIGN_OBJECT, INVALID_SPEC, REJECTED
+from shared.status.reasons import API_UNAVAILABLE, FOREIGN_OBJECT, INVALID_SPEC, NOT_OBSERVED, REJECTED
 from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
@@ -54,12 +56,22 @@ RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
 
 
+class NotObserved(Exception):
+    """A collection that a resource needs is not observed, so what to do is not known."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(str(loss))
+        self.loss = loss
+
+
 class Reconciler:
     """Reconciles the resources of a controller.
 
     Args:
         clock: wall clock of plans and transitions.
         permit: called before each database call (`Executor`).
+        loss: returns a collection that the resource needs and that is not observed; None if all are.
+        dependencies: where objects that the resources name are noted.
 
     Attributes:
         certificate_expiry: Unix time at which the first certificate of a resource expires, as last observed.
@@ -75,6 +87,8 @@ class Reconciler:
         recorder: Recorder,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         permit: Permit = always,
+        loss: Callable[[Key], Loss | None] = lambda _: None,
+        dependencies: Dependencies | None = None,
     ) -> None:
         self._controller = controller
         self._kube = kube
@@ -83,6 +97,8 @@ class Reconciler:
         self._recorder = recorder
         self._clock = clock
         self._executor = Executor(controller, kube=kube, cache=cache, recorder=recorder, permit=permit)
+        self._loss = loss
+        self._dependencies = dependencies or Dependencies(controller.reads, queue.add)
         self._readiness = Readiness(controller.name)
         self.certificate_expiry: dict[Key, float] = {}
 
@@ -127,10 +143,13 @@ class Reconciler:
             self._queue.forget_failures(key)  # owned objects are garbage collected
             self._readiness.forget(key)
             self.certificate_expiry.pop(key, None)
+            self._dependencies.forget(key)
             return "success"
         self._readiness.begin(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
+        except NotObserved as error:
+            return await self._postpone(key, obj, error.loss)
         except errors.Conflict as error:
             log.debug("%s: observed state was outdated, retrying: %s", key, error)
             return self._retry(key)
@@ -157,8 +176,10 @@ class Reconciler:
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
         for _ in range(MAX_CYCLES):
-            with tracing.span("observe"):
-                seen = await self._controller.observe(resource, self._cache, self._kube)
+            if loss := self._loss(key):
+                raise NotObserved(loss)
+            with tracing.span("observe"), self._dependencies.noting(key, self._kube) as kube:
+                seen = await self._controller.observe(resource, self._cache, kube)
             self._note_certificates(key, self._controller.certificate_ends(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
@@ -236,6 +257,26 @@ class Reconciler:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
+        return result
+
+    async def _postpone(self, key: Key, obj: Obj, loss: Loss) -> str:
+        """Do nothing while the state of a resource is unknown, and report that if it lasts.
+
+        The status keeps its last observed content: the database may serve while the operator is blind.
+        """
+        result = self._retry(key)
+        is_reported = accessors.condition(obj, conditions.READY).get("reason") == NOT_OBSERVED
+        if loss.seconds < LOSS_REPORTED_SECONDS or is_reported:
+            return result
+        message = f"The operator does not observe {loss.what}, and changes nothing until it does: {loss.why}"
+        try:
+            # The cached resource may be outdated too, and the API server would then reject the status.
+            live = await self._kube.get(self._controller.kind, key.namespace, key.name)
+            was_ready = accessors.is_true(live, conditions.READY) and accessors.is_current(live)
+            verdict = Verdict(Progress.WAITING, NOT_OBSERVED, message, warning=True, ready=was_ready)
+            await self._write(live, live.get("status") or {}, verdict)
+        except errors.KubeError as error:
+            log.debug("%s: cannot report that %s: %s", key, message, error)
         return result
 
     async def _stall(self, key: Key, error: Exception) -> str:

@@ -1,107 +1,120 @@
-"""Watches of an operator: kopf lists and watches, and the objects enter the cache.
+"""Watches of an operator: one reflector per collection, inside kopf's life cycle.
 
-No other module imports kopf. It discovers the served kinds, lists, watches, and reconnects broken watches. It does so
-through a session that passes all objects to the cache and none to kopf:
-
-- A list replaces the content of the cache. kopf itself would not report deletions during a broken watch.
-- An event enters the cache directly. Through kopf's handlers it would take eight times as long (0.4 ms), and kopf would
-  keep a task per object for seconds, and its memory permanently.
+kopf is the shell: it logs in, starts the reflectors when it has started (`on.startup`), and ends them before it ends
+(`on.cleanup`). Its own watch streams are not used, because they do not fail closed: an ERROR event other than 410, or a
+404, ends the process; a deletion during a broken watch is never reported; and each event costs eight times as much.
+No other module imports kopf.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-import aiohttp
 import kopf
-from aiohttp.connector import Connection
-from yarl import URL
 
-from shared.kubernetes.client import Kube, complete
+from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration, authorization
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import Kind
+from shared.kubernetes.streams import Streams
 from shared.kubernetes.transport import open_session
-from shared.runtime.cache import Cache, Relist
+from shared.runtime import dependencies as named
+from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.dependencies import Dependencies, NamedContent
+from shared.runtime.reflector import CachedContent, Loss, Reflector
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_GRACE_SECONDS = 2.0
 """Seconds allowed for kopf's tasks to end."""
 
-LIST_PAGE_ITEMS = 500
-"""Number of objects per page of a list, which limits the memory that a list takes."""
+MAX_BLIND_SECONDS = 300.0
+"""Seconds without any observed collection after which the operator is not ready."""
+
+MAX_LISTED_LOSSES = 5
+"""Maximum number of lost collections that readiness lists."""
+
+
+class Watched(NamedTuple):
+    """A controller with what its watches fill."""
+
+    controller: Controller[Any, Any]
+    cache: Cache
+    dependencies: Dependencies
 
 
 class Watch:
     """Keeps caches in sync with the API server. A kind that several controllers read is watched once.
 
     Args:
-        caches: caches by controller; each receives the controller's kind and the kinds that it owns.
         namespaces: namespaces to watch; empty for all.
 
     Attributes:
-        synced: set after the initial lists.
+        synced: set once every collection was tried, and some controller is observed in some namespace.
     """
 
     def __init__(
         self,
-        caches: Sequence[tuple[Controller[Any, Any], Cache]],
+        watched: Sequence[Watched],
         *,
         kube: Kube,
+        streams: Streams,
         configuration: Configuration,
         namespaces: tuple[str, ...],
     ) -> None:
+        self._watched = tuple(watched)
         self._kube = kube
+        self._streams = streams
         self._configuration = configuration
         self._namespaces = namespaces
-        self._takers: dict[Kind, list[Cache]] = {}
-        self._labels: dict[Kind, str] = {}
-        for controller, cache in caches:
-            for kind in controller.kinds:
-                self._takers.setdefault(kind, []).append(cache)
-                labels = controller.labels_of(kind)
-                self._labels[kind] = labels and self._labels.get(kind, labels)  # "": a controller needs all of them
-        self._collections = {
-            kind.path(namespace): (kind, namespace) for kind in self._takers for namespace in namespaces or (None,)
-        }
-        self._prefix = urlsplit(configuration.host).path.rstrip("/")  # if the API server is behind a proxy
-        self._relists: dict[str, list[Relist]] = {}
-        self._unlisted = set(self._collections)
+        self._scopes: tuple[str | None, ...] = namespaces or (None,)
+        self._cached = dict(self._collections())
+        self._named = dict(self._named_collections())
+        self._tasks: set[asyncio.Task[None]] = set()
         self.synced = asyncio.Event()
 
+    def loss(self, controller: Controller[Any, Any], namespace: str | None) -> Loss | None:
+        """Return the first collection that the resources of a namespace need and that is not observed, if any."""
+        reflectors = (self._cached[_collection(kind, self._scope(namespace))] for kind in controller.kinds)
+        return next((loss for reflector in reflectors if (loss := reflector.loss)), None)
+
     @property
-    def awaited(self) -> tuple[str, ...]:
-        """Paths of the collections that have not been listed yet."""
-        return tuple(sorted(self._unlisted))
+    def is_blind(self) -> bool:
+        """Whether no collection at all is observed, as while the API server is unreachable."""
+        return all(reflector.loss for reflector in self._cached.values())
 
-    async def refresh(self) -> None:
-        """List everything again, to recover missed events; retries until it succeeds."""
-        for kind, namespace in self._collections.values():
-            delay = 0.5
-            while True:
-                try:
-                    await self._relist(kind, namespace)
-                    break
-                except KubeError as error:
-                    log.warning("cannot list %s, retrying: %s", kind.plural, error)
-                    await asyncio.sleep(delay)
-                    delay = min(2 * delay, 30.0)
+    @property
+    def losses(self) -> list[Loss]:
+        """The collections that are not observed."""
+        return [loss for reflector in self._cached.values() if (loss := reflector.loss)]
 
-    async def _relist(self, kind: Kind, namespace: str | None) -> None:
-        relists, after = self._begin(kind, namespace), ""
-        while True:
-            page = await self._kube.list(kind, namespace, labels=self._labels[kind], limit=LIST_PAGE_ITEMS, after=after)
-            _take(relists, page)
-            after = page["metadata"].get("continue") or ""
-            if not after:
-                return
+    def unready(self) -> str | None:
+        """Return why the operator is not ready; None if it is.
+
+        It is ready once every kind was listed in some namespace, and as long as it observes anything. A namespace that
+        is lost does not make it unready: the others, and the webhooks, are still served.
+        """
+        loaded = {kind for (kind, _), reflector in self._cached.items() if reflector.is_loaded}
+        missing = [loss for (kind, _), each in self._cached.items() if kind not in loaded and (loss := each.loss)]
+        if missing:
+            return f"waiting for the lists of {_listed(missing)}"
+        if self.is_blind and min(loss.seconds for loss in self.losses) > MAX_BLIND_SECONDS:
+            return f"nothing is observed: {_listed(self.losses)}"
+        return None
+
+    def note(self) -> str | None:
+        """Return which collections are not observed, although the operator is ready; None if all are."""
+        return f"not observed: {_listed(self.losses)}" if self.losses else None
+
+    def refresh(self) -> None:
+        """List everything again, to recover events that were missed unnoticed."""
+        for reflector in self._cached.values():
+            reflector.refresh()
 
     async def run(self, begun: Callable[[], None]) -> None:
         """Watch until cancelled.
@@ -127,16 +140,79 @@ class Watch:
                 task.cancel()
             await asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_SECONDS)
         why = next((error for task in ended if not task.cancelled() and (error := task.exception())), None)
-        raise KubeError(f"watching failed: {_cause(why) or 'kopf stopped'}. The operator exits, to be restarted.")
+        raise KubeError(f"kopf stopped: {_cause(why) or 'no error'}. The operator exits, to be restarted.")
+
+    def start(self) -> None:
+        """Start the reflectors, and the polling of objects that cannot be watched."""
+        for reflector in (*self._cached.values(), *self._named.values()):
+            self._tasks.add(asyncio.create_task(reflector.run(), name=f"watch of {reflector.what}"))
+        if self._named:
+            self._tasks.add(asyncio.create_task(self._poll(), name="polling of named objects"))
+
+    async def stop(self) -> None:
+        """End the reflectors."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=SHUTDOWN_GRACE_SECONDS)
+
+    # Collections.
+
+    def _collections(self) -> Iterator[tuple[tuple[Kind, str | None], Reflector]]:
+        caches: dict[Kind, list[Cache]] = {}
+        labels: dict[Kind, str] = {}
+        for controller, cache, _ in self._watched:
+            for kind in controller.kinds:
+                caches.setdefault(kind, []).append(cache)
+                selector = controller.labels_of(kind)
+                labels[kind] = selector and labels.get(kind, selector)  # "": a controller needs all of them
+        for kind, namespace in dict.fromkeys(_collection(kind, at) for kind in caches for at in self._scopes):
+            content = CachedContent(self._kube, kind, namespace, labels[kind], caches[kind])
+            changed = partial(self._note_change, kind, namespace)
+            reflector = Reflector(self._streams, content, kind, namespace, labels=labels[kind], changed=changed)
+            yield (kind, namespace), reflector
+
+    def _named_collections(self) -> Iterator[tuple[tuple[Kind, str | None], Reflector]]:
+        for kind in dict.fromkeys(kind for watched in self._watched for kind in watched.dependencies.kinds):
+            content = NamedContent(kind, self._dependencies)
+            for namespace in self._scopes:
+                yield (kind, namespace), Reflector(self._streams, content, kind, namespace, is_vital=False)
+
+    @property
+    def _dependencies(self) -> list[Dependencies]:
+        return [watched.dependencies for watched in self._watched]
+
+    def _scope(self, namespace: str | None) -> str | None:
+        return namespace if self._namespaces else None
+
+    def _note_change(self, kind: Kind, namespace: str | None, is_reported: bool) -> None:
+        """Update `synced`, and reconcile the resources whose status is to report a loss, or its end."""
+        if not self.synced.is_set() and all(reflector.is_tried for reflector in self._cached.values()):
+            observed = (not self.loss(watched.controller, at) for watched in self._watched for at in self._scopes)
+            if any(observed):
+                self.synced.set()
+        if not is_reported or self.is_blind:
+            return
+        for controller, cache, _ in self._watched:
+            if kind in controller.kinds:
+                keys = cache.keys(controller.kind)
+                cache.report(key for key in keys if namespace in (None, key.namespace))
+
+    async def _poll(self) -> None:
+        """Read named objects periodically while their collection cannot be watched."""
+        while True:
+            await asyncio.sleep(named.POLL_SECONDS)
+            for (kind, namespace), reflector in self._named.items():
+                if reflector.loss:
+                    await named.poll(self._kube, kind, namespace, self._dependencies)
+
+    # The shell.
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
-        for kind in self._takers:
-            on_event = kopf.on.event(
-                group=kind.group, version=kind.version, plural=kind.plural, id=kind.plural, registry=registry
-            )
-            on_event(_nothing_is_left)
+        kopf.on.startup(registry=registry)(self._on_startup)
+        kopf.on.cleanup(registry=registry)(self._on_cleanup)
         return registry
 
     def _settings(self) -> kopf.OperatorSettings:
@@ -144,69 +220,27 @@ class Watch:
         settings.scanning.disabled = True
         settings.peering.standalone = True
         settings.posting.enabled = False
-        settings.watching.server_timeout = 300
-        settings.watching.chunk_size = LIST_PAGE_ITEMS
         settings.networking.request_timeout = 30
         settings.networking.error_backoffs = _Patience()
-        for kind, labels in self._labels.items():
-            if labels:
-                settings.watching.label_selectors[kind.group, kind.plural] = labels
         return settings
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        """Return a session with the official client's credentials, whose responses go to the cache."""
-        session = open_session(self._configuration, answers=self._answers())
+        """Return a session with the official client's credentials."""
+        session = open_session(self._configuration)
         session.headers.update(await authorization(self._configuration))
         return kopf.AiohttpSession(server=self._configuration.host, aiohttp_session=session)
 
-    def _answers(self) -> type[aiohttp.ClientResponse]:
-        watch = self
+    async def _on_startup(self, **_: Any) -> None:
+        self.start()
 
-        class Answer(aiohttp.ClientResponse):
-            """A response without the objects that the cache has taken."""
-
-            async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-                await super().start(connection)
-                collection = watch._collection(self.url) if self.ok else None
-                if collection and "watch" in self.url.query:
-                    self.content = Entered(self.content, watch._takers[collection[0]], collection[0])  # type: ignore[assignment]
-                return self
-
-            async def json(self, **options: Any) -> Any:
-                found = await super().json(**options)
-                collection = watch._collection(self.url) if self.ok else None
-                return watch._listed(self.url, collection, found) if collection else found
-
-        return Answer
-
-    def _collection(self, url: URL) -> tuple[Kind, str | None] | None:
-        """Return kind and namespace of a request for a watched collection; None for other requests."""
-        return self._collections.get(url.path.removeprefix(self._prefix))
-
-    def _listed(self, url: URL, collection: tuple[Kind, str | None], page: Obj) -> Obj:
-        """Replace the content of the cache by a list of kopf's, page by page.
-
-        Returns:
-            The page without items, for kopf.
-        """
-        kind, namespace = collection
-        if "continue" not in url.query:
-            self._relists[url.path] = self._begin(kind, namespace)
-        _take(self._relists[url.path], complete(kind, page))
-        if not page["metadata"].get("continue"):
-            self._unlisted.discard(kind.path(namespace))
-            if not self._unlisted:
-                self.synced.set()
-        return {**page, "items": []}
-
-    def _begin(self, kind: Kind, namespace: str | None) -> list[Relist]:
-        return [Relist(cache, kind, namespace) for cache in self._takers[kind]]
+    async def _on_cleanup(self, **_: Any) -> None:
+        await self.stop()
 
 
 class _Patience:
-    """Endless delays in seconds between retries of a request that got no response or was forbidden.
+    """Endless delays in seconds between retries of a request of kopf's that got no response or was forbidden.
 
-    By default kopf gives up after a minute, and then neither exits nor watches.
+    By default kopf gives up after a minute, and then neither exits nor works.
     """
 
     def __iter__(self) -> Iterator[float]:
@@ -215,46 +249,17 @@ class _Patience:
             yield 10.0
 
 
+def _collection(kind: Kind, namespace: str | None) -> tuple[Kind, str | None]:
+    return kind, namespace if kind.namespaced else None
+
+
+def _listed(losses: Sequence[Loss]) -> str:
+    shown = "; ".join(map(str, losses[:MAX_LISTED_LOSSES]))
+    return shown if len(losses) <= MAX_LISTED_LOSSES else f"{shown}; and {len(losses) - MAX_LISTED_LOSSES} others"
+
+
 def _cause(error: BaseException | None) -> BaseException | None:
     """Return the root cause of an error: kopf wraps errors of its tasks."""
     while error is not None and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _take(relists: Iterable[Relist], page: Obj) -> None:
-    for relist in relists:
-        relist.cache.report(relist.take(page))
-
-
-def _nothing_is_left(**_: Any) -> None:
-    """Handle nothing: a handler makes kopf watch its kind, and the cache receives the events."""
-
-
-class Entered:
-    """The stream of a watch: its objects enter the caches; only bookmarks and errors are passed on."""
-
-    def __init__(self, content: aiohttp.StreamReader, caches: Sequence[Cache], kind: Kind) -> None:
-        self._content = content
-        self._caches = caches
-        self._kind = kind
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        rest = b""
-        async for chunk in self._content.iter_chunked(size):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if not _enter(self._caches, self._kind, json.loads(line)):
-                    yield line + b"\n"
-
-
-def _enter(caches: Sequence[Cache], kind: Kind, event: Obj) -> bool:
-    """Pass an event about an object to the caches; return False for other events."""
-    if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
-        return False
-    for cache in caches:
-        (cache.on_deleted if event["type"] == "DELETED" else cache.on_changed)(kind, event["object"])
-    return True

@@ -162,6 +162,12 @@ NOT_FOUND = COMMON.add(
     Severity.WARNING,
     "An object or an API that the operator needs does not exist; the operator retries with back-off.",
 )
+NOT_OBSERVED = COMMON.add(
+    "NotObserved",
+    Severity.WARNING,
+    "The operator cannot list or watch objects that it needs to know; it changes nothing, and databases keep running.",
+    "The operator does not observe {what}, and changes nothing until it does: {why}",
+)
 FOREIGN_OBJECT = COMMON.add(
     "NotOurs",
     Severity.ACTION,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.kinds import POD, SERVICE, Kind
+from shared.runtime import reflector
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
@@ -74,7 +75,11 @@ def test_missed_changes_are_applied(settled: World, gate: Gate) -> None:
     settled.eventually(lambda: settled.get(SERVICE)["spec"].get("selector"))
 
 
-def test_repeated_watch_failures_are_recovered(settled: World, gate: Gate, gated: Operator) -> None:
+def test_repeated_watch_failures_are_recovered(
+    settled: World, gate: Gate, gated: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "MAX_RETRY_SECONDS", 1.0)
+
     def resize(size: int) -> None:
         with gate.watches_broken():
             settled.change(size=size)

@@ -40,13 +40,16 @@ subjects: {{- include "operator.subject" $ | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
-{{/* Rules that always apply, and those of files/rules-NAME.yaml if the value rbac.NAME is true. */}}
+{{/* Rules that always apply, those of files/rules-NAME.yaml if the value rbac.NAME is true, and of rbac.watchSecrets. */}}
 {{- define "operator.rules" -}}
 {{- $rules := .Files.Get "files/rules.yaml" | fromYamlArray }}
 {{- range $path, $content := .Files.Glob "files/rules-*.yaml" }}
 {{- if get $.Values.rbac ($path | base | trimPrefix "rules-" | trimSuffix ".yaml") }}
 {{- $rules = concat $rules ($content | toString | fromYamlArray) }}
 {{- end }}
+{{- end }}
+{{- if get $.Values.rbac "watchSecrets" }}
+{{- $rules = append $rules (dict "apiGroups" (list "") "resources" (list "secrets") "verbs" (list "watch")) }}
 {{- end }}
 {{- toYaml $rules }}
 {{- end -}}

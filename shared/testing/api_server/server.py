@@ -74,6 +74,13 @@ class ApiServer:
         copy.log.all_writes.extend(self.log.all_writes)
         return copy
 
+    def restore(self, snapshot: ApiServer) -> None:
+        """Return to an earlier state, as a control plane does whose etcd is restored from a backup.
+
+        resourceVersions continue from those of the snapshot. No watch reports anything about it.
+        """
+        self._store.restore(snapshot._store)
+
     @property
     def watches(self) -> Watches:
         """Subscriptions to changes, and the control over their delivery."""
@@ -185,7 +192,7 @@ class ApiServer:
 
     def _read(self, target: TargetedRequest) -> Response:
         if target.request.query.get("watch"):
-            raise Failure(400, "BadRequest", "this server delivers changes to subscribe(), not to watch requests")
+            raise Failure(400, "BadRequest", "watch requests are served by streams.WatchServer")
         if target.name:
             live = self._live(target)
             return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)

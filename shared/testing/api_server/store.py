@@ -35,6 +35,12 @@ class Store:
         copy.watches.history = list(self.watches.history)
         return copy
 
+    def restore(self, snapshot: Store) -> None:
+        """Return to the objects, the version and the history of a copy."""
+        self.version = snapshot.version
+        self._objects = {kind: dict(objects) for kind, objects in snapshot._objects.items()}
+        self.watches.history[:] = snapshot.watches.history
+
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(self._objects)

@@ -1,4 +1,4 @@
-"""A reverse proxy between the operator and the API server that records requests and can break watches."""
+"""A reverse proxy between the operator and the API server that records requests, breaks watches and injects errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aiohttp import web
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
+from shared.kubernetes.kinds import Obj
 
 EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
 """Watch event of the API server for an expired resourceVersion."""
@@ -42,7 +43,8 @@ class Gate:
         (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         self.passed: list[Passed] = []
-        self._watches: set[asyncio.Task[None]] = set()
+        self._watches: dict[asyncio.Task[None], tuple[str, web.StreamResponse]] = {}
+        self._refused: dict[str, int] = {}
         self._broken = False
         self._blocked: list[asyncio.Event] = []
         self._started = threading.Event()
@@ -71,6 +73,35 @@ class Gate:
         self._broken = False
         self._loop.call_soon_threadsafe(self._release)
 
+    @contextmanager
+    def refused(self, part: str, status: int) -> Iterator[None]:
+        """Answer reads of paths that contain `part` with an error while the context is open; their watches are cut.
+
+        Args:
+            part: part of a path; `$` at its end matches the end of the path.
+        """
+        self._refused[part] = status
+        self._loop.call_soon_threadsafe(self._cut, part)
+        try:
+            yield
+        finally:
+            del self._refused[part]
+
+    def inject(self, frame: Obj, part: str) -> None:
+        """Send a watch event on the open watches whose path contains `part`."""
+        line = json.dumps(frame).encode() + b"\n"
+
+        async def send() -> None:
+            for path, response in list(self._watches.values()):
+                if part in path:
+                    await response.write(line)
+
+        asyncio.run_coroutine_threadsafe(send(), self._loop).result(10)
+
+    def cut(self, part: str = "") -> None:
+        """Break the open watches whose path contains `part`; they can be opened again at once."""
+        self._loop.call_soon_threadsafe(self._cut, part)
+
     def wait_for_watches(self, count: int) -> None:
         self._wait_for(lambda: len(self._watches) == count, f"{count} watches")
 
@@ -81,9 +112,10 @@ class Gate:
             assert time.monotonic() < deadline, f"timed out waiting for {what}"
             time.sleep(0.02)
 
-    def _cut(self) -> None:
-        for watch in self._watches:
-            watch.cancel()
+    def _cut(self, part: str = "") -> None:
+        for watch, (path, _) in self._watches.items():
+            if part in f"{path}$":
+                watch.cancel()
 
     def _release(self) -> None:
         for blocked in self._blocked:
@@ -111,6 +143,11 @@ class Gate:
         watch = "watch" in request.query
         if watch and self._broken:
             return await self._hold(request)
+        if request.method == "GET" and (status := self._refusal(request.path)):
+            self.passed.append(Passed(request.method, request.path, watch, status))
+            return web.json_response(
+                {"kind": "Status", "message": f"injected: {status}", "code": status}, status=status
+            )
         headers = {name: request.headers[name] for name in ("Accept", "Content-Type") if name in request.headers}
         body = await request.read()
         timeout = aiohttp.ClientTimeout(total=None)
@@ -124,7 +161,7 @@ class Gate:
             await response.prepare(request)
             copying = asyncio.create_task(_copy(answer, response))
             if watch:
-                self._watches.add(copying)
+                self._watches[copying] = request.path, response
             try:
                 await copying
             except asyncio.CancelledError:
@@ -132,9 +169,13 @@ class Gate:
                     request.transport.abort()  # a broken watch ends without a final chunk
                 raise
             finally:
-                self._watches.discard(copying)
+                self._watches.pop(copying, None)
             await response.write_eof()
             return response
+
+    def _refusal(self, path: str) -> int:
+        """Return the status with which reads of a path are refused; 0 for none."""
+        return next((status for part, status in self._refused.items() if part in f"{path}$"), 0)
 
     async def _hold(self, request: web.Request) -> web.StreamResponse:
         released = asyncio.Event()

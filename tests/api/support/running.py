@@ -10,7 +10,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,8 +60,9 @@ class Wire:
         self.sent: list[SentRequest] = []
 
     def over(self, transports: Transports) -> Transports:
-        """Return transports that pass through this wire."""
-        return Transports(*(_Wired(self, getattr(transports, each.name)) for each in fields(Transports)))
+        """Return transports whose requests pass through this wire. Watches do not."""
+        work, lease, reviews = (_Wired(self, each) for each in (transports.work, transports.lease, transports.reviews))
+        return Transports(work, lease, reviews, transports.watches)
 
     async def request(self, request: Request, transport: Transport) -> Response:
         if self.cut:
@@ -154,7 +155,7 @@ class Operator:
     def kinds(self) -> tuple[Kind, ...]:
         """Kinds that the operator watches."""
         (served,) = self._operator.controllers(self._options)
-        return served.kinds
+        return (*served.kinds, *served.reads)
 
     def start(self) -> None:
         """Start, and wait until the cache is filled or a fault has ended the operator."""

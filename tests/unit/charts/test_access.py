@@ -70,6 +70,17 @@ def test_rules_contain_no_wildcards(operator_chart: Path, values: Values) -> Non
         assert "*" not in "".join(entries), role["metadata"]["name"]
 
 
+def test_secrets_are_watched_only_if_requested_and_never_listed(operator_chart: Path) -> None:
+    for values, expected in (({}, set()), ({"rbac": {"watchSecrets": True}}, {"watch"})):
+        verbs = [
+            verb
+            for role, rule in rules(render(operator_chart, values))
+            if "secrets" in rule.get("resources", ()) and not is_for_users(role)
+            for verb in rule["verbs"]
+        ]
+        assert READ_MANY & set(verbs) == expected
+
+
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 def test_operator_reads_secrets_by_name_and_writes_only_its_own(operator_chart: Path, values: Values) -> None:
     """Optional permissions are switched off; the Redis operator writes the ACL Secrets of its resources."""

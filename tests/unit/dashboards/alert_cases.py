@@ -120,6 +120,18 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
     }
     system = {"namespace": "system"}
     yield Case(name="PlatformOperatorApiErrors", series={**leads, **requests}, labels=system, window="10m")
+    collection = {"kind": "Pod", "watched_namespace": "shop"}
+    synced = {own("platform_watch_synced", pod, **collection): Gauge(0, 1 if pod == "a" else 0) for pod in "ab"}
+    second = {own("leader_election_master_status", "b", name=name): Gauge(0, 0)}
+    yield Case(
+        name="PlatformOperatorNotWatching", series={**leads, **second, **synced}, labels={**system, **collection}
+    )
+    last_event = own("platform_watch_last_event_timestamp_seconds", **collection)
+    yield Case(
+        name="PlatformOperatorWatchStalled",
+        series={**leads, last_event: Gauge(-100_000, FAR)},
+        labels={**system, **collection},
+    )
     webhooks: Series = {
         own("controller_runtime_webhook_requests_total", webhook="/validate", code="500"): Counter(1, 0),
         own("controller_runtime_webhook_requests_total", webhook="/validate", code="200"): Counter(1, 1),

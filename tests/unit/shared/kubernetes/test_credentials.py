@@ -22,8 +22,8 @@ from shared.kubernetes.credentials import (
     Configuration,
     load_configuration,
 )
-from shared.kubernetes.errors import KubeError, Unavailable
-from shared.kubernetes.transport import HttpTransport, open_session
+from shared.kubernetes.errors import Forbidden, KubeError, Unavailable
+from shared.kubernetes.transport import HttpTransport, Transports, open_session
 from shared.pki import ca, certs
 from shared.pki.certs import Pair
 
@@ -84,7 +84,7 @@ class ApiServer:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").removeprefix("bearer ")
         self.seen.append(token or name)
         status = 401 if self.accepted and self.seen[-1] != self.accepted else 200
-        answer = web.json_response({}, status=status)
+        answer = web.Response(text="{}\n", content_type="application/json", status=status)
         if not self.keeps_connections:
             answer.force_close()
         return answer
@@ -205,6 +205,30 @@ async def test_changed_client_certificate_is_used_after_a_rejection(server: ApiS
     assert await status(transport) == 200
     assert server.seen == ["first", "first", "second"]
     await transport.close()
+
+
+async def test_each_transport_uses_a_changed_client_certificate(server: ApiServer) -> None:
+    """The first one loads the files; the connections of the others have the former certificate, too."""
+    server.keeps_connections = True
+    server.issue_client("first")
+    files = {"client-certificate": "client.crt", "client-key": "client.key"}
+    user = {key: str(server.directory / name) for key, name in files.items()}
+    configuration = await load_configuration(str(kubeconfig(server, **user)))
+    server.accepted = "first"
+    async with Transports.open(configuration) as transports:
+        for transport in (transports.work, transports.lease):
+            assert (await transport.request(Request("GET", "/"))).status == 200
+        async with transports.watches.stream(Request("GET", "/"), accept="text/x") as lines:
+            assert [line async for line in lines] == [b"{}"]
+        server.issue_client("second")
+        server.accepted = "second"
+        for transport in (transports.work, transports.lease):
+            assert (await transport.request(Request("GET", "/"))).status == 200
+        with pytest.raises(Forbidden):
+            async with transports.watches.stream(Request("GET", "/"), accept="text/x"):
+                pass
+        async with transports.watches.stream(Request("GET", "/"), accept="text/x"):
+            assert server.seen[-1] == "second"
 
 
 @pytest.mark.parametrize("replaced", [False, True])

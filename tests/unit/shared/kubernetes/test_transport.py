@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from shared.kubernetes import transport as transport_module
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
 from shared.kubernetes.credentials import Configuration
-from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.errors import Forbidden, Unavailable
 from shared.kubernetes.transport import Bounded, HttpTransport
 
 THING = {"kind": "Thing", "metadata": {"name": "ä"}}
@@ -123,3 +125,80 @@ async def test_concurrent_requests_are_limited() -> None:
     assert slow.in_progress == 2
     slow.go.set()
     assert [answer.body for answer in await asyncio.gather(*answers)] == ["/0", "/1", "/2", "/3", "/4"]
+
+
+class Feed:
+    """Sends prepared pieces of a watch, and then ends it, breaks it, or sends nothing more."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.end = "in good order"
+        self.headers: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.headers.append(request.headers["Accept"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in self.pieces:
+            await response.write(piece)
+            await asyncio.sleep(0)
+        if self.end == "never":
+            await asyncio.sleep(5)
+        if self.end == "broken" and request.transport is not None:
+            request.transport.abort()
+        return response
+
+
+@pytest.fixture
+async def feed() -> AsyncIterator[tuple[Feed, HttpTransport]]:
+    feed = Feed()
+    application = web.Application()
+    application.router.add_get("/{path:.*}", feed.handle)
+    async with TestServer(application) as running:
+        transport = HttpTransport(Configuration(host=str(running.make_url("")).rstrip("/")), connections=0)
+        yield feed, transport
+        await transport.close()
+
+
+async def lines_of(transport: HttpTransport) -> list[bytes]:
+    async with transport.stream(Request("GET", "/api/v1/pods", {"watch": "true"}), accept="text/x") as lines:
+        return [line async for line in lines]
+
+
+@pytest.mark.parametrize("pieces", [[b"a\nbc\n"], [b"a", b"\n", b"b", b"c\n"], [b"a\nb", b"c", b"\n"]])
+async def test_lines_do_not_depend_on_how_a_watch_is_split(
+    feed: tuple[Feed, HttpTransport], pieces: list[bytes]
+) -> None:
+    feed[0].pieces = pieces
+    assert await lines_of(feed[1]) == [b"a", b"bc"]
+    assert feed[0].headers == ["text/x"]
+
+
+@pytest.mark.parametrize(("end", "pieces"), [("broken", [b"a\n"]), ("in good order", [b"a\nhalf an eve"])])
+async def test_broken_watch_is_unavailable(feed: tuple[Feed, HttpTransport], end: str, pieces: list[bytes]) -> None:
+    feed[0].end, feed[0].pieces = end, pieces
+    with pytest.raises(Unavailable, match="the watch broke"):
+        await lines_of(feed[1])
+
+
+async def test_watch_that_sends_nothing_is_unavailable(
+    feed: tuple[Feed, HttpTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half-open connection: no event, no bookmark and no FIN."""
+    monkeypatch.setattr(transport_module, "_STREAM_TIMEOUT", aiohttp.ClientTimeout(total=None, sock_read=0.1))
+    feed[0].end, feed[0].pieces = "never", [b"a\n"]
+    with pytest.raises(Unavailable, match="the watch broke"):
+        await lines_of(feed[1])
+
+
+async def test_refused_watch_has_the_servers_reason(server: Server, transport: HttpTransport) -> None:
+    server.status, server.text = 403, json.dumps({"message": "secrets is forbidden", "reason": "Forbidden"})
+    with pytest.raises(Forbidden, match="secrets is forbidden"):
+        await lines_of(transport)
+
+
+async def test_watch_of_an_unreachable_server_is_unavailable() -> None:
+    transport = HttpTransport(Configuration(host="http://127.0.0.1:1"), connections=0)
+    with pytest.raises(Unavailable):
+        await lines_of(transport)
+    await transport.close()

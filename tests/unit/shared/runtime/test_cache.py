@@ -84,16 +84,58 @@ def test_object_that_loses_its_labels_is_removed(watched: Watched) -> None:
     assert watched.reported == [OWNER, OWNER]
 
 
-def test_list_recovers_missed_deletions_but_keeps_newer_objects(watched: Watched) -> None:
+def test_list_recovers_missed_deletions_in_its_namespace(watched: Watched) -> None:
     watched.cache.put(POD, pod("gone", 1))
     watched.cache.put(POD, pod("kept", 2))
-    watched.cache.put(POD, pod("own-write", 11))
     watched.cache.put(POD, pod("elsewhere", 3, namespace="other"))
-    listing = {"metadata": {"resourceVersion": "10"}, "items": [pod("kept", 2), pod("found", 4)]}
-    assert watched.cache.replace(POD, "default", listing) == {OWNER}
-    assert watched.names() == ["found", "kept", "own-write"]
+    found = listing(10, pod("kept", 2), pod("found", 4))
+    assert watched.cache.replace(POD, "default", found) == {OWNER}
+    assert watched.names() == ["found", "kept"]
     assert watched.names(Key("other", "owner")) == ["elsewhere"]
-    assert watched.cache.replace(POD, "default", listing) == set()
+    assert watched.cache.replace(POD, "default", found) == set()
+
+
+def listing(version: int, *items: Obj, more: str = "") -> Obj:
+    return {"metadata": {"resourceVersion": str(version)} | ({"continue": more} if more else {}), "items": list(items)}
+
+
+def test_list_of_a_restored_control_plane_replaces_newer_versions(watched: Watched) -> None:
+    """After a restore, resourceVersions begin again below those in the cache."""
+    watched.cache.put(POD, pod("gone", 900))
+    watched.cache.put(POD, pod("kept", 950))
+    watched.cache.on_changed(POD, pod("deleted-later", 960))
+    watched.cache.on_deleted(POD, pod("deleted-later", 970))
+    watched.cache.replace(POD, None, listing(60, pod("kept", 50), pod("deleted-later", 40)))
+    assert watched.names() == ["deleted-later", "kept"]
+    assert watched.cache.owned(POD, OWNER)[1]["metadata"]["resourceVersion"] == "50"
+    watched.cache.on_changed(POD, pod("kept", 61))
+    watched.cache.on_changed(POD, pod("gone", 62))
+    assert [obj["metadata"]["resourceVersion"] for obj in watched.cache.owned(POD, OWNER)] == ["40", "62", "61"]
+
+
+def test_same_version_with_other_content_is_replaced(watched: Watched) -> None:
+    """In another space of resourceVersions, an equal number does not mean an equal object."""
+    watched.cache.put(POD, pod("p-1", 5) | {"spec": "old"})
+    assert watched.cache.replace(POD, None, listing(9, pod("p-1", 5) | {"spec": "new"})) == {OWNER}
+    assert watched.cache.owned(POD, OWNER)[0]["spec"] == "new"
+
+
+def test_own_write_during_a_list_is_kept(watched: Watched) -> None:
+    relist = Relist(watched.cache, POD, None)
+    watched.cache.put(POD, pod("written", 11))
+    watched.cache.put(POD, pod("created", 12))
+    watched.cache.put(POD, pod("deleted", 4))
+    watched.cache.drop(POD, pod("deleted", 13))
+    relist.take(listing(10, pod("written", 3), pod("deleted", 4)))
+    assert [obj["metadata"]["resourceVersion"] for obj in watched.cache.owned(POD, OWNER)] == ["12", "11"]
+
+
+def test_late_event_does_not_resurrect_an_object_after_a_list(watched: Watched) -> None:
+    watched.cache.on_changed(POD, pod("p-1", 5))
+    watched.cache.on_deleted(POD, pod("p-1", 7))
+    watched.cache.replace(POD, None, listing(10))
+    watched.cache.on_changed(POD, pod("p-1", 6))
+    assert watched.names() == []
 
 
 def test_paged_list_removes_nothing_before_its_last_page(watched: Watched) -> None:

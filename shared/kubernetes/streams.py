@@ -1,0 +1,108 @@
+"""Watch requests: the events of a collection as plain dicts.
+
+Everything that is not a well-formed event of a known type is a `KubeError`: an ERROR event, a line that is not JSON, an
+object without a version, a connection that breaks or delivers nothing. A caller that lists again after each of them
+misses nothing, as with client-go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.client import Request, Response, error_of
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import Kind, Obj
+
+ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Media type of objects without their content; the API server removes spec, status and data."""
+
+
+class Streams(Protocol):
+    """Opens watch requests on an API server; implemented by the HTTP transport and by the in-memory API server."""
+
+    def stream(self, request: Request, *, accept: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a stream; the iterator yields its lines, and ends when the server ends the stream in good order.
+
+        Args:
+            accept: media type of the response.
+
+        Raises:
+            KubeError: the server refuses the request. While iterating, Unavailable: the connection broke, or
+                delivered nothing for too long.
+        """
+        ...
+
+
+class Event(NamedTuple):
+    """A watch event.
+
+    Attributes:
+        type: ADDED, MODIFIED, DELETED or BOOKMARK.
+        version: resourceVersion of the collection after this event.
+        obj: the object; of a bookmark, only its version is set.
+    """
+
+    type: str
+    version: int
+    obj: Obj
+
+
+@contextlib.asynccontextmanager
+async def open_watch(
+    streams: Streams,
+    kind: Kind,
+    namespace: str | None,
+    *,
+    labels: str = "",
+    since: int,
+    seconds: float,
+    accept: str = "application/json",
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """Watch a collection; the context is entered when the API server has accepted the request.
+
+    Args:
+        namespace: namespace to watch; None for all.
+        labels: label selector as text.
+        since: resourceVersion after which events are sent; 0 begins with an ADDED event for each present object.
+        seconds: time after which the API server ends the watch in good order.
+        accept: media type of the response.
+
+    Raises:
+        KubeError: the watch is refused or broken.
+    """
+    query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+    query |= {"labelSelector": labels} if labels else {}
+    query |= {"resourceVersion": str(since)} if since else {}
+    request = Request("GET", kind.path(namespace), query)
+    async with streams.stream(request, accept=accept) as lines:
+        yield _events(request, lines)
+
+
+async def _events(request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+    async for line in lines:
+        yield _event(request, line)
+
+
+def _event(request: Request, line: bytes) -> Event:
+    try:
+        frame = json.loads(line)
+        kind, obj = str(frame["type"]), dict(frame["object"])
+        if kind == ERROR:
+            raise error_of(Response(int(obj.get("code") or 500), obj), request)
+        version = resource_version(obj)
+        if kind not in (ADDED, MODIFIED, DELETED, BOOKMARK) or not version or not _is_named(kind, obj):
+            raise ValueError(f"unexpected event {kind}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unavailable(f"unreadable watch event: {error} ({request})") from None
+    return Event(kind, version, obj)
+
+
+def _is_named(kind: str, obj: Obj) -> bool:
+    return kind == BOOKMARK or bool(obj["metadata"].get("name"))

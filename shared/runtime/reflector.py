@@ -1,0 +1,282 @@
+"""Keeps one collection in sync with the API server: load it, then watch it, with the semantics of client-go.
+
+    load ──ok──▶ watch ──ended in good order──▶ watch, from the last version
+     ▲             │
+     └── back off ◀┴── any error: refused, broken, stalled, unreadable, an older version
+
+Every error leads to a full load after a delay with jitter; none ends the process. While a collection is not both loaded
+and watched, it is lost: the operator does not observe it, and reports that. Collections do not affect each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import KubeError, Unavailable
+from shared.kubernetes.kinds import Kind
+from shared.kubernetes.streams import BOOKMARK, DELETED, Event, Streams, open_watch
+from shared.observability import metrics
+from shared.runtime.cache import Cache, Relist
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.8, 30.0
+"""First and longest delay after an error, in seconds; up to the same again is added at random. As in client-go."""
+
+MAX_OPTIONAL_RETRY_SECONDS = 600.0
+"""Longest delay for a collection that is not vital, in seconds: by default the operator may not watch Secrets."""
+
+CALM_SECONDS = 120.0
+"""Seconds without an error, beyond the delays, after which the first delay applies again. As in client-go."""
+
+MIN_WATCH_SECONDS = 300.0
+"""Minimum duration of a watch, in seconds; up to the same again is added at random, to spread the ends of watches."""
+
+MIN_STREAM_SECONDS = 1.0
+"""Minimum duration of a watch without an event, in seconds; shorter ones count as errors. As in client-go."""
+
+LIST_PAGE_ITEMS = 500
+"""Number of objects per page of a list, which limits the memory that a list takes."""
+
+LOSS_REPORTED_SECONDS = 10.0
+"""Seconds after which the loss of a collection is reported: most watches are restored by the first retries."""
+
+
+class Content(Protocol):
+    """Destination of the objects of a collection."""
+
+    accept: str
+    """Media type of the watch."""
+
+    async def load(self) -> int:
+        """Load the whole collection; return its resourceVersion, or 0 if the watch begins with the present objects."""
+        ...
+
+    def take(self, event: Event) -> None:
+        """Take an event about an object."""
+        ...
+
+
+class CachedContent:
+    """A collection in the caches of the controllers that read it.
+
+    Args:
+        labels: label selector as text.
+    """
+
+    accept = "application/json"
+
+    def __init__(self, kube: Kube, kind: Kind, namespace: str | None, labels: str, caches: Iterable[Cache]) -> None:
+        self._kube = kube
+        self._kind = kind
+        self._namespace = namespace
+        self._labels = labels
+        self._caches = tuple(caches)
+
+    async def load(self) -> int:
+        """Replace the content of the caches by a list, page by page.
+
+        Without a resourceVersion in the request, the list is a consistent read: never older than what was read before.
+        """
+        relists = [Relist(cache, self._kind, self._namespace) for cache in self._caches]
+        after = ""
+        while True:
+            page = await self._kube.list(
+                self._kind, self._namespace, labels=self._labels, limit=LIST_PAGE_ITEMS, after=after
+            )
+            for relist in relists:
+                relist.cache.report(relist.take(page))
+            after = page["metadata"].get("continue") or ""
+            if not after:
+                metrics.WATCH_LISTS.labels(self._kind.name, self._namespace or "").inc()
+                return resource_version(page)
+
+    def take(self, event: Event) -> None:
+        for cache in self._caches:
+            (cache.on_deleted if event.type == DELETED else cache.on_changed)(self._kind, event.obj)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A collection that the operator does not observe.
+
+    Attributes:
+        what: the collection, such as `pods in shop`.
+        why: the last error.
+        seconds: age of the loss.
+    """
+
+    what: str
+    why: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+class Reflector:
+    """Keeps a collection in sync until cancelled.
+
+    Args:
+        labels: label selector of the watch, as text.
+        is_vital: whether the operator cannot do without it. The loss of another collection is neither a warning nor in
+            the metric of observed collections: something else replaces it.
+        changed: called after each attempt; with True when a loss has lasted for `LOSS_REPORTED_SECONDS`, and when one
+            that did is over.
+        clock: monotonic time in seconds.
+        sleep: waits for a number of seconds.
+
+    Attributes:
+        is_tried: whether the collection was loaded once, or the attempt failed.
+        is_loaded: whether the collection was ever loaded and watched.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        content: Content,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        labels: str = "",
+        is_vital: bool = True,
+        changed: Callable[[bool], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.is_tried = self.is_loaded = False
+        self._streams = streams
+        self._content = content
+        self._labels = labels
+        self._is_vital = is_vital
+        self._changed = changed
+        self._clock = clock
+        self._sleep = sleep
+        self._version = 0
+        self._problem = "not listed yet"
+        self._lost_since: float | None = clock()
+        self._is_reported = False
+        self._failed_at, self._delay = clock(), 0.0
+        self._watching: asyncio.Timeout | None = None
+
+    @property
+    def what(self) -> str:
+        """The collection, for people."""
+        return f"{self.kind.plural} in {self.namespace or 'all namespaces'}"
+
+    @property
+    def loss(self) -> Loss | None:
+        """The loss of the collection; None while it is observed."""
+        if self._lost_since is None:
+            return None
+        return Loss(self.what, self._problem, self._clock() - self._lost_since)
+
+    def refresh(self) -> None:
+        """Load the collection again now, to recover events that were lost without an error."""
+        if self._watching is not None:
+            self._watching.reschedule(asyncio.get_running_loop().time())
+
+    async def run(self) -> NoReturn:
+        """Load and watch until cancelled."""
+        while True:
+            error: Exception
+            try:
+                self._version = await self._content.load()
+                await self._watch_until_refresh()
+                continue
+            except KubeError as found:
+                error = found
+            except Exception as found:  # an object that cannot be stored, for example: the collection is not observed
+                log.exception("internal error (a bug in the operator) while watching %s", self.what)
+                error = found
+            self._lose(error)
+            await self._sleep(self._next_delay(error))
+
+    async def _watch_until_refresh(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as self._watching:
+                try:
+                    while True:
+                        await self._watch()
+                finally:
+                    self._watching = None
+
+    async def _watch(self) -> None:
+        """Watch until the server ends the stream in good order."""
+        began, has_events = self._clock(), False
+        async with open_watch(
+            self._streams,
+            self.kind,
+            self.namespace,
+            labels=self._labels,
+            since=self._version,
+            seconds=MIN_WATCH_SECONDS * (1 + random.random()),
+            accept=self._content.accept,
+        ) as events:
+            self._gain()
+            async for event in events:
+                has_events = True
+                self._take(event)
+        if not has_events and self._clock() - began < MIN_STREAM_SECONDS:
+            raise Unavailable("the watch ended at once, without an event")
+
+    def _take(self, event: Event) -> None:
+        if event.version < self._version:
+            raise Unavailable(f"resourceVersion {event.version} after {self._version}: the versions went back")
+        if event.type != BOOKMARK:
+            self._content.take(event)
+        if self._version or event.type == BOOKMARK:  # a watch without a version begins with objects in any order
+            self._version = event.version
+        self._stamp()
+
+    def _gain(self) -> None:
+        """Note that the collection is observed."""
+        if self._lost_since is not None and self.is_loaded:
+            log.info("%s: watched again", self.what)
+        self.is_loaded, self._lost_since = True, None
+        self._stamp()
+        self._publish(is_lost=False)
+
+    def _lose(self, error: Exception) -> None:
+        """Note that the collection is not observed."""
+        self._problem = str(error)
+        status = error.status if isinstance(error, KubeError) else 0
+        labels = (self.kind.name, self.namespace or "", str(status or "<error>"))
+        metrics.WATCH_ERRORS.labels(*labels).inc()
+        if self._lost_since is None or not self.is_tried:
+            log.log(logging.WARNING if self._is_vital else logging.INFO, "%s: not watched: %s", self.what, error)
+            self._lost_since = self._clock()
+        self._publish(is_lost=True)
+
+    def _publish(self, *, is_lost: bool) -> None:
+        self.is_tried = True
+        if self._is_vital:
+            metrics.WATCH_SYNCED.labels(self.kind.name, self.namespace or "").set(not is_lost)
+        loss = self.loss
+        is_due = loss is not None and loss.seconds >= LOSS_REPORTED_SECONDS
+        is_new, self._is_reported = is_due is not self._is_reported, is_due
+        self._changed(is_new)
+
+    def _next_delay(self, error: Exception) -> float:
+        now = self._clock()
+        longest = MAX_RETRY_SECONDS if self._is_vital else MAX_OPTIONAL_RETRY_SECONDS
+        is_calm = now - self._failed_at > CALM_SECONDS + 2 * self._delay
+        self._delay = FIRST_RETRY_SECONDS if is_calm or not self._delay else min(2 * self._delay, longest)
+        self._failed_at = now
+        requested = error.retry_after if isinstance(error, KubeError) else None
+        return max(self._delay * (1 + random.random()), requested or 0.0)
+
+    def _stamp(self) -> None:
+        if self._is_vital:
+            metrics.WATCH_LAST_EVENT.labels(self.kind.name, self.namespace or "").set_to_current_time()

@@ -1,0 +1,142 @@
+"""A change of a Secret that a reconcile has read starts the next one, with and without the right to watch."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shared.kubernetes import secrets
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key
+from shared.runtime.dependencies import Dependencies, NamedContent, poll
+from shared.runtime.reflector import Reflector
+from shared.testing import ApiServer, requests
+from shared.testing.api_server.streams import WatchServer
+
+SHOP, OTHER = Key("default", "shop"), Key("default", "other")
+
+
+class Bench:
+    """A server with the Secrets `users` and `unused`, of which the resource `shop` has read the first."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer()
+        self.user = self.server.actor("kubectl")
+        self.kube = Kube(self.server, manager="op")
+        self.reported: list[Key] = []
+        self.dependencies = Dependencies([SECRET], self.reported.append)
+
+    def write(self, name: str, password: str) -> None:
+        metadata = {"name": name, "namespace": "default"}
+        obj = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": secrets.encoded({"p": password})}
+        self.user.apply(SECRET, obj, force=True)
+
+    async def read(self, key: Key, *names: str) -> None:
+        with self.dependencies.noting(key, self.kube) as kube:
+            await secrets.find(kube, "default", names)
+
+    async def poll(self) -> None:
+        await poll(self.kube, SECRET, None, [self.dependencies])
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    bench = Bench()
+    bench.write("users", "old")
+    bench.write("unused", "old")
+    await bench.read(SHOP, "users")
+    return bench
+
+
+async def test_poll_reports_a_change_once(bench: Bench) -> None:
+    await bench.poll()
+    assert bench.reported == []
+    bench.write("unused", "new")
+    bench.write("users", "new")
+    await bench.poll()
+    await bench.poll()
+    assert bench.reported == [SHOP]
+
+
+async def test_poll_reports_creation_and_deletion(bench: Bench) -> None:
+    await bench.read(OTHER, "missing")
+    await bench.poll()
+    assert bench.reported == []
+    bench.write("missing", "new")
+    bench.user.delete(SECRET, "default", "users")
+    await bench.poll()
+    assert sorted(bench.reported) == [OTHER, SHOP]
+
+
+async def test_poll_that_fails_reports_nothing(bench: Bench) -> None:
+    bench.server.faults.answer(503, when=requests("GET", "/secrets"))
+    await bench.poll()
+    assert bench.reported == []
+
+
+async def test_only_what_the_last_reconcile_read_counts(bench: Bench) -> None:
+    await bench.read(SHOP, "unused")
+    bench.write("users", "new")
+    await bench.poll()
+    assert bench.reported == []
+    bench.dependencies.forget(SHOP)
+    bench.server.log.reset()
+    await bench.poll()
+    assert bench.server.log.is_empty
+
+
+async def test_change_during_the_first_read_is_not_missed(bench: Bench) -> None:
+    """The event of the change arrives before the response with the old content."""
+
+    class Slow:
+        async def request(self, request: Request) -> Response:
+            answer = await bench.server.request(request)
+            bench.write("unused", "new")
+            live = bench.user.get(SECRET, "default", "unused")
+            bench.dependencies.report(SECRET, "default", "unused", resource_version(live))
+            return answer
+
+    with bench.dependencies.noting(OTHER, Kube(Slow(), manager="op")) as kube:
+        await kube.get(SECRET, "default", "unused")
+    assert bench.reported == [OTHER]
+
+
+async def test_change_while_a_reconcile_fails_is_not_missed(bench: Bench) -> None:
+    bench.server.faults.lose_answer(when=requests("GET", "/secrets/unused"))
+    with pytest.raises(Unavailable):
+        await bench.read(SHOP, "users", "unused")
+    bench.write("users", "new")
+    await bench.poll()
+    assert set(bench.reported) == {SHOP}
+
+
+async def test_other_kinds_are_not_noted(bench: Bench) -> None:
+    with bench.dependencies.noting(OTHER, bench.kube) as kube:
+        bench.user.apply(
+            CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+        )
+        await kube.get(CONFIG_MAP, "default", "c")
+    assert bench.dependencies.names(CONFIG_MAP, None) == []
+    assert bench.dependencies.names(SECRET, None) == [("default", "users")]
+    assert bench.dependencies.names(SECRET, "elsewhere") == []
+
+
+async def test_watch_reports_changes_of_what_was_read_and_nothing_else(bench: Bench) -> None:
+    streams = WatchServer(bench.server)
+    watch = Reflector(streams, NamedContent(SECRET, [bench.dependencies]), SECRET, None, is_vital=False)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    assert bench.reported == [], "present objects are no change"
+    bench.server.log.reset()
+    bench.write("unused", "new")
+    bench.write("users", "new")
+    await asyncio.sleep(0.01)
+    assert bench.reported == [SHOP]
+    bench.user.delete(SECRET, "default", "users")
+    await asyncio.sleep(0.01)
+    assert bench.reported == [SHOP, SHOP]
+    assert bench.server.log.is_empty, "a watch needs neither lists nor reads"
+    task.cancel()
