@@ -59,7 +59,7 @@ DEFAULTED = ("fieldRef.apiVersion",)
 """Fields that Kubernetes sets if they are missing: a removal is no change."""
 
 SHORT = ("Memcached",)
-"""Kinds of which some leaves are edited in the short suite; an edit of another takes up to a minute."""
+"""Kinds of which some leaves are edited in the short suite; an edit of another kind lasts up to a minute."""
 
 GROWS = "volumes grow and never shrink, so that an edit cannot be reverted; tests/unit: test_volumes.py"
 CALLS = "determines when the operator calls the database, and no object; tests/unit: test_maintenance.py"
