@@ -6,6 +6,7 @@ Nothing that is wrong with the spec stops the steps that heal (`_heal`): snapsho
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -34,6 +35,7 @@ from operators.etcd.steps.provisioning import (
     ensure_stateful_set,
     expand_volumes,
     grow_volumes,
+    provided_versions,
     renew_secrets,
     report_ending_certificates,
     require_secrets,
@@ -131,6 +133,10 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
+
+    @staticmethod
+    def _secret_versions(resource: EtcdCluster, seen: Assessment, now: datetime, /) -> Mapping[str, str | None]:
+        return provided_versions(resource, seen, now)
 
     def _status(self, resource: EtcdCluster, facts: Assessment, now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, now, phase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -64,6 +65,10 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.serves_all)
     _pauses = staticmethod(availability.pauses)
+
+    @staticmethod
+    def _secret_versions(_resource: Memcached, facts: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
+        return facts.observed.secrets.versions
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

@@ -6,6 +6,7 @@ Nothing that is wrong with the spec stops the steps that heal (`_heal`): address
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -16,6 +17,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
 from operators.redis.reasons import SPREADING
 from operators.redis.running_cluster import as_it_runs
+from operators.redis.security import secrets
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.adoption import adopt_volumes, mark_volumes
@@ -148,6 +150,10 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
+
+    @staticmethod
+    def _secret_versions(resource: RedisCluster, seen: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
+        return secrets.provided_versions(resource, seen.secrets)
 
     def _status(self, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, seen, now, phase, verdict)

@@ -333,6 +333,26 @@ class Condition(SpecModel):
     )
 
 
+class ObservedSecret(SpecModel):
+    """A Secret whose content is in effect on every server."""
+
+    name: Name = Field(description="Name of the Secret.")
+    resource_version: Annotated[str, Field(max_length=63)] = Field(
+        description="metadata.resourceVersion of the Secret whose content every server uses."
+    )
+
+
+ObservedSecrets = Annotated[
+    list[ObservedSecret],
+    Field(
+        max_length=16,
+        description="Secrets that users or cert-manager provide for the spec, each with the resourceVersion of the "
+        "content in effect on every server. A rotation is complete when it is that of the Secret.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    ),
+]
+
+
 class Reported(SpecModel):
     """Fields that every status has."""
 

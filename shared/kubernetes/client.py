@@ -28,6 +28,12 @@ from shared.observability import tracing
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 
+_UNTYPED = "failed to create typed patch object"
+"""Message of a status 500 if an apply has a field that the schema does not declare, or one of another type.
+
+Source: staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go in kubernetes/kubernetes.
+"""
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory in a pod with the credentials and the namespace of its service account."""
 
@@ -195,7 +201,9 @@ def error_of(answer: Response, request: Request) -> KubeError:
     kind: type[KubeError] = Refused
     if budget := _budget_refusal(code, status):
         return NotEvictable(budget, status=code, retry_after=answer.retry_after)
-    if code == 429 or code >= 500:
+    if code == 500 and _UNTYPED in str(status.get("message", "")):
+        kind = Invalid
+    elif code == 429 or code >= 500:
         kind = Unavailable
     elif code == 409:
         kind = AlreadyExists if reason == "AlreadyExists" else Conflict

@@ -10,11 +10,13 @@ class KubeError(Exception):
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
     │   └── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
     ├── Conflict           409: the observed state is outdated; observe again, then decide
-    │   └── AlreadyExists  409 on creation: the name is taken
+    │   ├── AlreadyExists  409 on creation: the name is taken
+    │   └── Terminating    the object of this name is still being deleted
     └── Refused            the same request never succeeds
         ├── NotFound       404
         ├── Forbidden      401, 403: credentials or RBAC
         └── Invalid        400, 422: rejected by schema, CEL or admission; the message has the reason
+                           500: an apply has fields that the schema does not declare
 
     Attributes:
         status: HTTP status; 0 if there was no response.
@@ -41,6 +43,10 @@ class Conflict(KubeError):
 
 class AlreadyExists(Conflict):
     """The name is taken."""
+
+
+class Terminating(Conflict):
+    """The object is still being deleted; it can be created again afterwards."""
 
 
 class Refused(KubeError):

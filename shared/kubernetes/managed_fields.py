@@ -2,20 +2,30 @@
 
 The API server records the fields of every manager in `metadata.managedFields` (fieldsV1). A field that another manager
 sets to a different value leaves this manager's record. A field that this manager no longer sends stays in it until the
-next apply. An apply therefore changes nothing exactly if the record has the same fields as the desired object, with
-the same values. This needs no annotation, survives a restart, and reads list keys from the record, not from schemas.
+next apply. If the record has the same fields with the same values as the desired object, no client changed it.
+
+The record does not show what was sent inside an atomic value (a toleration, an affinity term, a secretKeyRef): the API
+server adds defaults there, and a field that is no longer sent looks like one of them. Each applied object therefore has
+an annotation with the digest of what was sent: another intent is a difference, even if the rest looks equal.
 
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
+
+APPLIED = "platform.ydzs.io/applied"
+"""Annotation of an owned object: digest of the object as it was sent. It is not part of any pod template."""
+
+APPLIED_PATH = f"metadata.annotations.{APPLIED}"
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 _DEFAULT_KEYS = {"protocol": "TCP"}
@@ -42,8 +52,23 @@ def _is_record(entry: Obj, manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
+def with_digest(desired: Obj) -> Obj:
+    """Return the object to send: with an annotation that distinguishes it from every other intent."""
+    text = json.dumps(desired, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    metadata = desired["metadata"]
+    return {**desired, "metadata": metadata | {"annotations": metadata.get("annotations", {}) | {APPLIED: digest}}}
+
+
+def applied_digest(obj: Obj | None) -> str:
+    """Return the digest of what was last applied to an object; empty if it has none."""
+    return annotation(obj, APPLIED)
+
+
 def applied(obj: Obj, manager: str) -> Obj | None:
     """Return the part of an object that a manager applied, to apply it again with a change; None if there is none.
+
+    The digest of the former intent is not in it.
 
     Source: "extract, modify, apply" of client-go's apply configurations (ExtractStatefulSet and others).
     """
@@ -53,7 +78,10 @@ def applied(obj: Obj, manager: str) -> Obj | None:
     found: Obj = _extract(obj, record)
     identity = {key: obj["metadata"][key] for key in ("name", "namespace") if key in obj["metadata"]}
     kind = {key: obj[key] for key in ("apiVersion", "kind")}
-    return kind | found | {"metadata": found.get("metadata", {}) | identity}
+    metadata = found.get("metadata", {})
+    if annotations := {key: text for key, text in metadata.pop("annotations", {}).items() if key != APPLIED}:
+        metadata["annotations"] = annotations
+    return kind | found | {"metadata": metadata | identity}
 
 
 def _extract(value: Any, node: Obj) -> Any:
@@ -82,6 +110,41 @@ def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
     if record is None:
         return ["metadata.managedFields"]
     return list(_map(_without_identity(desired), _without_identity(observed), record, ""))
+
+
+def managers_of(paths: Sequence[str], obj: Obj, *, own: str) -> list[str]:
+    """Return the other field managers that own one of the fields, or a part of one; a removed field has no owner.
+
+    Args:
+        paths: paths from `difference`.
+        obj: the object with the managedFields of all managers, as a live read returns it.
+        own: the manager that is not returned.
+    """
+    found = set()
+    for entry in obj["metadata"].get("managedFields", ()):
+        name, fields = entry.get("manager", ""), list(_paths(entry.get("fieldsV1", {}), ""))
+        if name not in ("", own) and any(_overlap(path, field) for field in fields for path in paths):
+            found.add(name)
+    return sorted(found)
+
+
+def _paths(record: Obj, path: str) -> Iterator[str]:
+    """Yield the path of each leaf of a fieldsV1, as `difference` writes it."""
+    for name, node in record.items():
+        if name.startswith("f:"):
+            child = f"{path}.{name[2:]}" if path else name[2:]
+        elif name.startswith("k:"):
+            child = f"{path}[{','.join(str(value) for value in json.loads(name[2:]).values())}]"
+        else:
+            continue
+        if node:
+            yield from _paths(node, child)
+        else:
+            yield child
+
+
+def _overlap(path: str, field: str) -> bool:
+    return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
 
 
 def changed_by(patch: Obj, observed: Obj, path: str = "") -> list[str]:

@@ -110,6 +110,14 @@ CERTIFICATE_RENEWAL_ERRORS = Counter(
     "platform_certificate_renewal_errors", "Certificates that were due and could not be issued or stored."
 )
 CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects in the cache of a controller.", ["controller", "kind"])
+RESTORATIONS = Counter(
+    "platform_restorations",
+    "Owned objects that another client changed or deleted, and the operator restored.",
+    ["controller", "kind"],
+)
+CONTESTED_OBJECTS = Gauge(
+    "platform_contested_objects", "Owned objects of which another client keeps changing fields.", ["controller"]
+)
 EVENTS = Counter(
     "platform_events",
     "Kubernetes events written, including repeats; controller is the kind of the object in lower case.",

@@ -5,20 +5,22 @@ The rules for writes are in docs/architecture.md, "Decisions about writes".
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
 import secrets as random
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
-from shared.observability import tracing
+from shared.observability import metrics, tracing
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
+from shared.runtime.field_conflicts import FieldConflicts
 from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
@@ -26,7 +28,7 @@ from shared.status.reasons import RESTORED
 log = logging.getLogger(__name__)
 
 MAX_REMEMBERED_INTENTS = 100_000
-"""Maximum number of objects whose last applied state is remembered; each takes about 100 bytes."""
+"""Maximum number of objects whose last applied intent is remembered; each takes about 150 bytes."""
 
 Permit = Callable[[str], None]
 """Returns if this replica may perform the described act as the leader; raises Unavailable otherwise."""
@@ -63,6 +65,10 @@ class Executor:
 
     Args:
         permit: called before each database call; writes to Kubernetes are fenced by their transport.
+        clock: wall clock.
+
+    Attributes:
+        conflicts: objects of which other clients keep changing fields.
     """
 
     def __init__(
@@ -73,13 +79,17 @@ class Executor:
         cache: Cache,
         recorder: Recorder,
         permit: Permit = always,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._controller = controller
         self._kube = kube
         self._cache = cache
         self._recorder = recorder
         self._permit = permit
-        self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
+        self._clock = clock
+        self.conflicts = FieldConflicts()
+        self._applied: dict[int, str] = {}  # digest of the last applied intent, by hash of the object
+        metrics.CONTESTED_OBJECTS.labels(controller=controller.name).set_function(self.conflicts.__len__)
 
     async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> Execution:
         """Execute the chains of a plan, one after the other; a failure ends its own chain only.
@@ -148,44 +158,72 @@ class Executor:
             raise errors.Conflict(f"{kind} {metadata['name']} has changed since it was observed")
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
-        kind, desired = action.kind, action.obj
-        namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
-        observed = await self._read(kind, namespace, name)
-        object_hash, desired_hash = _object_hash(kind, desired), hash(json.dumps(desired))
-        was_applied = self._applied.get(object_hash) == desired_hash
+        action = dataclasses.replace(action, obj=managed_fields.with_digest(action.obj))
+        kind, metadata = action.kind, action.obj["metadata"]
+        observed = await self._read(kind, metadata["namespace"], metadata["name"])
         if observed is None:
-            if action.unchanged or was_applied:  # it may have been deleted with the resource
-                await self._require_current(resource)
-            applied = await self._written(kind, namespace, name, self._create(resource, action))
-            log.info("%s: created %s %s", _key(resource), kind, name)
-            if was_applied:
-                self._record_restored(resource, f"{kind} {name} was missing and has been recreated.")
+            await self._apply_missing(resource, action)
+            has_changed = True
         else:
-            ownership.require_owned(desired, observed, resource["metadata"]["uid"])
-            if observed["metadata"].get("deletionTimestamp"):
-                raise errors.Conflict(f"{kind} {name} is still being deleted")
-            paths = managed_fields.difference(desired, observed, self._kube.manager)
-            if not paths:
-                self._remember(object_hash, desired_hash)
-                return False
-            pinned = _pinned(desired, uid=observed["metadata"]["uid"])
+            ownership.require_owned(action.obj, observed, resource["metadata"]["uid"])
+            _require_living(observed)
+            paths = managed_fields.difference(action.obj, observed, self._kube.manager)
+            if paths and self._was_applied(action, observed):
+                return await self._restore(resource, action, observed)
+            has_changed = bool(paths) and await self._apply_over(resource, action, observed, paths)
+        self._remember(action)
+        return has_changed
+
+    async def _apply_missing(self, resource: Obj, action: Apply) -> None:
+        """Create an object that does not exist."""
+        kind, metadata = action.kind, action.obj["metadata"]
+        namespace, name, was_applied = metadata["namespace"], metadata["name"], self._was_applied(action, None)
+        if action.unchanged or was_applied:  # it may have been deleted with the resource
+            await self._require_current(resource)
+        await self._written(kind, namespace, name, self._create(resource, action))
+        log.info("%s: created %s %s", _key(resource), kind, name)
+        if was_applied:
+            self._record_restored(resource, kind, f"{kind} {name} was missing and has been recreated.")
+
+    async def _apply_over(self, resource: Obj, action: Apply, observed: Obj, paths: Sequence[str]) -> bool:
+        """Apply an intent that differs from the observed object; return whether that changed the object."""
+        kind, metadata = action.kind, observed["metadata"]
+        pinned = _pinned(action.obj, uid=metadata["uid"])
+        if action.unchanged:
+            await self._require_current(resource)
+            pinned["metadata"]["resourceVersion"] = metadata["resourceVersion"]
+        try:
+            write = self._kube.apply(kind, pinned)
+            applied = await self._written(kind, metadata["namespace"], metadata["name"], write)
+        except errors.Conflict:
             if action.unchanged:
-                await self._require_current(resource)
-                pinned["metadata"]["resourceVersion"] = observed["metadata"]["resourceVersion"]
-            try:
-                applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
-            except errors.Conflict:
-                if action.unchanged:
-                    await self._refresh(kind, observed)
-                raise
-            if accessors.resource_version(applied) == accessors.resource_version(observed):
-                log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
-                return False
-            log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
-            if was_applied:
-                differed = f"{kind} {name} was changed by another client"
-                self._record_restored(resource, f"{differed}; restored: {', '.join(paths)}.")
-        self._remember(object_hash, desired_hash)
+                await self._refresh(kind, observed)
+            raise
+        has_changed = accessors.resource_version(applied) != accessors.resource_version(observed)
+        named = [path for path in paths if path != managed_fields.APPLIED_PATH] or ["changed intent"]
+        level = logging.INFO if has_changed else logging.DEBUG
+        log.log(level, "%s: applied %s %s: %s", _key(resource), kind, metadata["name"], ", ".join(named))
+        return has_changed
+
+    async def _restore(self, resource: Obj, action: Apply, observed: Obj) -> bool:
+        """Apply an intent again because another client has changed the object; return whether that changed it.
+
+        If that client does so repeatedly, the restoration waits for some seconds (`FieldConflicts`).
+        """
+        key, kind, name = _key(resource), action.kind, observed["metadata"]["name"]
+        if self.conflicts.delay(key, kind, name, self._clock()):
+            return False
+        live = await self._kube.get(kind, key.namespace, name)  # the cache has no records of other managers
+        ownership.require_owned(action.obj, live, resource["metadata"]["uid"])
+        _require_living(live)
+        paths = managed_fields.difference(action.obj, live, self._kube.manager)
+        if not paths or not await self._apply_over(resource, action, live, paths):
+            return False
+        managers = managed_fields.managers_of(paths, live, own=self._kube.manager)
+        is_first = self.conflicts.restored(key, kind, name, managers, paths, self._clock())
+        by = f"by {' and '.join(managers)}" if managers else "by another client"
+        message = f"{kind} {name} was changed {by}; restored: {', '.join(paths)}."
+        self._record_restored(resource, kind, message, is_event=is_first)
         return True
 
     async def _create(self, resource: Obj, action: Apply) -> Obj:
@@ -200,6 +238,7 @@ class Executor:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
             ownership.require_owned(desired, live, resource["metadata"]["uid"])
+            _require_living(live)
             if action.unchanged:
                 self._cache.put(kind, live)
                 raise
@@ -258,7 +297,7 @@ class Executor:
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]
-        self._applied.pop(_object_hash(kind, action.obj), None)
+        self._applied.pop(_object_hash(action), None)
         try:
             left = await self._kube.delete(
                 kind,
@@ -341,19 +380,44 @@ class Executor:
             return await self._cache.written(kind, namespace, name, write)
         return await write
 
-    def _remember(self, object_hash: int, desired_hash: int) -> None:
-        """Remember the applied state: if the object differs the next time, another client has changed it."""
-        self._applied[object_hash] = desired_hash
+    def _was_applied(self, action: Apply, observed: Obj | None) -> bool:
+        """Return whether this intent was applied before: if the object differs now, another client has changed it."""
+        digest = managed_fields.applied_digest(action.obj)
+        return digest in (managed_fields.applied_digest(observed), self._applied.get(_object_hash(action)))
+
+    def _remember(self, action: Apply) -> None:
+        """Remember the applied intent: if the object is missing the next time, another client has deleted it."""
+        self._applied[_object_hash(action)] = managed_fields.applied_digest(action.obj)
         if len(self._applied) > MAX_REMEMBERED_INTENTS:
             self._applied.pop(next(iter(self._applied)))
 
-    def _record_restored(self, resource: Obj, message: str) -> None:
-        """Record an event, so that the client that changed or deleted an object learns that it was restored."""
-        self._recorder.record(Event.about(resource, RESTORED, message))
+    def _record_restored(self, resource: Obj, kind: Kind, message: str, *, is_event: bool = True) -> None:
+        """Report that an object was changed by another client, and restored."""
+        metrics.RESTORATIONS.labels(controller=self._controller.name, kind=kind.name).inc()
+        if is_event:
+            self._recorder.record(Event.about(resource, RESTORED, message))
 
 
-def _object_hash(kind: Kind, obj: Obj) -> int:
-    return hash((kind, obj["metadata"]["namespace"], obj["metadata"]["name"]))
+def _object_hash(action: Apply | Delete) -> int:
+    return hash((action.kind, action.obj["metadata"]["namespace"], action.obj["metadata"]["name"]))
+
+
+def _require_living(observed: Obj) -> None:
+    """Raise an error if an object is being deleted: it can be neither used nor created.
+
+    Raises:
+        Terminating: the message names the object and what it waits for.
+    """
+    metadata = observed["metadata"]
+    if since := metadata.get("deletionTimestamp"):
+        what = f"{observed['kind']} {metadata['name']} is being deleted since {since}"
+        if finalizers := metadata.get("finalizers"):
+            raise errors.Terminating(
+                f"{what} and waits for its finalizers: {', '.join(finalizers)}. The operator creates it again after "
+                "that. Check the controllers that these finalizers belong to; if one no longer exists, remove its "
+                "finalizer."
+            )
+        raise errors.Terminating(f"{what}. The operator creates it again after that.")
 
 
 def _planned_state(resource: Obj) -> tuple[object, ...]:

@@ -23,13 +23,23 @@ from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
-from shared.runtime.plan import Plan
+from shared.runtime.plan import Action, Attempt, Call, Plan
 from shared.runtime.queue import Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness
-from shared.status.reasons import API_UNAVAILABLE, FOREIGN_OBJECT, INVALID_SPEC, NOT_OBSERVED, REJECTED
+from shared.status.reasons import (
+    API_UNAVAILABLE,
+    CONFLICT,
+    FIELD_CONFLICT,
+    FOREIGN_OBJECT,
+    INTERNAL_ERROR,
+    INVALID_SPEC,
+    NOT_OBSERVED,
+    REJECTED,
+    TERMINATING,
+)
 from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
@@ -51,6 +61,9 @@ MAX_REPAIR_DELAY_SECONDS = 5.0
 
 EVICTION_RETRY_SECONDS = 10.0
 """Seconds until an eviction is tried again. A change of the disruption budget, which is watched, starts it earlier."""
+
+MAX_CONFLICT_SECONDS = 30.0
+"""Seconds of conflicts without a success after which the status reports them."""
 
 RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
@@ -96,15 +109,18 @@ class Reconciler:
         self._queue = queue
         self._recorder = recorder
         self._clock = clock
-        self._executor = Executor(controller, kube=kube, cache=cache, recorder=recorder, permit=permit)
+        self._executor = Executor(controller, kube=kube, cache=cache, recorder=recorder, permit=permit, clock=clock)
         self._loss = loss
         self._dependencies = dependencies or Dependencies(controller.reads, queue.add)
         self._readiness = Readiness(controller.name)
+        self._failing_since: dict[Key, datetime] = {}
         self.certificate_expiry: dict[Key, float] = {}
 
     def begin(self) -> None:
         """Forget earlier observations: another replica may have led in the meantime."""
         self._readiness.clear()
+        self._failing_since.clear()
+        self._executor.conflicts.clear()
         self.certificate_expiry.clear()
 
     async def work(self) -> None:
@@ -140,8 +156,9 @@ class Reconciler:
         """
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
-            self._queue.forget_failures(key)  # owned objects are garbage collected
+            self._forget_failures(key)  # owned objects are garbage collected
             self._readiness.forget(key)
+            self._executor.conflicts.forget(key)
             self.certificate_expiry.pop(key, None)
             self._dependencies.forget(key)
             return "success"
@@ -151,8 +168,7 @@ class Reconciler:
         except NotObserved as error:
             return await self._postpone(key, obj, error.loss)
         except errors.Conflict as error:
-            log.debug("%s: observed state was outdated, retrying: %s", key, error)
-            return self._retry(key)
+            return await self._repeat(key, error)
         except ownership.FormerObject as error:
             if self._queue.failures(key) < MAX_COLLECTION_FAILURES:
                 log.debug("%s: waiting for the garbage collector: %s", key, error)
@@ -162,11 +178,9 @@ class Reconciler:
             return await self._stall(key, error)
         except (errors.KubeError, DatabaseError) as error:
             return await self._fail(key, error)
-        except Exception:
-            metrics.PANICS.labels(controller=self._controller.name).inc()
-            log.exception("%s: internal error (a bug in the operator); retrying", key)
-            return self._retry(key)
-        self._queue.forget_failures(key)
+        except Exception as error:
+            return await self._panic(key, error)
+        self._forget_failures(key)
         metrics.LAST_SUCCESS.labels(controller=self._controller.name).set_to_current_time()
         if plan.requeue is not None:
             self._queue.add_after(key, plan.requeue)
@@ -188,11 +202,24 @@ class Reconciler:
             except errors.NotEvictable as refusal:
                 plan, has_changed = _awaiting_budget(plan, refusal), False
             if not has_changed:
+                plan = self._naming_conflicts(key, plan)
                 await self._report(obj, plan.status, plan.verdict)
                 return plan
+        if plan.verdict.done:
+            actions = "; ".join(sorted({_described(action) for action in plan.actions}))
+            raise errors.Conflict(f"The spec is met, and yet the operator finds changes to make each time: {actions}.")
         await self._report(obj, plan.status, plan.verdict)
         self._queue.add(key)
         return plan
+
+    def _naming_conflicts(self, key: Key, plan: Plan) -> Plan:
+        """Return the plan with the conflicts with other field managers in its verdict."""
+        message, seconds = self._executor.conflicts.report(key, self._clock())
+        verdict = dataclasses.replace(plan.verdict, message=f"{plan.verdict.message} {message}".strip())
+        if message and verdict.done:
+            verdict = dataclasses.replace(verdict, reason=FIELD_CONFLICT, warning=True)
+        requeues = (each for each in (plan.requeue, seconds) if each is not None)
+        return dataclasses.replace(plan, verdict=verdict, requeue=min(requeues, default=None))
 
     async def _execute(self, key: Key, obj: Obj, plan: Plan) -> bool:
         """Execute a plan; return whether anything changed.
@@ -243,7 +270,36 @@ class Reconciler:
         else:
             self.certificate_expiry[key] = first.timestamp()
 
+    async def _repeat(self, key: Key, error: errors.Conflict) -> str:
+        """Retry at once because the observed state was outdated, and report it if that does not help."""
+        log.debug("%s: observed state was outdated, retrying: %s", key, error)
+        result = self._retry(key)
+        lasts = (self._clock() - self._failing_since[key]).total_seconds()
+        if lasts >= MAX_CONFLICT_SECONDS and self._queue.failures(key) >= MIN_FAILURES_REPORTED:
+            reason = TERMINATING if isinstance(error, errors.Terminating) else CONFLICT
+            log.warning("%s: %s: %s", key, reason, error)
+            await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
+        return result
+
+    async def _panic(self, key: Key, error: Exception) -> str:
+        """Retry after an error that only a bug explains, and report it if it persists."""
+        metrics.PANICS.labels(controller=self._controller.name).inc()
+        log.exception("%s: internal error (a bug in the operator); retrying", key)
+        result = self._retry(key)
+        if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
+            message = (
+                f"The operator fails with an internal error, {type(error).__name__}, and retries with back-off. The "
+                "servers are not changed. Its log has the details: report them to its maintainers."
+            )
+            await self._report_problem(key, Verdict(Progress.WAITING, INTERNAL_ERROR, message, warning=True), {})
+        return result
+
+    def _forget_failures(self, key: Key) -> None:
+        self._queue.forget_failures(key)
+        self._failing_since.pop(key, None)
+
     def _retry(self, key: Key, *, at_least: float = 0.0) -> str:
+        self._failing_since.setdefault(key, self._clock())
         metrics.RECONCILE_ERRORS.labels(controller=self._controller.name).inc()
         self._queue.retry(key, at_least=at_least)
         return "error"
@@ -290,7 +346,7 @@ class Reconciler:
         reason = reasons.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_problem(key, verdict, {"phase": "Failed"})
-        self._queue.forget_failures(key)
+        self._forget_failures(key)
         self._queue.add_after(key, RECHECK_SECONDS)
         return "terminal_error"
 
@@ -307,17 +363,36 @@ class Reconciler:
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
+        except errors.Conflict:  # the cache may be behind: the next retry reports
+            await self._refresh(key)
         except errors.KubeError as error:
             log.warning("%s: cannot write the status: %s", key, error)
+
+    async def _refresh(self, key: Key) -> None:
+        """Read a resource live into the cache."""
+        try:
+            self._cache.put(self._controller.kind, await self._kube.get(self._controller.kind, *key))
+        except errors.KubeError as error:
+            log.warning("%s: cannot read the resource: %s", key, error)
 
     async def _current_plan(self, obj: Obj) -> Plan | None:
         """Return the plan for the present state; None if the spec or the state cannot be read."""
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)
+            return self._controller.plan(resource, seen, self._clock())
         except (InvalidSpec, errors.KubeError, DatabaseError):
             return None
-        return self._controller.plan(resource, seen, self._clock())
+        except Exception:  # a bug, which may be the problem that is reported
+            log.debug("%s: cannot plan", _key(obj), exc_info=True)
+            return None
+
+
+def _described(action: Action) -> str:
+    """Return an action in a few words."""
+    if isinstance(action, Call | Attempt):
+        return str(action)
+    return f"{type(action).__name__} {action.obj['kind']} {action.obj['metadata']['name']}"
 
 
 def _awaiting_budget(plan: Plan, refusal: errors.NotEvictable) -> Plan:

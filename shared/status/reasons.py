@@ -118,6 +118,11 @@ API_UNAVAILABLE = COMMON.add(
     Severity.WARNING,
     "The API server, or an admission webhook on it, does not answer; the operator retries with back-off.",
 )
+CONFLICT = COMMON.add(
+    "Conflict",
+    Severity.WARNING,
+    "Writes of the operator have failed for more than 30 seconds because objects change meanwhile; it keeps retrying.",
+)
 CREATE_TIMEOUT = COMMON.add(
     "CreateTimeout",
     Severity.WARNING,
@@ -128,6 +133,11 @@ DEGRADED = COMMON.add(
     "Degraded",
     Severity.WARNING,
     "A server that was ready is missing or not ready; the operator waits for it or replaces it.",
+)
+FIELD_CONFLICT = COMMON.add(
+    "FieldConflict",
+    Severity.WARNING,
+    "The resource is ready, but another client keeps changing fields that the operator applies, and it restores them.",
 )
 FORBIDDEN = COMMON.add(
     "Forbidden",
@@ -141,6 +151,11 @@ GROWING_VOLUMES = COMMON.add(
     "Expanding volumes to {size}.",
     "Recreating the StatefulSet so that new volumes get {size}; its pods keep running.",
     "Waiting for the storage to expand {growing} to {size}.",
+)
+INTERNAL_ERROR = COMMON.add(
+    "InternalError",
+    Severity.WARNING,
+    "The operator fails with an error that only a bug explains; it changes nothing, and retries with back-off.",
 )
 INVALID_SPEC = COMMON.add(
     "InvalidSpec",
@@ -217,6 +232,11 @@ SECRET_MISSING = COMMON.add(
     "{at}: Secret {name} does not exist. Create it with {keys}, or name another Secret.",
     "{at}: Secret {name} has no {missing}. Add it.",
     "spec.tls: cert-manager has not issued Secret {name} yet. See kubectl describe certificate {name}.",
+)
+TERMINATING = COMMON.add(
+    "Terminating",
+    Severity.ACTION,
+    "An object that the resource needs has been terminating for more than 30 seconds, mostly because of a finalizer.",
 )
 TOKEN_REFUSED = COMMON.add(
     "TokenRefused",

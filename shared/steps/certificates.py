@@ -302,12 +302,20 @@ class Copying:
         return following(copied.copy, copied.original, informed=informed, now=self.now, keeps_former=self.keeps_former)
 
     def _settled(self, copied: CopiedCertificate) -> datetime | None:
-        """Return when every mounted file has the content of a copy; None if the time of its change is unknown."""
-        try:
-            changed = datetime.fromisoformat(annotation(self.found.get(copied.name), self.stamp))
-        except ValueError:
-            return None
-        return changed + COPY_SETTLING if changed.tzinfo else None
+        return settled_at(self.found.get(copied.name), self.stamp)
+
+
+def settled_at(copy: Obj | None, stamp: str) -> datetime | None:
+    """Return when every mounted file has the content of a copy; None if the time of its change is unknown.
+
+    Args:
+        stamp: annotation of the copy with the time of its last change.
+    """
+    try:
+        changed = datetime.fromisoformat(annotation(copy, stamp))
+    except ValueError:
+        return None
+    return changed + COPY_SETTLING if changed.tzinfo else None
 
 
 def cert_manager_certificates(

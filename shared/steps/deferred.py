@@ -2,7 +2,8 @@
 
 A new version of an operator may prefer another probe, or bring another image of a sidecar. Neither is worth a restart
 of every server. While nothing else in the template changes, the workload therefore keeps its current values of these
-parts. The first other change of the template adopts the new values with it.
+parts. The first other change of the template adopts the new values with it. A value that the spec sets, or no longer
+sets, is applied at once; an annotation of the workload records which values are from the spec.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from shared.kubernetes.kinds import Obj
 
 _TEMPLATE = "spec.template"
 
+FROM_SPEC = "platform.ydzs.io/from-spec"
+"""Annotation of a workload: the deferred parts whose present values are from the spec, separated by commas."""
+
 
 class Deferred(NamedTuple):
     """A field of a container that does not restart pods by itself.
@@ -28,6 +32,9 @@ class Deferred(NamedTuple):
 
     container: str
     field: str
+
+    def __str__(self) -> str:
+        return f"{self.container}.{self.field}"
 
 
 class Digest(NamedTuple):
@@ -48,6 +55,8 @@ def keep_deferred(
     parts: Sequence[Deferred],
     manager: str,
     digest: Digest | None = None,
+    *,
+    from_spec: Sequence[Deferred] = (),
 ) -> Obj:
     """Return the workload to apply: with the current deferred parts if no other change restarts its pods.
 
@@ -59,7 +68,11 @@ def keep_deferred(
         current: the workload as observed; None if it does not exist.
         manager: field manager that applies the workload.
         digest: changes of the template that restart pods; None if every change does.
+        from_spec: parts that the spec sets; they are not deferred.
     """
+    desired = _recording(desired, from_spec)
+    given = {*annotation(current, FROM_SPEC).split(","), *map(str, from_spec)}
+    parts = [part for part in parts if str(part) not in given]
     applied = _containers(managed_fields.applied(current, manager) or {}) if current is not None else {}
     if current is None or not applied:
         return desired
@@ -71,6 +84,15 @@ def keep_deferred(
         template = kept["spec"]["template"]
         template["metadata"]["annotations"][digest.annotation] = digest.of(template)
     return desired if restarts_pods(kept, current, manager, digest) else kept
+
+
+def _recording(workload: Obj, from_spec: Sequence[Deferred]) -> Obj:
+    """Return the workload with the annotation that names the parts from the spec."""
+    if not from_spec:
+        return workload
+    metadata = workload["metadata"]
+    recorded = {FROM_SPEC: ",".join(sorted(map(str, from_spec)))}
+    return {**workload, "metadata": metadata | {"annotations": metadata.get("annotations", {}) | recorded}}
 
 
 def restarts_pods(desired: Obj, current: Obj, manager: str, digest: Digest | None = None) -> bool:

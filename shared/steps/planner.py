@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from shared.api.spec import CustomResource
 from shared.kubernetes.kinds import Obj
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow
+from shared.status import observed_secrets
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, UPGRADE_TIMEOUT
@@ -95,6 +96,11 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     def _status(self, resource: Resource, facts: Facts, now: datetime, phase: str, verdict: Verdict) -> Obj:
         """Return the whole status except the conditions."""
 
+    @staticmethod
+    def _secret_versions(_resource: Resource, _facts: Facts, _now: datetime, /) -> Mapping[str, str | None]:
+        """Return the Secrets of the spec with the versions in effect if the spec is met (`observed_secrets.report`)."""
+        return {}
+
     def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
         facts = self._assess(resource, observed)
@@ -115,11 +121,13 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         remaining = None
         if deadline := self._deadline(resource, phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
+        versions = self._secret_versions(resource, facts, now)
+        secrets = observed_secrets.report(resource.reported, versions, spec_is_met=verdict.done)
         requeues = [self._requested(outcomes, verdict), self.poll_seconds, remaining]
         return Plan(
             tuple(outcome.actions for outcome in outcomes if outcome.actions),
             verdict,
-            self._status(*running, now, phase, verdict),
+            self._status(*running, now, phase, verdict) | secrets,
             min((seconds for seconds in requeues if seconds is not None), default=None),
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),

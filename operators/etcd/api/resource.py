@@ -19,6 +19,7 @@ from shared.api.spec import (
     AdoptionStatus,
     CustomResource,
     InvalidSpec,
+    ObservedSecrets,
     Review,
     SpecModel,
     Status,
@@ -169,6 +170,7 @@ class EtcdClusterStatus(Status):
     recovery: RecoveryStatus | None = Field(
         None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
     )
+    observed_secrets: ObservedSecrets = Field(default_factory=list)
     adoption: AdoptionStatus | None = Field(
         None, description="Adoption of the volumes of a deleted EtcdCluster of this name."
     )

@@ -24,6 +24,7 @@ from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
+from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.steps import certificates as steps
 from shared.steps import provisioning
@@ -119,6 +120,22 @@ def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Ste
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
     judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
     return judge(secrets.validity, now)
+
+
+def provided_versions(resource: EtcdCluster, seen: Observed, now: datetime) -> dict[str, str | None]:
+    """Return the resourceVersions of the Secrets that users or cert-manager provide, by name.
+
+    Members load certificates from copies. Until every mounted file has the last change of a copy, the version that they
+    use is unknown (None).
+    """
+    auth, secrets = resource.spec.auth, seen.secrets
+    versions = versions_of({name: secrets.found.get(name) for name in ([auth.root_secret_name] if auth else [])})
+    for each in secrets.copies:
+        settled = steps.settled_at(secrets.found.get(each.name), COPIED)
+        is_loaded = settled is not None and settled <= now and versions.get(each.source, "") is not None
+        source = secrets.found.get(each.source) if is_loaded else None
+        versions |= versions_of({each.source: source})
+    return versions
 
 
 def require_valid_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:

@@ -14,6 +14,7 @@ from shared.api.spec import (
     Admission,
     CustomResource,
     InvalidSpec,
+    ObservedSecrets,
     Review,
     Rule,
     Status,
@@ -58,6 +59,7 @@ class MemcachedStatus(Status):
         description="Digest of the users file that all servers accepted when they were last checked. After a change of "
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
+    observed_secrets: ObservedSecrets = Field(default_factory=list)
 
 
 API = Resource(

@@ -18,6 +18,7 @@ from shared.pki import certs
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.stores import validities
 from shared.pki.validity import Validity
+from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
@@ -39,6 +40,7 @@ class Secrets:
         former_digest: value of the pods' annotation `objects.pod.SECRETS` in earlier releases, which also covers the
             users file and the identity of the Secrets.
         validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
+        versions: resourceVersion of each Secret, by name; None for one that does not exist.
     """
 
     problem: SecretProblem | None = None
@@ -49,6 +51,7 @@ class Secrets:
     users_digest: str = ""
     former_digest: str = ""
     validity: Mapping[str, Validity] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def all_credentials(self) -> tuple[tuple[str, str], ...]:
@@ -110,7 +113,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     startup_inputs: list[tuple[bytes, bytes]] = []
     users = authority = issuers = users_digest = ""
     pair = None
-    validity = validities(found, [tls.secret_name] if tls else [])
+    validity, versions = validities(found, [tls.secret_name] if tls else []), versions_of(found)
     try:
         if auth is not None:
             secret = found[auth.secret_name]
@@ -126,8 +129,8 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
-        return Secrets(error.problem, validity=validity)
-    return Secrets(None, users, pair, authority, issuers, users_digest, digest(startup_inputs), validity)
+        return Secrets(error.problem, validity=validity, versions=versions)
+    return Secrets(None, users, pair, authority, issuers, users_digest, digest(startup_inputs), validity, versions)
 
 
 def _users_file_problem(text: str) -> str:

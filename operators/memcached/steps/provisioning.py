@@ -68,11 +68,12 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _
     """
     kind, current = facts.observed.workload.kind, facts.observed.workload.obj
     image = _sidecar_image(settings, resource, current)
-    deferred = () if resource.spec.metrics_image else (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
+    deferred = (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
+    from_spec = deferred if resource.spec.metrics_image else ()
 
     def made(*, reloads: bool) -> Obj:
         built = _workload(settings, resource, facts, Sidecar(image, reloads))
-        return keep_deferred(built, current, deferred, settings.operator)
+        return keep_deferred(built, current, deferred, settings.operator, from_spec=from_spec)
 
     if current is not None and not reloads_users(current["spec"]["template"]):
         former = made(reloads=False)  # pods of an earlier release do not reload users files

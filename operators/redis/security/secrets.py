@@ -28,6 +28,7 @@ from shared.pki.secret_checks import (
 )
 from shared.pki.stores import certificate_secrets, certificates_in, validities
 from shared.pki.validity import Validity
+from shared.status.observed_secrets import versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,14 @@ def names(resource: RedisCluster) -> set[str]:
     auth = resource.spec.auth
     found = {object_names.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
     return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
+
+
+def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str | None]:
+    """Return the resourceVersions of the Secrets that users or cert-manager provide, by name."""
+    auth, mode = resource.spec.auth, resource.spec.tls.mode
+    provided = [auth.secret_name] if auth else []
+    provided += [object_names.server_secret(resource)] if mode not in ("none", "self") else []
+    return versions_of({name: secrets.found.get(name) for name in provided})
 
 
 def _certificates(resource: RedisCluster) -> tuple[str, ...]:

@@ -116,8 +116,9 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
     template = pod.pod(runs, own, image, marks, config_digest(runs, seen), template_text(runs, seen))
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
-    if runs.spec.default_exporter:  # another release may have another one, for which no node is restarted
-        made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
+    spec = runs.spec  # for the default exporter of another release, no node restarts
+    given = pod.DEFERRED if spec.exporter_image and not spec.default_exporter else ()
+    made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 

@@ -12,7 +12,7 @@ from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.memcached.api.resource import API
 from operators.redis.api import resource as redis
-from shared.kubernetes import accessors
+from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.errors import KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import (
     AUTOSCALER,
@@ -194,7 +194,7 @@ class World:
 _VARYING = frozenset(
     {"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time"}
     | {"namespace", "nodes", "servers", "managedFields", "clusterIP", "clusterIPs"}
-    | {"currentRevision", "updateRevision"}
+    | {"currentRevision", "updateRevision", managed_fields.APPLIED}
 )
 
 

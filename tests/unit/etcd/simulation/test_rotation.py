@@ -148,6 +148,25 @@ async def test_certificate_that_is_used_before_members_trust_its_authority_is_no
         await play.run_steps(RENEWALS)
 
 
+def in_effect(play: ScenarioRun) -> dict[str, bool]:
+    """Return, for each Secret of others, whether the status has its present version."""
+    present = {name: play.stage.user_client.get(SECRET, NAMESPACE, name) for name in HOSTS}
+    (resource,) = play.stage.find()
+    observed = {each["name"]: each["resourceVersion"] for each in resource["status"].get("observedSecrets", ())}
+    return {name: observed.get(name) == secret["metadata"]["resourceVersion"] for name, secret in present.items()}
+
+
+async def test_renewed_certificates_are_reported_once_members_use_them() -> None:
+    """A changed file reaches a member within minutes: the operator is ready before, and the rotation is not."""
+    play = ScenarioRun(World(SUBJECT))
+    await play.run_steps((*RENEWED.given, SETTLED))
+    assert in_effect(play) == dict.fromkeys(HOSTS, True)
+    await play.run_steps(RENEWALS)
+    assert in_effect(play) == dict.fromkeys(HOSTS, False)
+    await play.run_steps((SETTLED, SETTLED, SETTLED))
+    assert in_effect(play) == dict.fromkeys(HOSTS, True)
+
+
 def of_a_former_version(judge: object, resource: EtcdCluster, found: dict[str, Obj | None]) -> secrets.Secrets:
     """Judge Secrets as versions without copies did."""
     assert callable(judge)

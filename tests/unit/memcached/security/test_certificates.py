@@ -193,10 +193,13 @@ async def test_changed_users_replace_no_server(world: World) -> None:
     assert (reason(waiting), waiting["status"]["phase"]) == ("ReloadingUsers", "Running")
     assert waiting["status"]["conditions"][0]["status"] == "True", "clients are not affected"
     assert waiting["status"]["users"] == made["status"]["users"]
+    assert waiting["status"]["observedSecrets"] == made["status"]["observedSecrets"]
     world.fleet.users.add(("ops", "other"))  # the kubelet has updated the file, and the sidecar has sent the signal
     done = await world.reconcile_again()
     assert reason(done) == "Ready"
     assert done["status"]["users"] != made["status"]["users"]
+    version = world.harness.user_client.get(SECRET, NAMESPACE, "users")["metadata"]["resourceVersion"]
+    assert done["status"]["observedSecrets"] == [{"name": "users", "resourceVersion": version}]
     assert (world.uids, world.template) == (first, template)
 
 
@@ -244,6 +247,19 @@ async def test_servers_of_an_earlier_release_are_replaced_only_when_their_users_
     new.apply_secret(secret("users", users="app:third\n"))
     assert reason(await new.reconcile_again()) == "Ready"
     assert new.uids == second
+
+
+async def test_image_of_the_sidecar_that_is_removed_from_the_spec_is_replaced(world: World) -> None:
+    """Only the image of another release of the operator stays until the next change."""
+    await world.settled(metrics={"image": "exporter:9"})
+    assert [each["image"] for each in world.template["spec"]["containers"]][1:] == ["exporter:9"]
+    await world.settled(metrics={})
+    assert [each["image"] for each in world.template["spec"]["containers"]][1:] == ["operator:1"]
+    kept = World(agent_image="operator:2", like=world)
+    first = kept.uids
+    await kept.reconcile_again()
+    assert kept.uids == first
+    assert [each["image"] for each in kept.template["spec"]["containers"]][1:] == ["operator:1"]
 
 
 SECURE: Obj = AUTH | TLS

@@ -475,7 +475,7 @@ async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) 
     assert not await restored()
     lab.user_client.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
     assert await lab.do(service(2))
-    edited = "Service a was changed by another client; restored: spec.ports."
+    edited = "Service a was changed by kubectl; restored: spec.ports."
     assert await restored() == {edited}
     [(_, made)] = lab.server.objects(SERVICE)
     await lab.do(Delete(SERVICE, made))

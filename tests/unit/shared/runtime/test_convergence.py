@@ -1,0 +1,260 @@
+"""A changed intent is applied, and a resource that does not converge reports it, for any reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+from prometheus_client import REGISTRY
+
+from shared.kubernetes import accessors, managed_fields
+from shared.kubernetes.client import Kube, Request, Response, error_of
+from shared.kubernetes.errors import Invalid, Unavailable
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT, SERVICE, Kind, Obj
+from shared.kubernetes.ownership import Owner
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
+from shared.runtime.plan import Action, Apply, Plan
+from shared.runtime.reconciler import MAX_CONFLICT_SECONDS, MAX_CYCLES, MIN_FAILURES_REPORTED
+from shared.status import conditions
+from shared.status.verdict import Verdict
+from shared.testing.harness.harness import NAMESPACE, NOW, Harness
+
+BOX = Kind("example.com", "v1", "Box", "boxes")
+OPERATOR = "box-operator"
+
+
+def toleration(**seconds: int) -> Obj:
+    return {"key": "a", "operator": "Exists", "effect": "NoExecute", **seconds}
+
+
+@dataclass
+class Boxes:
+    """An operator with a Deployment and a Service for each box.
+
+    Attributes:
+        now: time of the clock.
+        tolerations: of the Deployment's pods.
+        replicas: replicas of each plan; the last one stays.
+        bug: error of each plan; None for none.
+    """
+
+    now: datetime = NOW
+    tolerations: tuple[Obj, ...] = ()
+    replicas: list[int] = field(default_factory=lambda: [1])
+    bug: Exception | None = None
+
+    @property
+    def controller(self) -> Controller[Obj, Obj]:
+        return Controller(OPERATOR, BOX, (SERVICE, DEPLOYMENT), lambda obj: obj, self._observe, self._plan)
+
+    async def _observe(self, resource: Obj, _: Cache, __: Kube) -> Obj:
+        return resource
+
+    def _plan(self, resource: Obj, _: Obj, __: datetime) -> Plan:
+        if self.bug:
+            raise self.bug
+        replicas = self.replicas.pop(0) if len(self.replicas) > 1 else self.replicas[0]
+        own = Owner(BOX, NAMESPACE, "a", resource["metadata"]["uid"], "box", OPERATOR)
+        spec: Obj = {"containers": [{"name": "box", "image": "box:1"}], "tolerations": list(self.tolerations)}
+        template = {"metadata": {"labels": own.selector("box")}, "spec": spec}
+        body = {"replicas": replicas, "selector": {"matchLabels": own.selector("box")}, "template": template}
+        actions: tuple[Action, ...] = (
+            Apply(SERVICE, own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})),
+            Apply(DEPLOYMENT, own.object(DEPLOYMENT, "a", component="box", spec=body)),
+        )
+        return Plan((actions,), Verdict(message="All is well."), {"phase": "Running"})
+
+
+class Lab:
+    """One box, its operator and a clock."""
+
+    def __init__(self) -> None:
+        self.boxes = Boxes()
+        self.harness = Harness(self.boxes.controller, clock=lambda: self.boxes.now)
+        self.harness.apply("a", lid="closed")
+        self.server, self.user_client = self.harness.server, self.harness.user_client
+
+    async def again(self, seconds: float = 0.0) -> list[str]:
+        """Reconcile once more, some seconds later."""
+        self.boxes.now += timedelta(seconds=seconds)
+        self.harness.queue.add(*self.harness.cache.keys(BOX))
+        return await self.harness.run()
+
+    def get(self, kind: Kind) -> Obj:
+        return self.user_client.get(kind, NAMESPACE, "a")
+
+    def edit(self, kind: Kind, spec: Obj, client: str = "kubectl") -> None:
+        self.server.actor(client).merge(kind, NAMESPACE, "a", {"spec": spec})
+
+    def ready(self) -> Obj:
+        return accessors.condition(self.harness.resource("a"), conditions.READY)
+
+    async def events(self, reason: str) -> list[str]:
+        await self.harness.events()
+        return [obj["message"] for _, obj in self.server.objects(EVENT) if obj["reason"] == reason]
+
+
+@pytest.fixture
+async def lab() -> Lab:
+    lab = Lab()
+    await lab.harness.run()
+    return lab
+
+
+class TestIntent:
+    """The last applied intent is recorded on the object."""
+
+    async def test_field_removed_inside_an_atomic_value_is_removed(self, lab: Lab) -> None:
+        for tolerations in ((toleration(tolerationSeconds=5),), (toleration(),)):
+            lab.boxes.tolerations = tolerations
+            await lab.again()
+            pod = lab.get(DEPLOYMENT)["spec"]["template"]["spec"]
+            assert tuple(pod["tolerations"]) == tolerations
+
+    async def test_field_removed_while_no_operator_runs_is_removed(self, lab: Lab) -> None:
+        lab.boxes.tolerations = (toleration(tolerationSeconds=5),)
+        await lab.again()
+        lab.boxes.tolerations = (toleration(),)
+        lab.harness = lab.harness.restart()
+        await lab.harness.run()
+        pod = lab.get(DEPLOYMENT)["spec"]["template"]["spec"]
+        assert pod["tolerations"] == [toleration()]
+
+    async def test_unchanged_intent_costs_no_write_also_after_a_restart(self, lab: Lab) -> None:
+        lab.server.log.reset()
+        await lab.again()
+        lab.harness = lab.harness.restart()
+        await lab.harness.run()
+        assert not lab.server.log.all_writes
+
+    async def test_objects_of_an_earlier_release_get_one_write_and_keep_their_template(self, lab: Lab) -> None:
+        """An upgrade of the operator must not replace pods."""
+        before = {}
+        for kind in (SERVICE, DEPLOYMENT):
+            obj = managed_fields.applied(lab.get(kind), OPERATOR)
+            assert obj is not None
+            before[kind] = lab.server.actor(OPERATOR).apply(kind, obj, force=True)  # without the annotation
+            assert not managed_fields.applied_digest(before[kind])
+        lab.harness = lab.harness.restart()
+        lab.server.log.reset()
+        await lab.harness.run()
+        assert sorted(write.kind for write in lab.server.log.all_writes) == ["Deployment", "Service"]
+        assert lab.get(DEPLOYMENT)["spec"] == before[DEPLOYMENT]["spec"]
+        assert not await lab.events("Restored")
+
+    async def test_edit_during_downtime_is_reported_as_restored(self, lab: Lab) -> None:
+        lab.harness.stop()
+        lab.edit(DEPLOYMENT, {"replicas": 7}, "helm")
+        lab.harness = lab.harness.restart()
+        await lab.harness.run()
+        assert await lab.events("Restored") == ["Deployment a was changed by helm; restored: spec.replicas."]
+
+
+class TestConflictsWithOthers:
+    """Another client that keeps changing the operator's fields is named, and causes few writes."""
+
+    async def fight(self, lab: Lab, times: int, seconds: float) -> None:
+        for replicas in range(times):
+            lab.edit(DEPLOYMENT, {"replicas": replicas + 2}, "helm")
+            await lab.again(seconds)
+
+    async def test_hundred_edits_cause_few_applies_and_events(self, lab: Lab) -> None:
+        lab.server.log.reset()
+        await self.fight(lab, 100, 0.2)
+        applies = [write for write in lab.server.log.all_writes if write.verb == "APPLY"]
+        assert len(applies) <= 8
+        await lab.harness.events()
+        counts = [obj["count"] for _, obj in lab.server.objects(EVENT) if obj["reason"] == "Restored"]
+        assert sum(counts) == IMMEDIATE_RESTORATIONS
+        (named,) = await lab.events("FieldConflict")
+        assert "The field manager helm keeps changing spec.replicas of Deployment a" in named
+        assert lab.ready()["reason"] == "FieldConflict"
+
+    async def test_first_edits_are_reverted_at_once(self, lab: Lab) -> None:
+        for _ in range(IMMEDIATE_RESTORATIONS):
+            await self.fight(lab, 1, 0)
+            assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 1
+        assert lab.ready()["reason"] == "Ready"
+
+    async def test_slow_controller_is_reverted_at_once_each_time(self, lab: Lab) -> None:
+        """A HorizontalPodAutoscaler on the workload must not remove servers for seconds."""
+        for _ in range(20):
+            await self.fight(lab, 1, MAX_DELAY.total_seconds())
+            assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 1
+
+    async def test_delayed_restoration_follows_without_an_event(self, lab: Lab) -> None:
+        await self.fight(lab, 20, 0)
+        assert lab.get(DEPLOYMENT)["spec"]["replicas"] != 1
+        assert (lab.harness.queue.delay or 99) <= MAX_DELAY.total_seconds()
+        await lab.again(MAX_DELAY.total_seconds())
+        assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 1
+
+    async def test_changed_intent_is_applied_at_once_nevertheless(self, lab: Lab) -> None:
+        await self.fight(lab, 20, 0)
+        lab.boxes.replicas = [5]
+        await lab.again()
+        assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 5
+
+    async def test_conflict_that_ended_is_no_longer_reported(self, lab: Lab) -> None:
+        await self.fight(lab, 5, MAX_DELAY.total_seconds())
+        assert lab.ready()["reason"] == "FieldConflict"
+        assert REGISTRY.get_sample_value("platform_contested_objects", {"controller": "box"}) == 1
+        await lab.again(MEMORY.total_seconds())
+        assert (lab.ready()["reason"], lab.ready()["message"]) == ("Ready", "All is well.")
+
+    async def test_edits_of_fields_of_others_are_no_conflict(self, lab: Lab) -> None:
+        lab.server.log.reset()
+        for count in range(5):
+            lab.edit(DEPLOYMENT, {"minReadySeconds": count}, "helm")
+            await lab.again()
+        assert not [write for write in lab.server.log.all_writes if write.verb == "APPLY"]
+
+
+class TestNoConvergence:
+    """A resource whose spec cannot be applied does not stay Ready."""
+
+    async def test_object_that_stays_terminating_is_named_with_its_finalizers(self, lab: Lab) -> None:
+        assert lab.ready()["status"] == "True"
+        finalizers = {"metadata": {"finalizers": ["example.com/kept"]}}
+        lab.user_client.merge(SERVICE, NAMESPACE, "a", finalizers)
+        lab.user_client.delete(SERVICE, NAMESPACE, "a")
+        lab.harness.apply("a", lid="open")
+        await lab.again()
+        assert lab.ready()["status"] == "True", "an object usually ends within seconds"
+        for _ in range(MIN_FAILURES_REPORTED):
+            assert await lab.again(MAX_CONFLICT_SECONDS) == ["error"]
+        ready = lab.ready()
+        generation = lab.harness.resource("a")["metadata"]["generation"]
+        assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "Terminating", generation)
+        assert "Service a is being deleted since" in ready["message"]
+        assert "finalizers: example.com/kept" in ready["message"]
+        lab.user_client.merge(SERVICE, NAMESPACE, "a", {"metadata": {"finalizers": None}})
+        await lab.again()
+        assert lab.ready()["status"] == "True"
+
+    async def test_bug_is_reported(self, lab: Lab) -> None:
+        lab.boxes.bug = KeyError("lid")
+        for _ in range(MIN_FAILURES_REPORTED):
+            await lab.again()
+        assert (lab.ready()["status"], lab.ready()["reason"]) == ("False", "InternalError")
+        assert "KeyError" in lab.ready()["message"]
+
+    async def test_plan_that_is_never_done_is_reported(self, lab: Lab) -> None:
+        lab.boxes.replicas = [2 - number % 2 for number in range(20 * MAX_CYCLES)]
+        for _ in range(MIN_FAILURES_REPORTED):
+            assert await lab.again(MAX_CONFLICT_SECONDS) == ["error"]
+        assert (lab.ready()["status"], lab.ready()["reason"]) == ("False", "Conflict")
+        assert "Apply Deployment a" in lab.ready()["message"]
+
+
+def test_apply_with_an_undeclared_field_is_invalid() -> None:
+    """The API server answers 500, without a reason (observed with Kubernetes 1.35)."""
+    undeclared = ".spec.template.spec.affinity.nodeAffinty: field not declared in schema"
+    message = f"failed to create typed patch object (default/a; apps/v1, Kind=Deployment): {undeclared}"
+    request = Request("PATCH", DEPLOYMENT.path("default", "a"))
+    assert isinstance(error_of(Response(500, {"kind": "Status", "message": message, "code": 500}), request), Invalid)
+    webhook = {"kind": "Status", "message": "failed calling webhook", "code": 500}
+    assert isinstance(error_of(Response(500, webhook), request), Unavailable)
