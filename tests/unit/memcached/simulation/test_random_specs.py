@@ -7,12 +7,16 @@ that was always valid. The tests change and revert each field alone, and several
 from __future__ import annotations
 
 import asyncio
+from functools import reduce
+from operator import or_
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import MemcachedSpec
+from shared.api.spec import InvalidSpec
 from shared.kubernetes.kinds import Obj
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import ReferenceRun
@@ -102,14 +106,20 @@ async def test_repaired_spec_leaves_nothing_behind(wrong: Obj) -> None:
     assert not await differences_after(BASE, BASE | wrong, BASE)
 
 
+def is_accepted(spec: Obj) -> bool:
+    """Return whether the API server accepts a spec: it refuses extstore together with warmRestart, for example."""
+    try:
+        Memcached.parse({"metadata": {"name": "cache"}, "spec": spec})
+    except InvalidSpec:
+        return False
+    return True
+
+
 CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for change in changes]), max_size=6)
+SPECS = CHANGES.map(lambda changes: reduce(or_, changes, BASE)).filter(is_accepted)
 
 
 @settings(max_examples=40, deadline=None)
-@given(CHANGES, CHANGES)
-def test_any_sequence_of_specs_ends_like_a_new_resource(first: list[Obj], second: list[Obj]) -> None:
-    specs = [BASE.copy(), BASE.copy()]
-    for spec, changes in zip(specs, (first, second), strict=True):
-        for change in changes:
-            spec |= change
-    assert not asyncio.run(differences_after(*specs))
+@given(SPECS, SPECS)
+def test_any_sequence_of_specs_ends_like_a_new_resource(first: Obj, second: Obj) -> None:
+    assert not asyncio.run(differences_after(first, second))
