@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,11 @@ from e2e.cluster.controlplane import ControlPlane
 from operators import installed
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
+from operators.etcd.api.arguments import ACCEPTED as ETCD_ARGUMENT
+from operators.etcd.api.arguments import absent
+from operators.etcd.api.versions import Version
 from operators.memcached.api import resource as memcached
+from operators.memcached.api.reserved_flags import VALUED
 from operators.redis.api import resource as redis
 from shared.api.crd import Resource
 from shared.api.spec import InvalidSpec
@@ -37,7 +42,18 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status.conditions import READY
 from shared.status.reasons import COMMON, PAUSED, Severity
 from tests.api.crash import test_etcd, test_redis
-from tests.api.support.leaf_edits import REMOVED, Leaf, at, contexts, edited, invalid, leaves_of, positions, values
+from tests.api.support.leaf_edits import (
+    REMOVED,
+    Leaf,
+    at,
+    contexts,
+    edited,
+    invalid,
+    leaves_of,
+    positions,
+    values,
+    versions,
+)
 from tests.api.support.scenario_runner import MEMCACHED_CAST, Cast, Run
 from tests.api.support.world import World, masked
 from tests.support.etcd import backup_cases
@@ -64,6 +80,14 @@ SHORT = ("Memcached",)
 GROWS = "volumes grow and never shrink, so that an edit cannot be reverted; tests/unit: test_volumes.py"
 CALLS = "determines when the operator calls the database, and no object; tests/unit: test_maintenance.py"
 
+MEMCACHED_ARGUMENT = "|".join(
+    f"--{name}={VALUED[short, name]}" for short, name in (("n", "slab-min-size"), ("b", "listen-backlog"))
+)
+ETCD_SERIES = Version.parse(etcd_cases.VERSION).series
+ETCD_ARGUMENTS = st.from_regex(
+    ETCD_ARGUMENT.removeprefix("^").removesuffix("$"), fullmatch=True, alphabet=st.characters(codec="ascii")
+).filter(lambda text: len(text) <= 256 and not re.match(absent(ETCD_SERIES), text))
+
 CATALOGUES = (COMMON, *(operator.reasons for operator in installed()))
 EXPLAINING = {reason for found in CATALOGUES for reason in found if reason.severity is Severity.ACTION} | {PAUSED}
 """Reasons that explain why a field is not applied; others only describe progress."""
@@ -77,6 +101,7 @@ class Subject:
         base: spec without optional fields.
         parse: parses a resource.
         also: further valid specs, for leaves that no accepted case has.
+        accepted: values for leaves whose schema does not show what the rules of the spec accept, given the present one.
         runs_pods: whether the pods of its objects run. Without them, the objects follow the spec nevertheless, and no
             rolling update takes time.
         unseen: leaves without an effect that this test can observe, with the reason.
@@ -88,6 +113,7 @@ class Subject:
     cases: Any
     parse: Callable[[Obj], Any]
     also: tuple[Obj, ...] = ()
+    accepted: dict[str, Callable[[str], st.SearchStrategy[str]]] = field(default_factory=dict)
     runs_pods: bool = True
     unseen: dict[str, str] = field(default_factory=dict)
 
@@ -99,6 +125,11 @@ class Subject:
         specs = [case.whole_spec for case in self.cases.ACCEPTED] + [self.base | spec for spec in self.also]
         return contexts(leaf, specs, self.base)
 
+    def values(self, leaf: Leaf, before: Any) -> st.SearchStrategy[Any]:
+        """Return other values for a leaf."""
+        accepted = self.accepted.get(leaf.path)
+        return accepted(before).filter(lambda value: value != before) if accepted else values(leaf, before)
+
 
 SUBJECTS = {
     "Memcached": Subject(
@@ -107,6 +138,7 @@ SUBJECTS = {
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
+        accepted={"version": versions, "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True)},
         also=({"metrics": {"image": "exporter:1"}}, {"env": [{"name": "A", "value": "1"}]}, {"paused": False}),
     ),
     "EtcdCluster": Subject(
@@ -115,6 +147,7 @@ SUBJECTS = {
         {"size": 1, "version": etcd_cases.VERSION},
         etcd_cases,
         etcd.EtcdCluster.parse,
+        accepted={"version": versions, "extraArgs[]": lambda _: ETCD_ARGUMENTS},
         also=(
             {"env": [{"name": "A", "value": "1"}]},
             {"restore": {"from": {"volume": {"claimName": "snapshots", "path": "a"}}}},
@@ -128,6 +161,7 @@ SUBJECTS = {
         {"replicas": 3, "replicasPerMaster": 0, "version": redis_cases.VERSION},
         redis_cases,
         redis.RedisCluster.parse,
+        accepted={"version": versions},
         also=(
             {"updateStrategy": {"type": "RollingUpdate", "waitForReplicas": False}},
             {"env": [{"name": "A", "value": "1"}]},
@@ -260,7 +294,7 @@ def edit(bench: Bench, leaf: Leaf, data: st.DataObject, shown: list[str]) -> Non
     """Edit one leaf in one context, step by step."""
     first, origin = started(bench, leaf, data.draw(st.permutations(bench.subject.contexts(leaf)), "specs"))
     position = data.draw(st.sampled_from(list(positions(first, leaf.path))), "position")
-    other = data.draw(values(leaf, at(first, position)), "other value")
+    other = data.draw(bench.subject.values(leaf, at(first, position)), "other value")
     removal = () if leaf.path.endswith(DEFAULTED) else (REMOVED,)
     for value in (other, *removal, invalid(leaf)):
         before = bench.meaning()

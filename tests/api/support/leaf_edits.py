@@ -172,6 +172,16 @@ def values(leaf: Leaf, before: Any) -> st.SearchStrategy[Any]:
     return found.filter(lambda value: value != before)
 
 
+def versions(before: str) -> st.SearchStrategy[str]:
+    """Return versions of the series of the present one: a change to another series may not be reversible.
+
+    Args:
+        before: the present version; without a series (such as `latest`), that of the default is used.
+    """
+    series = re.match(r"v?[0-9]+[.][0-9]+", before)
+    return st.integers(0, 99).map(lambda patch: f"{series[0] if series else '1.6'}.{patch}")
+
+
 def _texts(schema: Obj, before: Any) -> st.SearchStrategy[str]:
     """Return texts that resemble the present one, and any that the pattern admits."""
     numbered = [f"{before}-{number}" for number in (1, 2)] + [f"{before}{number}" for number in (1, 2)]
