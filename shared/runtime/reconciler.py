@@ -321,6 +321,7 @@ class Reconciler:
         The status keeps its last observed content: the database may serve while the operator is blind.
         """
         result = self._retry(key)
+        self._failing_since.pop(key, None)  # conflicts are counted from the first reconcile that observes
         is_reported = accessors.condition(obj, conditions.READY).get("reason") == NOT_OBSERVED
         if loss.seconds < LOSS_REPORTED_SECONDS or is_reported:
             return result

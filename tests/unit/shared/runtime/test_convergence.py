@@ -18,6 +18,7 @@ from shared.runtime.controller import Controller
 from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
 from shared.runtime.plan import Action, Apply, Plan
 from shared.runtime.reconciler import MAX_CONFLICT_SECONDS, MAX_CYCLES, MIN_FAILURES_REPORTED
+from shared.runtime.reflector import Loss
 from shared.status import conditions
 from shared.status.verdict import Verdict
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
@@ -233,6 +234,16 @@ class TestNoConvergence:
         assert "finalizers: example.com/kept" in ready["message"]
         lab.user_client.merge(SERVICE, NAMESPACE, "a", {"metadata": {"finalizers": None}})
         await lab.again()
+        assert lab.ready()["status"] == "True"
+
+    async def test_conflict_after_a_time_without_observation_is_not_reported_at_once(self, lab: Lab) -> None:
+        lab.harness.reconciler._loss = lambda _: Loss("pods in all namespaces", "injected", 1.0)
+        for _ in range(MIN_FAILURES_REPORTED):
+            assert await lab.again(MAX_CONFLICT_SECONDS) == ["error"]
+        lab.harness.reconciler._loss = lambda _: None
+        lab.user_client.merge(SERVICE, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
+        lab.user_client.delete(SERVICE, NAMESPACE, "a")
+        assert await lab.again(1.0) == ["error"]
         assert lab.ready()["status"] == "True"
 
     async def test_bug_is_reported(self, lab: Lab) -> None:
