@@ -156,6 +156,8 @@ INTERNAL_ERROR = COMMON.add(
     "InternalError",
     Severity.WARNING,
     "The operator fails with an error that only a bug explains; it changes nothing, and retries with back-off.",
+    "The operator fails with an internal error, {error}, and retries with back-off. The servers are not changed. Its "
+    "log has the details: report them to its maintainers.",
 )
 INVALID_SPEC = COMMON.add(
     "InvalidSpec",
