@@ -68,7 +68,8 @@ class Gate:
         self._broken = True
         count = len(self._watches)
         self._loop.call_soon_threadsafe(self._cut)
-        self._wait_for(lambda: len(self._blocked) == count, "the watches to be retried")
+        # A watch that was just being renewed is not counted, and is blocked nevertheless.
+        self._wait_for(lambda: len(self._blocked) >= count, "the watches to be retried")
         yield
         self._broken = False
         self._loop.call_soon_threadsafe(self._release)
@@ -83,6 +84,7 @@ class Gate:
         self._refused[part] = status
         self._loop.call_soon_threadsafe(self._cut, part)
         try:
+            self._wait_for(lambda: not self._open(part), f"the watches of {part} to end")
             yield
         finally:
             del self._refused[part]
@@ -112,10 +114,13 @@ class Gate:
             assert time.monotonic() < deadline, f"timed out waiting for {what}"
             time.sleep(0.02)
 
+    def _open(self, part: str) -> list[asyncio.Task[None]]:
+        """Return the open watches whose path contains `part`."""
+        return [watch for watch, (path, _) in list(self._watches.items()) if part in f"{path}$"]
+
     def _cut(self, part: str = "") -> None:
-        for watch, (path, _) in self._watches.items():
-            if part in f"{path}$":
-                watch.cancel()
+        for watch in self._open(part):
+            watch.cancel()
 
     def _release(self) -> None:
         for blocked in self._blocked:
