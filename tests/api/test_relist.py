@@ -79,6 +79,7 @@ def test_repeated_watch_failures_are_recovered(
     settled: World, gate: Gate, gated: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "MAX_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(reflector, "MAX_OPTIONAL_RETRY_SECONDS", 1.0)  # the watch of Secrets
 
     def resize(size: int) -> None:
         with gate.watches_broken():
