@@ -120,8 +120,8 @@ class _Call:
             raise min(failures, key=_weight)
 
     async def by_jobs(self, paths: Sequence[MigrationPath]) -> None:
-        """Move slots with server-side jobs, in parallel as far as `_places` allows."""
-        for some in rounds([*zip(paths, _places(paths), strict=True)], lambda each: each[1]):
+        """Move slots with server-side jobs, in parallel as far as `_shares` allows."""
+        for some in rounds([*zip(paths, _shares(paths), strict=True)], lambda each: each[1]):
             found = await asyncio.gather(*(self._by_job(path, paths) for path, _ in some), return_exceptions=True)
             if failures := [*filter(None, found)]:
                 raise min(failures, key=_weight)
@@ -171,8 +171,8 @@ def _kind(path: MigrationPath) -> str:
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
 
 
-def _places(paths: Iterable[MigrationPath]) -> Iterator[set[str]]:
-    """Yield what each path takes up of its ends: two that share something run one after the other.
+def _shares(paths: Iterable[MigrationPath]) -> Iterator[set[str]]:
+    """Yield the shares of nodes that each path uses: two paths that use the same one run one after the other.
 
     A Redis node takes part in one task and rejects the next. A Valkey node receives from two others at once: with more,
     its clients would wait longer.
