@@ -179,10 +179,15 @@ def _shares(paths: Iterable[MigrationPath]) -> Iterator[set[str]]:
     """
     received: Counter[str] = Counter()
     for path in paths:
-        source, target = path.source.id, path.target.id
-        halves = {f"{target}/{received[target] % 2}"} if _kind(path) == "export" else {f"{target}/0", f"{target}/1"}
-        received[target] += 1
-        yield {f"{source}/0", f"{source}/1"} | halves
+        target = _halves(path.target)
+        if _kind(path) == "export":
+            target = target[received[path.target.id] % 2 :][:1]
+        received[path.target.id] += 1
+        yield {*_halves(path.source), *target}
+
+
+def _halves(end: End) -> list[str]:
+    return [f"{end.id}/0", f"{end.id}/1"]
 
 
 def _by_source(paths: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
