@@ -73,8 +73,14 @@ class Adoption:
 
     @property
     def is_due(self) -> bool:
-        """Whether claims of the deleted resource, and no others, are still to be adopted."""
-        return bool(self.uid) and {label(claim, self.uid_label) for claim in self.foreign} == {self.uid}
+        """Whether claims of the deleted resource, and no others, are still to be adopted.
+
+        Or to be recorded as adopted: the status was lost before anything was started with them.
+        """
+        if self.foreign:
+            return bool(self.uid) and {label(claim, self.uid_label) for claim in self.foreign} == {self.uid}
+        is_recorded = self.resource.adopted_from == self.uid
+        return bool(self.uid and self.claims) and not is_recorded and not self.in_use
 
     @property
     def is_permitted(self) -> bool:
@@ -102,7 +108,7 @@ def adopt(adoption: Adoption, *, is_recorded: bool, has_begun: bool) -> Step:
     uid, uid_label = adoption.uid, adoption.uid_label
     if not uid:
         return PASS
-    if not adoption.foreign and not has_begun and adoption.resource.adopted_from != uid:
+    if not adoption.claims and not has_begun and adoption.resource.adopted_from != uid:
         message = (
             f"spec.adopt: no volume claim of this name has the label {uid_label}={uid}. Nothing was started. Restore "
             "the claims, correct fromUID, or remove spec.adopt to create an empty cluster."
@@ -110,7 +116,7 @@ def adopt(adoption: Adoption, *, is_recorded: bool, has_begun: bool) -> Step:
         return Step((), Progress.BLOCKED, ADOPTION_REFUSED, message, warning=True, requeue=RETRY_SECONDS)
     if not adoption.is_due:
         return PASS  # everything is adopted; or a claim has another owner, which the next step reports
-    names = ", ".join(sorted(claim["metadata"]["name"] for claim in adoption.foreign))
+    names = ", ".join(sorted(claim["metadata"]["name"] for claim in adoption.foreign or adoption.claims))
     if why := adoption.refusal:
         message = f"spec.adopt: {names} of uid {uid} cannot be adopted: {why} Nothing was changed."
         return Step((), Progress.BLOCKED, ADOPTION_REFUSED, message, warning=True, requeue=RETRY_SECONDS)

@@ -15,7 +15,7 @@ from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_36, SEED
 from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
-from e2e.scenarios.support.resource import uids
+from e2e.scenarios.support.resource import owned_claims, uids
 from operators.etcd.objects.names import CLUSTER_UID
 
 SAMPLES = ROOT / "samples" / "etcd"
@@ -65,19 +65,19 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubect
     before = cluster.await_ready(3)
     with cluster.load() as load:
         time.sleep(2)
-    claims, former = owned_claims(kubectl), cluster.cluster_id
+    claims, former = owned_claims(kubectl, CLUSTER_UID), cluster.cluster_id
     members = {name: member["id"] for name, member in cluster.members.items()}
     assert len(claims) == 3
     kubectl("delete", "etcdcluster", "demo", "--timeout=60s")
     until("nothing runs", lambda: not kubectl.items("pods,statefulsets"))
-    assert owned_claims(kubectl).keys() == claims.keys(), "the volumes are kept"
+    assert owned_claims(kubectl, CLUSTER_UID).keys() == claims.keys(), "the volumes are kept"
 
     cluster = EtcdCluster.create(kubectl, size=3, adopt={"fromUID": before["metadata"]["uid"]})
     now = cluster.await_ready(3)
     assert now["metadata"]["uid"] != before["metadata"]["uid"]
     assert cluster.cluster_id == former
     assert {name: member["id"] for name, member in cluster.members.items()} == members
-    assert owned_claims(kubectl) == dict.fromkeys(claims, now["metadata"]["uid"])
+    assert owned_claims(kubectl, CLUSTER_UID) == dict.fromkeys(claims, now["metadata"]["uid"])
     assert load.check() > 50, "all former keys are there"
 
     with cluster.load(prefix="later") as later:
@@ -86,12 +86,6 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubect
         cluster.await_ready(1)
     assert later.check() > 10
     assert load.check() > 50
-
-
-def owned_claims(kubectl: Kubectl) -> dict[str, str]:
-    """Return the UID of the resource that owns each volume claim, by the UID of the claim."""
-    found = [claim["metadata"] for claim in kubectl.items("persistentvolumeclaims")]
-    return {claim["uid"]: claim["labels"][CLUSTER_UID] for claim in found}
 
 
 @pytest.mark.long

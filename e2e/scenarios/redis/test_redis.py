@@ -15,6 +15,7 @@ from e2e.scenarios.redis.session import Access
 from e2e.scenarios.redis.versions import KEY_BY_KEY, REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
 from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import owned_claims
 from operators.redis.api.spec import DEFAULT_EXPORTER
 from operators.redis.objects.names import CLUSTER_UID
 
@@ -201,12 +202,12 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl,
     before = cluster.await_ready(6)
     with cluster.load() as load:
         time.sleep(3)
-    owners, claims, uid = cluster.owners(), owned_claims(kubectl), before["metadata"]["uid"]
+    owners, claims, uid = cluster.owners(), owned_claims(kubectl, CLUSTER_UID), before["metadata"]["uid"]
     assert load.is_undisturbed()
     assert len(claims) == 6
     kubectl("delete", "rec", "demo", "--timeout=60s")
     until("nothing runs", lambda: not kubectl.items("pods,statefulsets"))
-    assert owned_claims(kubectl) == claims, "the volumes are kept"
+    assert owned_claims(kubectl, CLUSTER_UID) == claims, "the volumes are kept"
 
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     assert uid in cluster.await_reason("ForeignData")
@@ -215,7 +216,7 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl,
     cluster.change(adopt={"fromUID": uid})
     now = cluster.await_ready(6)
     assert now["metadata"]["uid"] != uid
-    assert owned_claims(kubectl) == dict.fromkeys(claims, now["metadata"]["uid"])
+    assert owned_claims(kubectl, CLUSTER_UID) == dict.fromkeys(claims, now["metadata"]["uid"])
     assert set(cluster.owners()) == set(owners), "every slot has an owner"
     assert set(cluster.owners().values()) <= {
         each["nodeId"] for each in before["status"]["conditions"] if "nodeId" in each
@@ -227,12 +228,6 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl,
         cluster.await_ready(8, primaries=4)
     assert later.is_undisturbed()
     assert later.check() > 50
-
-
-def owned_claims(kubectl: Kubectl) -> dict[str, str]:
-    """Return the UID of the resource that owns each volume claim, by the UID of the claim."""
-    found = [claim["metadata"] for claim in kubectl.items("persistentvolumeclaims")]
-    return {claim["uid"]: claim["labels"][CLUSTER_UID] for claim in found}
 
 
 @pytest.mark.long

@@ -26,6 +26,16 @@ def uids(kubectl: Kubectl) -> set[str]:
     return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
 
 
+def owned_claims(kubectl: Kubectl, uid_label: str) -> dict[str, str]:
+    """Return the UID of the resource that owns each volume claim, by the UID of the claim.
+
+    Args:
+        uid_label: label of claims with the UID of the resource.
+    """
+    found = [claim["metadata"] for claim in kubectl.items("persistentvolumeclaims")]
+    return {claim["uid"]: claim["labels"][uid_label] for claim in found}
+
+
 def is_evicted(kubectl: Kubectl, pod: str) -> bool:
     """Evict a pod, as a drain does; return False if a disruption budget does not allow it now."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}

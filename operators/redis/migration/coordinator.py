@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -120,13 +120,9 @@ class _Call:
             raise min(failures, key=_weight)
 
     async def by_jobs(self, paths: Sequence[MigrationPath]) -> None:
-        """Move slots with server-side jobs: disjoint pairs in parallel.
-
-        A Redis node takes part in one task and rejects the next; and a node that receives from several others at once
-        responds more slowly to its clients.
-        """
-        for pairs in rounds(paths, lambda path: {path.source.id, path.target.id}):
-            found = await asyncio.gather(*(self._by_job(path, paths) for path in pairs), return_exceptions=True)
+        """Move slots with server-side jobs, in parallel as far as `_shares` allows."""
+        for some in rounds([*zip(paths, _shares(paths), strict=True)], lambda each: each[1]):
+            found = await asyncio.gather(*(self._by_job(path, paths) for path, _ in some), return_exceptions=True)
             if failures := [*filter(None, found)]:
                 raise min(failures, key=_weight)
             if asyncio.get_running_loop().time() >= self.limits.until:
@@ -173,6 +169,25 @@ def _kind(path: MigrationPath) -> str:
     begun |= {*path.target.report.me.migrating, *path.target.report.me.importing}
     kinds = {path.source.features.migration, path.target.features.migration}
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
+
+
+def _shares(paths: Iterable[MigrationPath]) -> Iterator[set[str]]:
+    """Yield the shares of nodes that each path uses: two paths that use the same one run one after the other.
+
+    A Redis node takes part in one task and rejects the next. A Valkey node receives from two others at once: with more,
+    its clients would wait longer.
+    """
+    received: Counter[str] = Counter()
+    for path in paths:
+        target = _halves(path.target)
+        if _kind(path) == "export":
+            target = target[received[path.target.id] % 2 :][:1]
+        received[path.target.id] += 1
+        yield {*_halves(path.source), *target}
+
+
+def _halves(end: End) -> list[str]:
+    return [f"{end.id}/0", f"{end.id}/1"]
 
 
 def _by_source(paths: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:

@@ -49,8 +49,8 @@ _RECEIVING = frozenset({"restore-asking", "NULL", "auth", "select"})
 def list_remaining(slot: int, keys: Sequence[bytes]) -> Command:
     """Return the command that lists the SHA-1 of the value of each key, empty for keys that do not exist.
 
-    In the same pipeline as a MIGRATE it shows the values that the MIGRATE has sent: no client writes in between.
-    Usually the slot has no key any more, and nothing is listed.
+    In the same pipeline as a MIGRATE it shows the values that the MIGRATE has sent: no client writes in between. The
+    reply is an empty list if the slot has no key at all, as after its last MIGRATE.
     """
     return ("EVAL", _REMAINING, 0, slot, *keys)
 

@@ -18,7 +18,7 @@ create the keys again. Therefore MIGRATING is set at such a replica before anyth
 both ends then is never replaced (`duplicates`).
 
 NODE must never be sent while the source has a key of the slot, because no client would find it any more. So NODE
-follows an empty list of keys, made after the last MIGRATE. The reply of MIGRATE only explains failures.
+follows a list of keys or a count that is empty after the last MIGRATE. The reply of MIGRATE only explains failures.
 
 A MIGRATE that waits for an unresponsive target blocks the source, and others mark it as failed after
 cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
@@ -281,11 +281,14 @@ class KeyByKeyPath:
         ]
         clock = asyncio.get_running_loop().time
         began = clock()
-        replies = await self.source.server.pipe([*confirmed, *migrations, *map(self._list_command, done)])
+        replies = (await self.source.server.pipe([*confirmed, *migrations]))[len(confirmed) :]
         self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
-        del replies[: len(confirmed)]
-        listed = {slot: _sure(keys) for slot, keys in zip(done, replies[len(migrations) :], strict=True)}
-        for (slot, keys), reply, remaining in zip(moving.items(), replies[::2], replies[1::2], strict=False):
+        empty = {slot for slot, remaining in zip(moving, replies[1::2], strict=True) if remaining == []}
+        listed: dict[int, list[bytes]] = {slot: [] for slot in done if slot in empty}
+        if left := [slot for slot in done if slot not in empty]:
+            keys_left = await self.source.server.pipe([*map(self._list_command, left)])
+            listed |= {slot: _sure(keys) for slot, keys in zip(left, keys_left, strict=True)}
+        for (slot, keys), reply, remaining in zip(moving.items(), replies[::2], replies[1::2], strict=True):
             if not await self._judge(slot, keys, reply, remaining, listed.get(slot)):
                 (listed[slot],) = map(_sure, await self.source.server.pipe([self._list_command(slot)]))
         return listed

@@ -22,7 +22,7 @@ from operators.redis.slots.hash_slots import Slots
 JOB_BYTES = 256 * 2**20
 """Maximum size of a job in bytes, as estimated: it limits the cost of a failure, and the memory on both ends."""
 
-POLL_INTERVAL_SECONDS = 0.03
+POLL_INTERVAL_SECONDS = 0.01
 """Interval at which a job is inspected."""
 
 MAX_TRIES = 3

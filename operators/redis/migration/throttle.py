@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BATCH_SECONDS = 0.0025
+BATCH_SECONDS = 0.003
 """Time that a batch may take longer than the fastest one, which measures round trips."""
 
 MAX_KEYS_PER_COMMAND = 100
@@ -53,7 +53,7 @@ class Throttle:
         if self.slow >= SLOW_BATCHES:
             self.slow = 0
             self.keys, self.slots = max(1, self.keys // 2), max(1, self.slots // 2)
-        elif extra < BATCH_SECONDS / 2:
+        elif extra < BATCH_SECONDS * 0.75:
             self.keys = min(MAX_KEYS, self.keys * 2) if keys >= self.keys else self.keys
             self.slots = min(MAX_SLOTS, self.slots * 2) if slots >= self.slots else self.slots
 

@@ -117,10 +117,9 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
             continue
         node, labels = seen.view.nodes[instance.id], instance.pod_obj["metadata"].get("labels") or {}
         stays, admitted = instance.number < resource.spec.replicas, labels.get(SERVES) == CLIENTS
-        settled = node.synced or node.id in seen.primaries or bool(seen.view.slots_of(node.id))
-        serves = node.id in seen.view.cluster and settled
-        removed = not stays and moved and not seen.view.slots_of(node.id)
+        owns = bool(seen.view.slots_of(node.id))
+        serves = node.id in seen.view.cluster and (owns or node.synced or node.id in seen.primaries)
         change: Obj = {"metadata": {"labels": {SERVES: CLIENTS if stays else None}}}
-        if (stays and serves and not admitted) or (removed and admitted):
+        if (serves and not admitted) if stays else (moved and not owns and admitted):
             actions.append(Patch(POD, instance.pod_obj, change))
     return Step.do(*actions)

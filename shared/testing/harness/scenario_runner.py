@@ -99,10 +99,8 @@ class World:
 
         That remains of an eviction that arrives late: the API server charges the budget before it compares the UID.
         """
-        return any(
-            kind == DISRUPTION_BUDGET and (obj.get("status") or {}).get("disruptedPods")
-            for kind, obj in self.server.objects()
-        )
+        budgets = self.server.objects(DISRUPTION_BUDGET)
+        return any((budget.get("status") or {}).get("disruptedPods") for _, budget in budgets)
 
     @property
     def _simulated(self) -> Simulated | None:

@@ -98,6 +98,16 @@ def test_no_member_starts_before_all_claims_are_adopted_and_none_may_bootstrap_t
     assert start(plan(resource, world)) == (3, "existing")
 
 
+def test_adoption_is_recorded_again_if_the_status_is_lost_before_anything_started() -> None:
+    """Before, the adoption was refused, because no claim had the former UID any more."""
+    resource, world = recreated("u-1", "u-1", "u-1")
+    made = plan(resource, world)
+    assert (made.actions, reason(made)) == ((), (Progress.WAITING, "Adopting"))
+    assert made.status["adoption"] == {"fromUID": FORMER}
+    assert made.status["clusterID"] == f"{CLUSTER_ID:016x}"
+    assert start(plan(recorded(made, resource), world)) == (3, "existing")
+
+
 def test_single_adopted_volume_may_not_bootstrap_even_if_the_status_is_lost() -> None:
     resource, world = recreated("u-1", adopt="", size=1)
     assert start(plan(resource, world)) == (1, "existing")

@@ -29,7 +29,7 @@ def test_keys_that_take_long_move_alone() -> None:
 
 def test_single_slow_batch_does_not_shrink_the_next() -> None:
     throttle = Throttle(keys=64, slots=8, fastest=ROUND_TRIP)
-    for seconds in (9.0, 9.0, ROUND_TRIP + 0.7 * BATCH_SECONDS, 9.0, 9.0):
+    for seconds in (9.0, 9.0, ROUND_TRIP + 0.9 * BATCH_SECONDS, 9.0, 9.0):
         throttle.judge(seconds, 64, 8)
     assert (throttle.keys, throttle.slots) == (64, 8)
     throttle.judge(9.0, 64, 8)

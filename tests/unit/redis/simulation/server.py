@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
+from operators.redis.slots.hash_slots import key_slot
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
 from tests.unit.redis.simulation.client import Entry
@@ -195,7 +196,10 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
     script, count, *more = words[1:]
     if count == b"0":
-        return [_digest_of(process.node.keys.get(key)) or "" for key in more[1:]]
+        slot, *keys = more
+        if not any(key_slot(key) == int(slot) for key in process.node.keys):
+            return []
+        return [_digest_of(process.node.keys.get(key)) or "" for key in keys]
     key, *digests = more
     found = _digest_of(process.node.keys.get(key))
     if b"'DEL'" not in script:
