@@ -12,10 +12,10 @@ is:
 | source | SETSLOT NODE | acknowledges the new owner; the target informs the others at once |
 
 Several slots are opened together, because that costs round trips only: all their keys are at the source. Then each
-slot is emptied and handed over at once, while keys of the next ones move. While keys of a slot are at both ends, a
-failure of the source hides them: MIGRATING is not replicated before Valkey 8, so a replica that takes over does not
-redirect clients, and they may create the keys again. Therefore MIGRATING is set at such a replica before anything
-else, and a key that exists at both ends then is never replaced (`duplicates`).
+slot is emptied and handed over at once. While keys of a slot are at both ends, a failure of the source hides them:
+MIGRATING is not replicated before Valkey 8, so a replica that takes over does not redirect clients, and they may
+create the keys again. Therefore MIGRATING is set at such a replica before anything else, and a key that exists at
+both ends then is never replaced (`duplicates`).
 
 NODE must never be sent while the source has a key of the slot, because no client would find it any more. So NODE
 follows a list of keys or a count that is empty after the last MIGRATE. The reply of MIGRATE only explains failures.
@@ -233,30 +233,24 @@ class KeyByKeyPath:
     async def _empty(self, rest: dict[int, list[bytes]]) -> None:
         """Move keys until time is up, and hand over the slots without keys.
 
-        Slots that a batch has emptied are handed over while the next batch moves: the one waits for the target and its
-        replica, the other for the source.
-
         Args:
             rest: listed keys of each slot.
         """
         await self._carry_large(rest)
-        emptied: list[int] = []
         while rest and not self._is_expired and not self.halted:
-            listed = await self._migrate(self._next_batch(rest), rest, emptied)
-            emptied = [slot for slot, keys in listed.items() if not keys]
+            batch = self._next_batch(rest)
+            listed = await self._migrate(batch, rest)
             for slot, keys in listed.items():
                 rest[slot] = [key for key in keys if key not in self.conflicts.get(slot, ())]
                 if keys and not rest[slot]:
                     self._give_up(slot, self._conflict(slot))
-            await self._clear_doubts(emptied)
-            again = {slot: rest[slot] for slot in listed if rest[slot] and slot not in self.stuck}
-            if again:  # a large key takes long
-                await self._hand_over(emptied, acknowledge=self.limits.acknowledge)
-                emptied = []
-                await self._carry_large(again)
-            for slot in listed.keys() - again.keys():
-                del rest[slot]
-        await self._hand_over(emptied, acknowledge=self.limits.acknowledge)
+            await self._hand_over(
+                [slot for slot, keys in listed.items() if not keys], acknowledge=self.limits.acknowledge
+            )
+            await self._carry_large({slot: rest[slot] for slot in listed if rest[slot]})
+            for slot in listed:
+                if slot in self.stuck or slot in self.moved:
+                    del rest[slot]
 
     def _next_batch(self, rest: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
         """Return the next keys to move; a key in doubt is moved alone."""
@@ -271,14 +265,8 @@ class KeyByKeyPath:
                 left -= len(batch[slot])
         return batch
 
-    async def _migrate(
-        self, batch: dict[int, list[bytes]], rest: dict[int, list[bytes]], emptied: list[int]
-    ) -> dict[int, list[bytes]]:
-        """Move these keys, and return the slots of which all listed keys were tried, with their next keys.
-
-        Args:
-            emptied: slots without keys, which are handed over at the same time.
-        """
+    async def _migrate(self, batch: dict[int, list[bytes]], rest: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
+        """Move these keys, and return the slots of which all listed keys were tried, with their next keys."""
         wait = max(1, int(self.block_limit * 1000 / len(batch)))
         for slot, keys in batch.items():
             tried = set(keys)
@@ -291,14 +279,10 @@ class KeyByKeyPath:
             for slot, keys in moving.items()
             for command in (self._migrate_command(keys, wait), duplicates.list_remaining(slot, keys))
         ]
-        handing = asyncio.ensure_future(self._hand_over(emptied, acknowledge=self.limits.acknowledge))
-        try:
-            clock = asyncio.get_running_loop().time
-            began = clock()
-            replies = (await self.source.server.pipe([*confirmed, *migrations]))[len(confirmed) :]
-            self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
-        finally:  # before any other command: the connection to the target is in use
-            await handing
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        replies = (await self.source.server.pipe([*confirmed, *migrations]))[len(confirmed) :]
+        self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
         empty = {slot for slot, remaining in zip(moving, replies[1::2], strict=True) if remaining == []}
         listed: dict[int, list[bytes]] = {slot: [] for slot in done if slot in empty}
         if left := [slot for slot in done if slot not in empty]:
@@ -356,11 +340,6 @@ class KeyByKeyPath:
         doubts |= sent
         await duplicates.remove_late(self.source, self.target, doubts, patience=4 * self.block_limit)
 
-    async def _clear_doubts(self, slots: Iterable[int]) -> None:
-        for slot in slots:
-            if self.doubts.get(slot):
-                await self._remove_late(slot, {})
-
     def _halt(self, slot: int, reply: Refused) -> None:
         """Move no further slot, because the target or the source rejects a command."""
         if any(word in str(reply) for word in _LATER):
@@ -406,12 +385,10 @@ class KeyByKeyPath:
         return reply
 
     async def _hand_over(self, slots: list[int], *, acknowledge: bool) -> None:
-        """Let the target own slots of which the source has no key; wait until a replica has the keys.
-
-        Sends commands to the target only.
-        """
-        if not slots:
-            return
+        """Let the target own slots of which the source has no key; wait until a replica has the keys."""
+        for slot in slots:
+            if self.doubts.get(slot):
+                await self._remove_late(slot, {})
         self._advance(slots, SlotEvent.MOVE_LAST_KEY)
         self._advance(slots, SlotEvent.ASSIGN_AT_TARGET)
         # Not in one pipeline: a server that continues after WAIT responds before it has saved nodes.conf. If it ended
