@@ -46,6 +46,8 @@ UNREADY = select("platform_resource_unready_since_timestamp_seconds", OPERATOR_T
 ENDS = select("platform_certificate_expiry_timestamp_seconds", OPERATOR)
 API = "rest_client_requests_total"
 UNANSWERED = 'code=~"429|5.."'
+SYNCED = select("platform_watch_synced", OPERATOR)
+LAST_EVENT = select("platform_watch_last_event_timestamp_seconds", OPERATOR)
 
 NOW = Row(
     "Now",
@@ -292,6 +294,58 @@ QUEUE = Row(
     ),
 )
 
+WATCHES = Row(
+    "Watches",
+    (
+        Timeline(
+            title="Not observed",
+            description="Collections that a replica cannot list or watch. The resources that depend on them get the "
+            "condition NotObserved; the others are reconciled.",
+            unit="short",
+            queries=(quiet(f"min by (kind, watched_namespace, pod) ({SYNCED}) == 0", "{{pod}} {{kind}}"),),
+            mappings=(("0", "not observed", "red"),),
+            none="all collections are observed",
+            width=24,
+        ),
+        Graph(
+            title="Time since the last event",
+            description="Time since the last list, event or bookmark of each watched collection. The API server sends "
+            "a bookmark about once a minute. A line that only rises indicates a watch that is dead.",
+            unit="s",
+            queries=(Query(f"time() - min by (kind, watched_namespace) ({LAST_EVENT})", "{{kind}}"),),
+        ),
+        Graph(
+            title="Full lists",
+            description="Full lists per second, by kind: at the start, at each resync, and after the version at which "
+            "a watch continues has expired.",
+            unit="ops",
+            queries=(Query(_rate("platform_watch_lists_total", by="kind"), "{{kind}}"),),
+        ),
+        Graph(
+            title="Failed lists and watches",
+            description="Lists and watches that failed per second, by kind and HTTP status.",
+            unit="ops",
+            queries=(quiet(_rate("platform_watch_errors_total", by="kind, code"), "{{kind}} {{code}}"),),
+            none="no failures",
+        ),
+        Graph(
+            title="API server latency p99",
+            description="99th percentile of the duration of a request to the API server, by verb, without watches.",
+            unit="s",
+            queries=(Query(_quantile(0.99, "rest_client_request_duration_seconds", "verb"), "{{verb}}"),),
+            thresholds=bad_from(1, 5),
+        ),
+        Graph(
+            title="Refused connections and requests",
+            description="Connections and requests per second that an operator's servers refused, because the client, "
+            "or all clients together, had too many.",
+            unit="ops",
+            queries=(quiet(_rate("platform_http_refused_total", by="pod, what"), "{{pod}} {{what}}"),),
+            none="none",
+        ),
+    ),
+)
+
 SERVING = Row(
     "Leaders, API server, webhooks",
     (
@@ -386,5 +440,5 @@ OPERATORS = Dashboard(
             "red",
         ),
     ),
-    rows=(NOW, OBJECTIVES, RECONCILES, QUEUE, SERVING),
+    rows=(NOW, OBJECTIVES, RECONCILES, QUEUE, WATCHES, SERVING),
 )

@@ -26,6 +26,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from shared.observability import metrics
 from shared.observability.endpoints import Handler
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,9 @@ SHUTDOWN_SECONDS = 1.0
 
 BACKLOG = 128
 """Number of connections that the kernel holds until they are accepted."""
+
+_refused_connections = metrics.HTTP_REFUSED.labels(what="connection")
+_refused_requests = metrics.HTTP_REFUSED.labels(what="request")
 
 ACCEPT_RETRY_SECONDS = 0.1
 """Seconds until connections are accepted again after a failure, such as too many open files."""
@@ -91,8 +95,10 @@ class _Quota:
         """
         headers = {"Retry-After": "1"}
         if self._used[client] >= self._total / 2:
+            _refused_requests.inc()
             raise web.HTTPTooManyRequests(text="too many requests from this address\n", headers=headers)
         if self._used.total() >= self._total:
+            _refused_requests.inc()
             raise web.HTTPServiceUnavailable(text="too many requests\n", headers=headers)
         self._used[client] += 1
         try:
@@ -158,6 +164,7 @@ class _Server:
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
                 continue
             if self._is_full(address[0]):
+                _refused_connections.inc()
                 connection.close()
             else:
                 self._start(self._begin(connection, address[0]))

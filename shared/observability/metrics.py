@@ -96,6 +96,11 @@ WEBHOOK_PANICS = Counter(
     "controller_runtime_webhook_panics", "Webhook requests that failed because of a bug in the operator."
 )
 WEBHOOK_REFUSALS = Counter("platform_webhook_refusals", "Resources rejected at admission.", ["kind"])
+HTTP_REFUSED = Counter(
+    "platform_http_refused",
+    "Connections and requests that the operator's servers refused, because the client or all clients had too many.",
+    ["what"],
+)
 CERTIFICATE_EXPIRY = Gauge(
     "platform_certificate_expiry_timestamp_seconds",
     "Unix time at which the certificate `serving` or its `authority` expires.",

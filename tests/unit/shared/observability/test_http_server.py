@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
+from prometheus_client import REGISTRY
 
 from e2e.cluster.machine.network import free_ports
 from shared.observability import http_server
@@ -188,12 +189,18 @@ async def test_client_gets_half_of_the_connections(secure: bool) -> None:
         assert [await connection.get() for connection in opened] == [200] * 4, "open connections are not affected"
 
 
+def _refused(what: str) -> float:
+    return REGISTRY.get_sample_value("platform_http_refused_total", {"what": what}) or 0.0
+
+
 async def test_total_of_connections_is_limited() -> None:
+    before = _refused("connection")
     async with serving(PATIENT) as served:
         for client in ("127.0.0.1", OTHER_CLIENT):
             for _ in range(4):
                 await served.connect(client)
         assert await (await served.connect("127.0.0.3")).get() == 0
+    assert _refused("connection") == before + 1
 
 
 async def test_handshakes_in_progress_count_as_connections() -> None:
@@ -209,6 +216,7 @@ async def test_handshakes_in_progress_count_as_connections() -> None:
 
 
 async def test_client_with_too_many_requests_gets_429_and_all_clients_503() -> None:
+    before = _refused("request")
     async with serving(replace(PATIENT, connections=100, requests=4)) as served:
         served.go.clear()
         first = [asyncio.create_task((await served.connect()).get()) for _ in range(2)]
@@ -220,6 +228,7 @@ async def test_client_with_too_many_requests_gets_429_and_all_clients_503() -> N
         served.go.set()
         assert await asyncio.gather(*first, *second) == [200] * 4
         assert await (await served.connect()).get() == 200
+    assert _refused("request") == before + 2
 
 
 async def test_body_above_the_limit_gets_413() -> None:
