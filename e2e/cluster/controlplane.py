@@ -98,15 +98,29 @@ class ControlPlane:
         self._service_accounts = self.authority.issue("service-accounts", "service-accounts")
         self.admin = self.authority.issue("admin", "platform-admin", groups=["system:masters"])
         self.authority.kubeconfig(self.kubeconfig, self.url, self.admin)
-        etcd_port, peer_port = free_ports(2)
-        self._run("etcd", programs, self._etcd(etcd_port, peer_port))
-        self._run("kube-apiserver", programs, self._api_server(etcd_port))
-        self._wait("/readyz")
+        self._etcd_ports = free_ports(2)
+        self._start_api(programs)
         if self._scheduler:
             self._run("kube-scheduler", programs, self._kube_scheduler())
         self._wait("/api/v1/namespaces/default")
         if self._controllers:
             self.start_controllers()
+
+    def _start_api(self, programs: Path) -> None:
+        client_port, peer_port = self._etcd_ports
+        self._run("etcd", programs, self._etcd(client_port, peer_port))
+        self._run("kube-apiserver", programs, self._api_server(client_port))
+        self._wait("/readyz")
+
+    def change_data(self, change: Callable[[Path], None]) -> None:
+        """Stop etcd and the API server, change the data of etcd, and start them again with the same addresses.
+
+        Args:
+            change: called with the data directory of etcd. No other process of the control plane may run.
+        """
+        self.stop()
+        change(self.directory / "etcd")
+        self._start_api(binaries.build(binaries.KUBERNETES))
 
     def start_controllers(self) -> None:
         """Start the controller manager; its garbage collector covers the CRDs that exist by then from the start."""

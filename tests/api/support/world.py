@@ -77,6 +77,10 @@ class World:
         """Return another client with a field manager of that name."""
         return self._live.actor(name)
 
+    def reconnect(self) -> None:
+        """Use a new connection from now on, because the API server was restarted."""
+        self._live.close()
+
     def close(self) -> None:
         """Delete all resources: without controllers, Kubernetes does not empty the namespace."""
         for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
