@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import kopf
+from shared.runtime.imports import hidden
+
+with hidden("kubernetes"):  # kopf imports it where it is installed, to accept its objects: 9 MiB, 0.25 s
+    import kopf
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration, authorization
