@@ -12,6 +12,7 @@ from pathlib import Path
 from signal import SIGTERM
 
 from e2e.bench.measures import Buckets
+from e2e.bench.service_account import ServiceAccount
 from e2e.cluster import binaries
 from e2e.cluster.binaries import Program
 from e2e.cluster.controlplane import ControlPlane
@@ -19,7 +20,6 @@ from e2e.cluster.machine import processes
 from e2e.cluster.machine.network import free_ports
 from e2e.cluster.machine.processes import Process
 
-USER = "bench-operator"
 REFERENCE = Program("reference", ".", ("reference",), root=Path(__file__).parent / "go")
 """An operator for Memcached on controller-runtime that does the same job."""
 
@@ -47,10 +47,11 @@ class Subject:
             directory: directory for its log.
             workers: number of concurrent reconciles; 0 for the default of controller-runtime.
         """
+        account = ServiceAccount.create(plane, directory)
         (port,) = free_ports(1)
         command = [
             *(str(binaries.build(REFERENCE) / REFERENCE.module), f"--workers={workers}"),
-            f"--kubeconfig={plane.client_kubeconfig(USER, USER, 'system:masters')}",
+            f"--kubeconfig={account.kubeconfig()}",
             f"--health-probe-bind-address=127.0.0.1:{port}",
         ]
         with _ready("the reference operator", command, f"http://127.0.0.1:{port}/readyz", directory) as process:
@@ -59,7 +60,7 @@ class Subject:
     @classmethod
     @contextmanager
     def running(cls, plane: ControlPlane, directory: Path, workers: int, *, of: str = "memcached") -> Iterator[Subject]:
-        """Start the operator and wait until it is ready; stop it with SIGTERM at the end of the context.
+        """Start the operator as in a pod, and wait until it is ready; stop it with SIGTERM at the end of the context.
 
         Args:
             plane: control plane that the operator connects to.
@@ -67,11 +68,11 @@ class Subject:
             workers: number of workers; 0 for the default.
             of: name of the operator.
         """
+        account = ServiceAccount.create(plane, directory)
         metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
         command = [
-            *("env", "METRICS_SECURE=false"),
-            *(sys.executable, "-m", f"operators.{of}"),
-            f"--kubeconfig={plane.client_kubeconfig(USER, USER, 'system:masters')}",
+            *("env", "METRICS_SECURE=false", *account.environment),
+            *(sys.executable, "-m", "e2e.bench.in_pod", str(account.directory), of),
             f"--metrics-bind-address={metrics}",
             f"--health-probe-bind-address={probes}",
             *([f"--workers={workers}"] if workers else []),

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from e2e.bench.audit import Audit, Call
 from e2e.bench.bare import Bare, Sent, replay
 from e2e.bench.measures import Account, Race, Run, quantile
-from e2e.bench.subject import USER, Subject
+from e2e.bench.service_account import USER, ServiceAccount
+from e2e.bench.subject import Subject
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
@@ -215,17 +216,21 @@ def race(
         with Subject.reference(server.plane, server.directory, number) as subject:
             return _measured(server, subject, created, advance)
 
+    def bare(server: Server) -> Run:
+        token = ServiceAccount.create(server.plane, server.directory).token
+        return asyncio.run(_bare(server, token, created, recorded, advance))
+
     entrants: list[Callable[[Server], Run]] = [
         ours,
         *(partial(reference, number) for number in REFERENCE_WORKERS),
-        lambda server: asyncio.run(_bare(server, created, recorded, advance)),
+        bare,
     ]
     runs = []
     for entrant in reversed(entrants) if is_reversed else entrants:
         with Server.fresh() as server:
             runs.append(entrant(server))
-    operator, *references, bare = reversed(runs) if is_reversed else runs
-    return Race(size, operator, bare, waits[size], dict(zip(REFERENCE_WORKERS, references, strict=True)))
+    operator, *references, replayed = reversed(runs) if is_reversed else runs
+    return Race(size, operator, replayed, waits[size], dict(zip(REFERENCE_WORKERS, references, strict=True)))
 
 
 def _measured(server: Server, subject: Subject, created: Sequence[str], advance: Advance) -> Run:
@@ -243,9 +248,8 @@ def _measured(server: Server, subject: Subject, created: Sequence[str], advance:
     )
 
 
-async def _bare(server: Server, created: list[str], recorded: Recorded, advance: Advance) -> Run:
-    user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # audited as the operator is
-    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, user) as client:
+async def _bare(server: Server, token: str, created: list[str], recorded: Recorded, advance: Advance) -> Run:
+    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, token) as client:  # audited as the operator is
         _, warm_uids = await server.create(_warm_names())
         await client.send(list(_warming(recorded, warm_uids)))
         busy = server.cpu()

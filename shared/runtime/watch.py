@@ -149,6 +149,8 @@ class Watch:
         """Start the reflectors, and the polling of objects that cannot be watched."""
         for reflector in (*self._cached.values(), *self._named.values()):
             self._tasks.add(asyncio.create_task(reflector.run(), name=f"watch of {reflector.what}"))
+        for dependencies in self._dependencies:
+            dependencies.are_observed = True
         if self._named:
             self._tasks.add(asyncio.create_task(self._poll(), name="polling of named objects"))
 
