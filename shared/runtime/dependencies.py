@@ -93,13 +93,17 @@ class Dependencies:
         self._readers.setdefault(name, set()).add(key)
         return before
 
-    def copy(self, name: _Name) -> Obj | None:
-        """Return what was last read of an object, if it is still current."""
-        packed = self._copies.get(name)
-        return None if packed is None else marshal.loads(packed)  # noqa: S302  # packed by this process
+    def has_copy(self, name: _Name) -> bool:
+        """Whether what was last read of an object is kept, and still current."""
+        return name in self._copies
 
-    def keep(self, name: _Name, obj: Obj) -> None:
-        """Keep a copy of an object that was read, unless the copies are too large."""
+    def copy(self, name: _Name) -> Obj | None:
+        """Return what was last read of an object; None if it did not exist."""
+        found: Obj | None = marshal.loads(self._copies[name])  # noqa: S302  # packed by this process
+        return found
+
+    def keep(self, name: _Name, obj: Obj | None) -> None:
+        """Keep what was read of an object (None: it does not exist), unless the copies are too large."""
         self._drop(name)
         packed = marshal.dumps(obj)
         if self.are_observed and self._copies_bytes + len(packed) <= MAX_COPIES_BYTES:
@@ -162,18 +166,29 @@ class _NotingKube(Kube):
         if kind not in self._dependencies.kinds or noted in self.names:  # of two reads the first counts
             return await super().get(kind, namespace, name)
         self.names.add(noted)
-        if self._uses_copies and (copy := self._dependencies.copy(noted)) is not None:
-            self._dependencies.note(self._key, noted, resource_version(copy))
-            return copy
-        self._dependencies.note(self._key, noted, UNREAD)  # before the read, so that no event falls between the two
+        dependencies, key = self._dependencies, self._key
+        if self._uses_copies and dependencies.has_copy(noted):
+            found = dependencies.copy(noted)
+            dependencies.note(key, noted, _version(found))
+            return _existing(noted, found)
+        dependencies.note(key, noted, UNREAD)  # before the read, so that no event falls between the two
         try:
             found = await super().get(kind, namespace, name)
         except NotFound:
-            self._dependencies.note(self._key, noted, MISSING)
-            raise
-        if self._dependencies.note(self._key, noted, resource_version(found)) == UNREAD:  # no event since
-            self._dependencies.keep(noted, found)
-        return found
+            found = None
+        if dependencies.note(key, noted, _version(found)) == UNREAD:  # no event since
+            dependencies.keep(noted, found)
+        return _existing(noted, found)
+
+
+def _version(found: Obj | None) -> int:
+    return MISSING if found is None else resource_version(found)
+
+
+def _existing(name: _Name, found: Obj | None) -> Obj:
+    if found is None:
+        raise NotFound(f"{name[0]} {name[2]} does not exist", status=404)
+    return found
 
 
 class NamedContent:

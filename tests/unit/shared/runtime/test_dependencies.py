@@ -154,11 +154,11 @@ class Settled(Bench):
         super().__init__()
         self.dependencies.are_observed = True
 
-    async def reconcile(self, spec: object = SPEC, *, settles: bool = True) -> int:
+    async def reconcile(self, spec: object = SPEC, *, settles: bool = True, name: str = "users") -> int:
         """Read the Secret as a reconcile does; return the number of requests."""
         before = self.server.log.reads.total()
         with self.dependencies.noting(SHOP, self.kube, spec) as kube:
-            (self.found,) = (await secrets.find(kube, "default", ["users"])).values()
+            (self.found,) = (await secrets.find(kube, "default", [name])).values()
         if settles:
             self.dependencies.settle(SHOP, spec)
         return self.server.log.reads.total() - before
@@ -183,6 +183,15 @@ async def test_reported_change_is_read(settled: Settled) -> None:
     await settled.poll()
     assert settled.reported == [SHOP]
     assert [await settled.reconcile(), await settled.reconcile()] == [1, 0]
+    assert secrets.content_of(settled.found) == {"p": "new"}
+
+
+async def test_missing_object_is_read_again_after_its_creation(settled: Settled) -> None:
+    assert [await settled.reconcile(name="missing"), await settled.reconcile(name="missing")] == [1, 0]
+    assert settled.found is None
+    settled.write("missing", "new")
+    await settled.poll()
+    assert [await settled.reconcile(name="missing"), await settled.reconcile(name="missing")] == [1, 0]
     assert secrets.content_of(settled.found) == {"p": "new"}
 
 
