@@ -89,8 +89,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Get(ctx, request.NamespacedName, &m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	own := map[string]string{"app.kubernetes.io/name": "memcached", "app.kubernetes.io/instance": m.Name,
-		"app.kubernetes.io/component": "server"}
+	own := map[string]string{"app.kubernetes.io/name": "memcached", "app.kubernetes.io/instance": m.Name, "app.kubernetes.io/component": "server"}
 	all := labels.Merge(own, labels.Set{"app.kubernetes.io/managed-by": "memcached-operator",
 		"app.kubernetes.io/part-of": "platform"})
 	named := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}
@@ -142,10 +141,11 @@ func (r *reconciler) report(ctx context.Context, m *Memcached, d *appsv1.Deploym
 	if equality.Semantic.DeepEqual(before.Status, m.Status) {
 		return nil
 	}
-	if before.Status.Phase != reason {
-		r.events.Event(m, corev1.EventTypeNormal, reason, message)
+	if err := r.Status().Update(ctx, m); err != nil || before.Status.Phase == reason {
+		return err
 	}
-	return r.Status().Update(ctx, m)
+	r.events.Event(m, corev1.EventTypeNormal, reason, message)
+	return nil
 }
 
 func pod(m *Memcached, image string, own map[string]string) corev1.PodSpec {
