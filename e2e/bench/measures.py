@@ -150,11 +150,11 @@ def goals(races: Iterable[Race], account: Account) -> list[Goal]:
     ]
     for size, several in sorted(by_size.items()):
         for workers in several[0].references:
-            beside = f"with {size} resources, relative to the reference with {_workers(workers)}"
+            compared = f"with {size} resources, relative to the reference with {_workers(workers)}"
             rates, loads = [each.rate_to(workers) for each in several], [each.load_to(workers) for each in several]
             found += [
-                Goal(f"rate {beside}", median(rates), 1.5, at_least=True),
-                Goal(f"API server CPU {beside}", median(loads), 0.8),
+                Goal(f"rate {compared}", median(rates), 1.5, at_least=True),
+                Goal(f"API server CPU {compared}", median(loads), 0.8),
             ]
     thousand = min(account.memory, key=lambda count: abs(count - 1000))
     reads = [call for call in account.idle_calls if call.split()[0] in ("get", "list")]

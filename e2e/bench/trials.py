@@ -33,7 +33,7 @@ WARM = 300
 """Number of resources with which a new API server is warmed."""
 
 REFERENCE_WORKERS = (1, 32)
-"""Concurrent reconciles of the reference operator: its default, and as many as ours."""
+"""Concurrent reconciles of the reference operator: its default, and as many as the requests of this operator."""
 
 QUIET_SECONDS = 3.0
 """Time without a request after which the operator counts as idle."""
@@ -191,22 +191,22 @@ def measure_account(
 def race(
     size: int, recorded: Recorded, *, workers: int, is_reversed: bool = False, advance: Advance = lambda _: None
 ) -> Race:
-    """Create resources at once and measure the work for them: by our operator, by the reference and by a bare client.
+    """Create resources at once and measure the work for them: by the operator, by the reference and by a bare client.
 
     Each has a new API server, on which it first does the same for `WARM` resources: the API server compiles the rules
-    of a CRD at its first requests. The bare client replays our writes with as many concurrent requests as our workers
+    of a CRD at its first requests. The bare client replays the writes of the operator with as many concurrent requests as its workers
     may send. All times are from the first creation to the response to the last write, so that the API server does the
     same work; those of the operators come from the audit log.
 
     Args:
-        is_reversed: begin with the bare client instead of our operator.
+        is_reversed: begin with the bare client instead of the operator.
 
     Raises:
         ClusterError: an operator did not complete its work, or the API server rejected a write.
     """
     created, waits = names(size), dict[int, float]()
 
-    def ours(server: Server) -> Run:
+    def this_operator(server: Server) -> Run:
         with Subject.running(server.plane, server.directory, workers) as subject:
             run = _measured(server, subject, created, advance)
             waits[size] = quantile(subject.queue_wait(), 0.99)
@@ -221,7 +221,7 @@ def race(
         return asyncio.run(_bare(server, token, created, recorded, advance))
 
     entrants: list[Callable[[Server], Run]] = [
-        ours,
+        this_operator,
         *(partial(reference, number) for number in REFERENCE_WORKERS),
         bare,
     ]

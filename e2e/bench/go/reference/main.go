@@ -1,5 +1,5 @@
 // Reference for `python -m e2e.bench`: the operator for Memcached that one would write on controller-runtime. It keeps
-// the same Service and Deployment as ours, writes the same status and records the same event, for a spec of defaults.
+// the same Service and Deployment as the operator here, writes the same status and records the same event, for a spec of defaults.
 package main
 
 import (
@@ -150,7 +150,7 @@ func (r *reconciler) report(ctx context.Context, m *Memcached, d *appsv1.Deploym
 
 func pod(m *Memcached, image string, own map[string]string) corev1.PodSpec {
 	probe := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("memcached")}}
-	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("147Mi")} // what ours requests by default
+	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("147Mi")} // default of this project
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](30),
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](11211),

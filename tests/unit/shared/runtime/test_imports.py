@@ -1,4 +1,4 @@
-"""What the process of an operator imports: large libraries only if it uses them."""
+"""The process of an operator imports large libraries only if it uses them."""
 
 from __future__ import annotations
 
