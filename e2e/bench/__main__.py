@@ -14,7 +14,7 @@ from rich.table import Table
 
 from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
 from e2e.bench.output import goals_table, run
-from e2e.bench.trials import Advance, measure_account, race
+from e2e.bench.trials import REFERENCE_WORKERS, Advance, measure_account, race
 from e2e.cluster.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "memcached.json"
@@ -81,34 +81,28 @@ def _measure(console: Console, options: argparse.Namespace) -> Results:
         )
         for number in range(1, options.rounds + 1):
             for size in options.sizes:
-                text = f"{size} resources at once: operator, then bare client ({number} of {options.rounds})"
-                races.append(race(size, recorded, workers=options.workers, advance=bar(text, 2 * WRITES * size)))
+                text = f"{size} resources at once: operator, references, bare client ({number} of {options.rounds})"
+                advance = bar(text, (2 + len(REFERENCE_WORKERS)) * WRITES * size)
+                is_reversed = number % 2 == 0
+                races.append(race(size, recorded, workers=options.workers, is_reversed=is_reversed, advance=advance))
     return Results(account, races)
 
 
 def _show(console: Console, found: Results, results: list[Goal]) -> None:
     account, races = found
     console.print()
-    columns = ["resources", "operator", "bare client", "rate", "CPU", "queue p99", "operator, ms", "bare client, ms"]
+    columns = ["resources", "client", "rate", "API server and etcd, CPU", "client, CPU", "client, memory"]
     table = Table(*columns, box=None, pad_edge=False)
     for size in sorted({one.size for one in races}):
-        several = [one for one in races if one.size == size]
-        operator, bare = _median_run([one.operator for one in several]), _median_run([one.bare for one in several])
-        table.add_row(
-            str(size),
-            f"{size / operator.seconds:.0f}/s",
-            f"{size / bare.seconds:.0f}/s",
-            f"{median(one.ratio for one in several):.2f}",
-            f"{median(one.ratio_of_work for one in several):.2f}",
-            f"{median(one.queue_p99 for one in several):.2f} s",
-            *(f"{run.client / size * 1000:.1f} + {run.server / size * 1000:.1f}" for run in (operator, bare)),
-        )
+        for name, several in _runs([one for one in races if one.size == size]).items():
+            run = _median_run(several)
+            table.add_row(
+                *(str(size), name, f"{size / run.seconds:.0f}/s"),
+                *(f"{used / size * 1000:.1f} ms" for used in (run.server, run.client)),
+                f"{run.memory / MIB:.0f} MiB" if run.memory else "",
+            )
     console.print(table)
-    legend = (
-        "rate: relative to the bare client; CPU: the same, by CPU time; "
-        "ms: CPU time per resource, client + API server and etcd"
-    )
-    console.print(legend, style="dim")
+    console.print("CPU: time per resource", style="dim")
     console.print()
     resident = [f"{value / MIB:.0f} MiB with {count} resources" for count, value in sorted(account.memory.items())]
     console.print(
@@ -119,6 +113,14 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
     console.print(goals_table(results))
     if account.idle_calls:
         console.print(f"requests while idle: {', '.join(account.idle_calls[:10])}")
+
+
+def _runs(races: list[Race]) -> dict[str, list[Run]]:
+    """Return the runs of each client."""
+    found = {"operator": [one.operator for one in races], "bare client": [one.bare for one in races]}
+    for workers in races[0].references:
+        found[f"reference, {workers} at once"] = [one.references[workers] for one in races]
+    return found
 
 
 def _median_run(runs: list[Run]) -> Run:

@@ -17,7 +17,6 @@ import aiohttp
 from e2e.bench.audit import Call
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.pki import Pair
 
 METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 
@@ -47,19 +46,20 @@ class Bare:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, plane: ControlPlane, connections: int, user: Pair | None = None) -> AsyncIterator[Bare]:
-        """Connect with a client certificate, as the operator does.
+    async def of(cls, plane: ControlPlane, connections: int, token: str = "") -> AsyncIterator[Bare]:
+        """Connect as an operator does with a token, or else as administrator.
 
         Args:
             plane: control plane to connect to.
             connections: number of connections.
-            user: client certificate; None for that of the administrator.
+            token: bearer token; empty for the client certificate of the administrator.
         """
-        pair = user or plane.admin
         context = ssl.create_default_context(cafile=str(plane.authority.pair.certificate))
-        context.load_cert_chain(pair.certificate, pair.key)
+        if not token:
+            context.load_cert_chain(plane.admin.certificate, plane.admin.key)
         connector = aiohttp.TCPConnector(limit=connections, ssl=context)
-        async with aiohttp.ClientSession(plane.url, connector=connector) as session:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with aiohttp.ClientSession(plane.url, connector=connector, headers=headers) as session:
             yield cls(session, connections)
 
     async def get(self, uri: str) -> Any:

@@ -8,13 +8,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from e2e.bench.audit import Audit, Call
 from e2e.bench.bare import Bare, Sent, replay
 from e2e.bench.measures import Account, Race, Run, quantile
-from e2e.bench.subject import USER, Subject
+from e2e.bench.service_account import USER, ServiceAccount
+from e2e.bench.subject import Subject
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
@@ -26,6 +28,12 @@ NAMESPACE = "default"
 OWNED = (SERVICE, DEPLOYMENT)
 CREATORS = 64
 """Connections that create resources; with more, the API server is still the bottleneck."""
+
+WARM = 300
+"""Number of resources with which a new API server is warmed."""
+
+REFERENCE_WORKERS = (1, 32)
+"""Concurrent reconciles of the reference operator: its default, and as many as the requests of this operator."""
 
 QUIET_SECONDS = 3.0
 """Time without a request after which the operator counts as idle."""
@@ -180,39 +188,74 @@ def measure_account(
     return account, Recorded(writes, uids)
 
 
-def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lambda _: None) -> Race:
-    """Create resources at once and measure the operator's writes for them, then the same writes by a bare client.
+def race(
+    size: int, recorded: Recorded, *, workers: int, is_reversed: bool = False, advance: Advance = lambda _: None
+) -> Race:
+    """Create resources at once and measure the work for them: by the operator, by the reference and by a bare client.
 
-    The bare client sends as many concurrent requests as the operator's workers. Both times are from the first creation
-    to the response to the last write, so that the API server does the same work; the operator's time comes from the
-    audit log.
+    Each has a new API server, on which it first does the same for `WARM` resources: the API server compiles the rules
+    of a CRD at its first requests. The bare client replays the writes of the operator with as many concurrent requests as its workers
+    may send. All times are from the first creation to the response to the last write, so that the API server does the
+    same work; those of the operators come from the audit log.
+
+    Args:
+        is_reversed: begin with the bare client instead of the operator.
 
     Raises:
-        ClusterError: the operator did not complete its work, or the API server rejected a write.
+        ClusterError: an operator did not complete its work, or the API server rejected a write.
     """
-    created = names(size)
-    with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
-        client, busy, began = subject.process.cpu, server.cpu(), time.time()
-        asyncio.run(server.create(created))
-        writes = [call for call in _until_done(server, created, advance) if call.is_write]
-        operator = Run(
-            seconds=max(call.ended for call in writes) - began,
-            client=subject.process.cpu - client,
-            server=server.cpu() - busy,
-        )
-        queue_p99 = quantile(subject.queue_wait(), 0.99)
-    with Server.fresh() as server:
-        bare = asyncio.run(_bare(server, created, recorded, advance))
-    return Race(size, operator, bare, queue_p99)
+    created, waits = names(size), dict[int, float]()
+
+    def this_operator(server: Server) -> Run:
+        with Subject.running(server.plane, server.directory, workers) as subject:
+            run = _measured(server, subject, created, advance)
+            waits[size] = quantile(subject.queue_wait(), 0.99)
+            return run
+
+    def reference(number: int, server: Server) -> Run:
+        with Subject.reference(server.plane, server.directory, number) as subject:
+            return _measured(server, subject, created, advance)
+
+    def bare(server: Server) -> Run:
+        token = ServiceAccount.create(server.plane, server.directory).token
+        return asyncio.run(_bare(server, token, created, recorded, advance))
+
+    entrants: list[Callable[[Server], Run]] = [
+        this_operator,
+        *(partial(reference, number) for number in REFERENCE_WORKERS),
+        bare,
+    ]
+    runs = []
+    for entrant in reversed(entrants) if is_reversed else entrants:
+        with Server.fresh() as server:
+            runs.append(entrant(server))
+    operator, *references, replayed = reversed(runs) if is_reversed else runs
+    return Race(size, operator, replayed, waits[size], dict(zip(REFERENCE_WORKERS, references, strict=True)))
 
 
-async def _bare(server: Server, created: list[str], recorded: Recorded, advance: Advance) -> Run:
-    busy = server.cpu()
-    creating, now = await server.create(created)
-    uids = {recorded.uids[name]: uid for name, uid in now.items()}
-    requests = [replay(write, uids) for write in recorded.of(set(created))]
-    user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # audited as the operator is
-    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, user) as client:
+def _measured(server: Server, subject: Subject, created: Sequence[str], advance: Advance) -> Run:
+    """Return the work of a running operator for resources that are created at once, after it is warm."""
+    asyncio.run(server.create(_warm_names()))
+    _until_done(server, _warm_names(), lambda _: None)
+    client, busy, began = subject.process.cpu, server.cpu(), time.time()
+    asyncio.run(server.create(created))
+    writes = [call for call in _until_done(server, created, advance) if call.is_write]
+    return Run(
+        seconds=max(call.ended for call in writes) - began,
+        client=subject.process.cpu - client,
+        server=server.cpu() - busy,
+        memory=subject.memory(),
+    )
+
+
+async def _bare(server: Server, token: str, created: list[str], recorded: Recorded, advance: Advance) -> Run:
+    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, token) as client:  # audited as the operator is
+        _, warm_uids = await server.create(_warm_names())
+        await client.send(list(_warming(recorded, warm_uids)))
+        busy = server.cpu()
+        creating, now = await server.create(created)
+        uids = {recorded.uids[name]: uid for name, uid in now.items()}
+        requests = [replay(write, uids) for write in recorded.of(set(created))]
         used = time.process_time()
         writing, _ = await client.send(requests, advance)
         used = time.process_time() - used
@@ -222,6 +265,19 @@ async def _bare(server: Server, created: list[str], recorded: Recorded, advance:
             "check replay() in e2e/bench/bare.py",
         )
     return Run(creating + writing, used, server.cpu() - busy)
+
+
+def _warm_names() -> list[str]:
+    return [f"warm-{number:05}" for number in range(WARM)]
+
+
+def _warming(recorded: Recorded, uids: dict[str, str]) -> Iterator[Sent]:
+    """Return the recorded writes for the first resources, renamed to those that warm the API server."""
+    for name, warm in zip(names(WARM), _warm_names(), strict=True):
+        for write in recorded.of({name}):
+            sent = replay(write, {recorded.uids[name]: uids[warm]})
+            body = sent.body.replace(name.encode(), warm.encode())
+            yield sent._replace(uri=sent.uri.replace(name, warm), body=body)
 
 
 def _until_done(server: Server, created: Sequence[str], advance: Advance) -> list[Call]:

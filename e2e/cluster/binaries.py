@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError
@@ -34,6 +34,8 @@ class Program:
     names: tuple[str, ...]
     version_flag: str = ""
     """Linker flags; {version}, {major} and {minor} are those of the module's main requirement."""
+    root: Path = field(default=GO, repr=False)
+    """Directory that contains the directory of the module."""
 
 
 KUBERNETES = Program(
@@ -118,7 +120,7 @@ def _go_build(program: Program, directory: Path) -> None:
     run(
         "nice", "go", "build", "-trimpath", "-mod=readonly", f"-ldflags=-s -w {stamp}".rstrip(),
         "-o", output, *packages,
-        cwd=GO / program.module,
+        cwd=program.root / program.module,
         env={**os.environ, "CGO_ENABLED": "0"},  # static: runs FROM scratch, and needs no C compiler
         log=CACHE / "bin" / f"{program.module}.log",
         timeout=3600,
@@ -136,7 +138,7 @@ def _go_build(program: Program, directory: Path) -> None:
 def cache_path(program: Program) -> Path:
     """Where a program's binaries are once it is built."""
     digest = hashlib.sha256(repr(program).encode())
-    for path in sorted((GO / program.module).iterdir()):
+    for path in sorted((program.root / program.module).iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return CACHE / "bin" / f"{program.module}-{digest.hexdigest()[:12]}"
 
@@ -144,5 +146,5 @@ def cache_path(program: Program) -> Path:
 def _version(program: Program) -> str:
     """Return the version of the program's main module, as its go.mod requires it."""
     module = "k8s.io/kubernetes" if program is KUBERNETES else program.package.partition("/cmd/")[0]
-    found = re.search(rf"{re.escape(module)} (v\S+)", (GO / program.module / "go.mod").read_text())
+    found = re.search(rf"{re.escape(module)} (v\S+)", (program.root / program.module / "go.mod").read_text())
     return found[1] if found else ""

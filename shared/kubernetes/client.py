@@ -93,6 +93,8 @@ class Kube:
     def __init__(self, transport: Transport, *, manager: str) -> None:
         self._transport = transport
         self.manager = manager
+        # The API server would look for unknown and duplicate fields to warn of them: 9 % of its time for an apply.
+        self._write = {"fieldManager": manager, "fieldValidation": "Ignore"}
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._send(Request("GET", kind.path(namespace, name)))
@@ -114,7 +116,7 @@ class Kube:
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
-        return await self._send(Request("POST", path, {"fieldManager": self.manager}, obj))
+        return await self._send(Request("POST", path, self._write, obj))
 
     async def apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create the object, or set the owned fields of an existing object to those of `obj` (server-side apply).
@@ -123,8 +125,7 @@ class Kube:
         them: conflicts are forced, as the Kubernetes documentation advises controllers.
         """
         path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
-        query = {"fieldManager": self.manager, "force": "true"}
-        return await self._send(Request("PATCH", path, query, obj, APPLY_PATCH))
+        return await self._send(Request("PATCH", path, {**self._write, "force": "true"}, obj, APPLY_PATCH))
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create an object by server-side apply, which records its fields as applied; never change an existing one.
@@ -140,7 +141,7 @@ class Kube:
     ) -> Obj:
         """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole."""
         path = kind.path(namespace, name, subresource)
-        return await self._send(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
+        return await self._send(Request("PATCH", path, self._write, patch, MERGE_PATCH))
 
     async def delete(
         self,

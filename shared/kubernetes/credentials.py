@@ -1,8 +1,8 @@
 """Address and credentials of the API server, read again when their files change.
 
 A process outlives its credentials: the kubelet replaces the token and the CA of a service account, and the CA of a
-cluster is rotated. The official client reads kubeconfigs and service accounts, and runs exec plugins; it reads neither
-a CA nor a client certificate a second time.
+cluster is rotated. The official client reads kubeconfigs and runs exec plugins; it reads neither a CA nor a client
+certificate a second time. A pod needs no kubeconfig, and so does not import the client, which takes 9 MiB.
 """
 
 from __future__ import annotations
@@ -15,10 +15,6 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-from kubernetes.aio import client, config
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, KUBE_CONFIG_DEFAULT_LOCATION
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.kubernetes.errors import KubeError
@@ -38,25 +34,41 @@ Read = Callable[["Configuration"], Awaitable[None]]
 """Reads credentials into a configuration; raises any error if a file is missing or incomplete."""
 
 
-class Configuration(client.Configuration):
+class Configuration:
     """Address and credentials of the API server.
+
+    The attributes have the names of the official client's configuration, because its loader sets them.
 
     Args:
         read: reads the credentials again; None if they never change.
         files: files whose change means that there are new credentials.
         clock: monotonic time in seconds.
-        given: arguments of the official client's configuration.
+
+    Attributes:
+        host: URL of the API server.
+        ssl_ca_cert: file with the CA; None for the CAs of the system.
+        cert_file, key_file: files of the client certificate; None for none.
+        verify_ssl: whether the certificate of the API server is verified.
+        proxy: URL of a proxy; None for the one in the environment, if any.
+        api_key: value of the Authorization header, under `BearerToken`.
     """
 
     def __init__(
         self,
         *,
+        host: str = "",
+        token: str = "",
         read: Read | None = None,
         files: tuple[Path, ...] = (),
         clock: Callable[[], float] = time.monotonic,
-        **given: Any,
     ) -> None:
-        super().__init__(**given)
+        self.host = host
+        self.ssl_ca_cert: str | None = None
+        self.cert_file: str | None = None
+        self.key_file: str | None = None
+        self.verify_ssl = True
+        self.proxy: str | None = None
+        self.api_key = {"BearerToken": token} if token else {}
         self._read = read
         self._files = files
         self._clock = clock
@@ -165,7 +177,7 @@ class ClientContext(ssl.SSLContext):
         """Return all that the context depends on."""
         source = self._configuration
         files = (source.ssl_ca_cert, source.cert_file, source.key_file)
-        return (*(Path(file).read_bytes() if file else None for file in files), source.ca_cert_data, source.verify_ssl)
+        return (*(Path(file).read_bytes() if file else None for file in files), source.verify_ssl)
 
     def _load(self) -> ssl.SSLContext:
         report = self._report
@@ -183,7 +195,12 @@ class ClientContext(ssl.SSLContext):
                     raise
                 report(None)
 
-        context: ssl.SSLContext = RESTClientObject(self._configuration).ssl_context
+        source = self._configuration
+        context = ssl.create_default_context(cafile=source.ssl_ca_cert)
+        if source.cert_file:
+            context.load_cert_chain(source.cert_file, source.key_file)
+        if not source.verify_ssl:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.sslobject_class = Observed
         return context
 
@@ -191,8 +208,8 @@ class ClientContext(ssl.SSLContext):
 async def authorization(configuration: Configuration) -> dict[str, str]:
     """Return the Authorization header with the current token; empty if a client certificate authenticates."""
     await configuration.refresh()
-    bearer = (await configuration.auth_settings()).get("BearerToken")
-    return {"Authorization": str(bearer["value"])} if bearer else {}
+    token = configuration.api_key.get("BearerToken")
+    return {"Authorization": token} if token else {}
 
 
 async def load_configuration(kubeconfig: str | None) -> Configuration:
@@ -211,26 +228,50 @@ async def load_configuration(kubeconfig: str | None) -> Configuration:
         read, files = _read_service_account, (SERVICE_ACCOUNT / "token",)
     else:
         read = functools.partial(_read_kubeconfig, kubeconfig)
-        paths = (kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION).split(ENV_KUBECONFIG_PATH_SEPARATOR)
+        paths = (kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
         files = tuple(Path(os.path.expanduser(path)) for path in paths)  # noqa: ASYNC240, PTH111 (reads no file)
     configuration = Configuration(read=read, files=files)
     try:
         await read(configuration)
-    except (config.ConfigException, OSError) as error:
+    except OSError as error:
         where = kubeconfig or "the service account of the pod or the default kubeconfig"
         raise KubeError(f"cannot connect to Kubernetes: {where}: {error}. Set --kubeconfig or KUBECONFIG.") from None
     return configuration
 
 
-_loader: Any = config  # the module has no type hints
-
-
 async def _read_service_account(configuration: Configuration) -> None:
-    _loader.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
+    """Read the files that the kubelet mounts into each pod.
+
+    Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/#directly-accessing-the-rest-api
+
+    Raises:
+        OSError: a file is missing or empty, or the address is not in the environment.
+    """
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
+    if not host or not port:
+        raise OSError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+    authority = SERVICE_ACCOUNT / "ca.crt"
+    token = (SERVICE_ACCOUNT / "token").read_text().strip()
+    if not token or not authority.read_bytes():
+        raise OSError(f"{SERVICE_ACCOUNT}: the token or ca.crt is empty")
+    configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    configuration.ssl_ca_cert = str(authority)
+    configuration.api_key = {"BearerToken": f"Bearer {token}"}
 
 
 async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration) -> None:
-    await _loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+    """Read a kubeconfig by the official client, which also runs exec plugins.
+
+    Raises:
+        OSError: the file is missing or invalid.
+    """
+    from kubernetes.aio import config
+
+    loader: Any = config  # the module has no type hints
+    try:
+        await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+    except config.ConfigException as error:
+        raise OSError(str(error)) from None
 
 
 def _stamps(files: tuple[Path, ...]) -> list[tuple[int, int, int] | None]:

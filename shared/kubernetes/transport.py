@@ -45,7 +45,7 @@ MAX_SILENCE_SECONDS = 150.0
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
 
-SSLProtocol.max_size = 64 * 1024  # buffer per connection; asyncio's default of 256 KiB is for downloads
+SSLProtocol.max_size = 32 * 1024  # buffer per connection, for two TLS records; asyncio's default is 256 KiB
 
 
 class HttpTransport:

@@ -5,11 +5,9 @@ No other module imports `cryptography`.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import secrets
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from cryptography import x509
@@ -21,23 +19,6 @@ from shared.pki.certs import Pair
 from shared.pki.rotation import CertificateOrder, Made
 
 _Key = ec.EllipticCurvePrivateKey
-
-MAX_AT_ONCE = 2
-"""Maximum number of certificates issued concurrently; further orders wait."""
-
-_makers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="certificates")
-
-
-async def make(order: CertificateOrder) -> Made:
-    """Fulfil an order in a thread, so that the event loop is not blocked.
-
-    Raises:
-        OSError: issuing failed; the message has the reason and no key material.
-    """
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_makers, fulfil, order)
-    except (TypeError, ValueError) as error:
-        raise OSError(f"issuing a certificate failed: {error}") from None
 
 
 def authority(name: str, *, begins: datetime, ends: datetime) -> Pair:

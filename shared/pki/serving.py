@@ -33,8 +33,8 @@ from shared.kubernetes.errors import Conflict, KubeError
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
-from shared.pki.ca import make
 from shared.pki.certs import Certificate, Pair
+from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made, SharedCertificates
 from shared.pki.stores import ReplicaStore, shared_certificates, shared_content
 from shared.pki.trust_bundle import Clients

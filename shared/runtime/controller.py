@@ -10,7 +10,7 @@ from typing import Generic, NoReturn, TypeVar
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
-from shared.pki.ca import make
+from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan

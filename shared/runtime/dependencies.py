@@ -4,12 +4,16 @@ What a reconcile reads while it observes a resource is noted with its version, s
 of the metadata of such objects reports a change within a second. It needs the verb `watch`, which RBAC cannot restrict
 to some names without listing them. Without it, each noted object is read by name every few seconds: the operator may do
 that anyway.
+
+As long as nothing is reported, a copy of what was read is still current, so that the regular reconciles of an unchanged
+resource do not read it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import marshal
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
@@ -28,39 +32,95 @@ POLL_SECONDS = 10.0
 MAX_CONCURRENT_READS = 4
 """Maximum number of concurrent reads, so that polling never competes with reconciles for connections."""
 
+MAX_COPIES_BYTES = 16 * 1024 * 1024
+"""Maximum size of all copies; objects beyond it are read at each reconcile."""
+
 _Name = tuple[Kind, str, str]
 
 
 class Dependencies:
-    """Versions of the objects that the resources of a controller depend on.
+    """Versions of the objects that the resources of a controller depend on, and copies of them.
 
     Args:
         kinds: kinds whose objects are noted.
         changed: called with the key of a resource after one of its objects changed.
+
+    Attributes:
+        are_observed: whether every change is reported within seconds; copies are not used before.
     """
 
     def __init__(self, kinds: Iterable[Kind], changed: Callable[[Key], None]) -> None:
         self.kinds = tuple(kinds)
+        self.are_observed = False
         self._changed = changed
         self._read: dict[Key, dict[_Name, int]] = {}
         self._readers: dict[_Name, set[Key]] = {}
+        self._copies: dict[_Name, bytes] = {}
+        self._copies_bytes = 0
+        self._settled: dict[Key, object] = {}
+
+    def settle(self, key: Key, spec: object) -> None:
+        """Note that a reconcile has read everything after its last change: the next one may use the copies.
+
+        Args:
+            spec: identifies the spec; a reconcile of another one reads everything again, because users often change a
+                Secret together with the resource.
+        """
+        self._settled[key] = spec
+
+    def unsettle(self) -> None:
+        """Let every resource read everything again, because another replica may have changed it."""
+        self._settled.clear()
 
     @contextlib.contextmanager
-    def noting(self, key: Key, kube: Kube) -> Iterator[Kube]:
-        """Yield a client that notes what it reads: the objects on which the resource depends from now on."""
-        noting = _NotingKube(kube, self, key)
+    def noting(self, key: Key, kube: Kube, spec: object = None) -> Iterator[Kube]:
+        """Yield a client that notes what it reads: the objects on which the resource depends from now on.
+
+        Args:
+            spec: identifies the spec (`settle`); None always reads live.
+        """
+        is_settled = spec is not None and self._settled.pop(key, None) == spec
+        noting = _NotingKube(kube, self, key, uses_copies=is_settled and self.are_observed)
         try:
             yield noting
         finally:
             self._forget(key, self._read.get(key, {}).keys() - noting.names)
 
-    def note(self, key: Key, name: _Name, version: int) -> None:
-        """Note the version of an object that a resource depends on."""
-        self._read.setdefault(key, {})[name] = version
+    def note(self, key: Key, name: _Name, version: int) -> int | None:
+        """Note the version of an object that a resource depends on; return the one that was noted before."""
+        versions = self._read.setdefault(key, {})
+        before, versions[name] = versions.get(name), version
         self._readers.setdefault(name, set()).add(key)
+        return before
+
+    def has_copy(self, name: _Name) -> bool:
+        """Whether what was last read of an object is kept, and still current."""
+        return name in self._copies
+
+    def copy(self, name: _Name) -> Obj | None:
+        """Return what was last read of an object; None if it did not exist."""
+        found: Obj | None = marshal.loads(self._copies[name])  # noqa: S302  # packed by this process
+        return found
+
+    def keep(self, name: _Name, obj: Obj | None) -> None:
+        """Keep what was read of an object (None: it does not exist), unless the copies are too large."""
+        self._drop(name)
+        packed = marshal.dumps(obj)
+        if self.are_observed and self._copies_bytes + len(packed) <= MAX_COPIES_BYTES:
+            self._copies[name] = packed
+            self._copies_bytes += len(packed)
+
+    def drop_copies(self, kind: Kind) -> None:
+        """Drop the copies of a kind, because a deletion may have been missed."""
+        for name in [name for name in self._copies if name[0] == kind]:
+            self._drop(name)
+
+    def _drop(self, name: _Name) -> None:
+        self._copies_bytes -= len(self._copies.pop(name, b""))
 
     def forget(self, key: Key) -> None:
         """Forget a resource, because it is deleted."""
+        self._settled.pop(key, None)
         self._forget(key, set(self._read.get(key, ())))
 
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
@@ -73,6 +133,7 @@ class Dependencies:
         for key in list(self._readers.get(noted, ())):
             if self._read[key][noted] != version:
                 self._read[key][noted] = version
+                self._drop(noted)
                 self._changed(key)
 
     def _forget(self, key: Key, names: AbstractSet[_Name]) -> None:
@@ -81,17 +142,23 @@ class Dependencies:
             self._readers[name].discard(key)
             if not self._readers[name]:
                 del self._readers[name]
+                self._drop(name)
         if not self._read.get(key):
             self._read.pop(key, None)
 
 
 class _NotingKube(Kube):
-    """A client that notes the versions of the objects that it reads by name."""
+    """A client that notes the versions of the objects that it reads by name.
 
-    def __init__(self, kube: Kube, dependencies: Dependencies, key: Key) -> None:
+    Args:
+        uses_copies: whether a copy is returned instead of a read.
+    """
+
+    def __init__(self, kube: Kube, dependencies: Dependencies, key: Key, *, uses_copies: bool) -> None:
         super().__init__(kube._transport, manager=kube.manager)
         self._dependencies = dependencies
         self._key = key
+        self._uses_copies = uses_copies
         self.names: set[_Name] = set()
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
@@ -99,18 +166,33 @@ class _NotingKube(Kube):
         if kind not in self._dependencies.kinds or noted in self.names:  # of two reads the first counts
             return await super().get(kind, namespace, name)
         self.names.add(noted)
-        self._dependencies.note(self._key, noted, UNREAD)  # before the read, so that no event falls between the two
+        dependencies, key = self._dependencies, self._key
+        if self._uses_copies and dependencies.has_copy(noted):
+            found = dependencies.copy(noted)
+            dependencies.note(key, noted, _version(found))
+            return _existing(noted, found)
+        dependencies.note(key, noted, UNREAD)  # before the read, so that no event falls between the two
         try:
             found = await super().get(kind, namespace, name)
         except NotFound:
-            self._dependencies.note(self._key, noted, MISSING)
-            raise
-        self._dependencies.note(self._key, noted, resource_version(found))
-        return found
+            found = None
+        if dependencies.note(key, noted, _version(found)) == UNREAD:  # no event since
+            dependencies.keep(noted, found)
+        return _existing(noted, found)
+
+
+def _version(found: Obj | None) -> int:
+    return MISSING if found is None else resource_version(found)
+
+
+def _existing(name: _Name, found: Obj | None) -> Obj:
+    if found is None:
+        raise NotFound(f"{name[0]} {name[2]} does not exist", status=404)
+    return found
 
 
 class NamedContent:
-    """The objects of a collection on which resources depend; nothing of them is stored.
+    """The objects of a collection on which resources depend; only what reconciles have read is stored.
 
     Its watch begins with the present objects, so it needs no right to list.
     """
@@ -122,6 +204,8 @@ class NamedContent:
         self._dependencies = tuple(dependencies)
 
     async def load(self) -> int:
+        for dependencies in self._dependencies:
+            dependencies.drop_copies(self._kind)
         return 0
 
     def take(self, event: Event) -> None:

@@ -121,6 +121,7 @@ class Reconciler:
         self._readiness.clear()
         self._failing_since.clear()
         self._executor.conflicts.clear()
+        self._dependencies.unsettle()
         self.certificate_expiry.clear()
 
     async def work(self) -> None:
@@ -192,18 +193,20 @@ class Reconciler:
         for _ in range(MAX_CYCLES):
             if loss := self._loss(key):
                 raise NotObserved(loss)
-            with tracing.span("observe"), self._dependencies.noting(key, self._kube) as kube:
+            with tracing.span("observe"), self._dependencies.noting(key, self._kube, _spec(obj)) as kube:
                 seen = await self._controller.observe(resource, self._cache, kube)
             self._note_certificates(key, self._controller.certificate_ends(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
+            del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
             try:
                 has_changed = await self._execute(key, obj, plan)
             except errors.NotEvictable as refusal:
                 plan, has_changed = _awaiting_budget(plan, refusal), False
             if not has_changed:
-                plan = self._naming_conflicts(key, plan)
+                plan = dataclasses.replace(self._naming_conflicts(key, plan), chains=())
                 await self._report(obj, plan.status, plan.verdict)
+                self._dependencies.settle(key, _spec(obj))
                 return plan
         if plan.verdict.done:
             actions = "; ".join(sorted({_described(action) for action in plan.actions}))
@@ -404,6 +407,11 @@ def _awaiting_budget(plan: Plan, refusal: errors.NotEvictable) -> Plan:
         verdict=dataclasses.replace(plan.verdict, message=message.strip()),
         requeue=min(plan.requeue or EVICTION_RETRY_SECONDS, EVICTION_RETRY_SECONDS),
     )
+
+
+def _spec(obj: Obj) -> tuple[object, ...]:
+    """Return what identifies the spec of a resource."""
+    return obj["metadata"]["uid"], obj["metadata"].get("generation")
 
 
 def _key(obj: Obj) -> Key:

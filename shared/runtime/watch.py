@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import kopf
+from shared.runtime.imports import hidden
+
+with hidden("kubernetes"):  # kopf imports it where it is installed, to accept its objects: 9 MiB, 0.25 s
+    import kopf
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration, authorization
@@ -146,6 +149,8 @@ class Watch:
         """Start the reflectors, and the polling of objects that cannot be watched."""
         for reflector in (*self._cached.values(), *self._named.values()):
             self._tasks.add(asyncio.create_task(reflector.run(), name=f"watch of {reflector.what}"))
+        for dependencies in self._dependencies:
+            dependencies.are_observed = True
         if self._named:
             self._tasks.add(asyncio.create_task(self._poll(), name="polling of named objects"))
 

@@ -71,10 +71,12 @@ def keep_deferred(
         from_spec: parts that the spec sets; they are not deferred.
     """
     desired = _recording(desired, from_spec)
-    given = {*annotation(current, FROM_SPEC).split(","), *map(str, from_spec)}
-    parts = [part for part in parts if str(part) not in given]
-    applied = _containers(managed_fields.applied(current, manager) or {}) if current is not None else {}
-    if current is None or not applied:
+    given, present = {*annotation(current, FROM_SPEC).split(","), *map(str, from_spec)}, _containers(desired)
+    parts = [part for part in parts if part.container in present and str(part) not in given]
+    if current is None or not (parts or digest):  # most workloads of Memcached have no such part
+        return desired
+    applied = _containers(managed_fields.applied(current, manager) or {})
+    if not applied:
         return desired
     kept = copy.deepcopy(desired)
     for container, field in parts:

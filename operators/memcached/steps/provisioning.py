@@ -75,7 +75,7 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _
         built = _workload(settings, resource, facts, Sidecar(image, reloads))
         return keep_deferred(built, current, deferred, settings.operator, from_spec=from_spec)
 
-    if current is not None and not reloads_users(current["spec"]["template"]):
+    if resource.spec.auth and current is not None and not reloads_users(current["spec"]["template"]):
         former = made(reloads=False)  # pods of an earlier release do not reload users files
         if not restarts_pods(former, current, settings.operator):
             return Step.do(Apply(kind, former, unchanged=True))

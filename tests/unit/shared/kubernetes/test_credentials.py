@@ -122,9 +122,6 @@ def in_pod(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", server.directory)
-    library = "kubernetes.aio.config.incluster_config"
-    monkeypatch.setattr(f"{library}.SERVICE_TOKEN_FILENAME", str(server.directory / "token"))
-    monkeypatch.setattr(f"{library}.SERVICE_CERT_FILENAME", str(server.directory / "ca.crt"))
 
 
 async def status(transport: HttpTransport) -> int:

@@ -46,7 +46,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def configuration(server: Server) -> Configuration:
-    return Configuration(host=server.url, api_key={"authorization": "Bearer first"})
+    return Configuration(host=server.url, token="Bearer first")
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_each_request_has_the_current_token(
     server: Server, transport: HttpTransport, configuration: Configuration
 ) -> None:
     await transport.request(Request("GET", "/"))
-    configuration.api_key["authorization"] = "Bearer second"
+    configuration.api_key["BearerToken"] = "Bearer second"
     await transport.request(Request("GET", "/"))
     assert [request.headers["Authorization"] for request, _ in server.requests] == ["Bearer first", "Bearer second"]
 

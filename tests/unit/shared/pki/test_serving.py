@@ -23,8 +23,9 @@ from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Conflict, Forbidden, NotFound
 from shared.kubernetes.kinds import SECRET
 from shared.pki import ca, certs
-from shared.pki.ca import MAX_AT_ONCE, authority, fulfil, issue, make
+from shared.pki.ca import authority, fulfil, issue
 from shared.pki.certs import Pair
+from shared.pki.issuing import MAX_AT_ONCE, make
 from shared.pki.rotation import LIFETIME, CertificateOrder, Made
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory

@@ -140,3 +140,109 @@ async def test_watch_reports_changes_of_what_was_read_and_nothing_else(bench: Be
     assert bench.reported == [SHOP, SHOP]
     assert bench.server.log.is_empty, "a watch needs neither lists nor reads"
     task.cancel()
+
+
+# Copies.
+
+
+class Settled(Bench):
+    """A bench whose resource `shop` has settled with the Secret `users`, while every change is reported."""
+
+    SPEC = ("u-1", 1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dependencies.are_observed = True
+
+    async def reconcile(self, spec: object = SPEC, *, settles: bool = True, name: str = "users") -> int:
+        """Read the Secret as a reconcile does; return the number of requests."""
+        before = self.server.log.reads.total()
+        with self.dependencies.noting(SHOP, self.kube, spec) as kube:
+            (self.found,) = (await secrets.find(kube, "default", [name])).values()
+        if settles:
+            self.dependencies.settle(SHOP, spec)
+        return self.server.log.reads.total() - before
+
+
+@pytest.fixture
+async def settled() -> Settled:
+    bench = Settled()
+    bench.write("users", "old")
+    assert await bench.reconcile() == 1
+    return bench
+
+
+async def test_unchanged_resource_reads_nothing_again(settled: Settled) -> None:
+    first = settled.found
+    assert [await settled.reconcile() for _ in range(3)] == [0, 0, 0]
+    assert settled.found == first
+
+
+async def test_reported_change_is_read(settled: Settled) -> None:
+    settled.write("users", "new")
+    await settled.poll()
+    assert settled.reported == [SHOP]
+    assert [await settled.reconcile(), await settled.reconcile()] == [1, 0]
+    assert secrets.content_of(settled.found) == {"p": "new"}
+
+
+async def test_missing_object_is_read_again_after_its_creation(settled: Settled) -> None:
+    assert [await settled.reconcile(name="missing"), await settled.reconcile(name="missing")] == [1, 0]
+    assert settled.found is None
+    settled.write("missing", "new")
+    await settled.poll()
+    assert [await settled.reconcile(name="missing"), await settled.reconcile(name="missing")] == [1, 0]
+    assert secrets.content_of(settled.found) == {"p": "new"}
+
+
+async def test_changed_spec_reads_everything_again(settled: Settled) -> None:
+    assert [await settled.reconcile(("u-1", 2)), await settled.reconcile(("u-1", 2))] == [1, 0]
+
+
+async def test_reconcile_that_changes_something_reads_everything_again(settled: Settled) -> None:
+    """The operator may have written the Secret itself."""
+    assert await settled.reconcile(settles=False) == 0
+    assert [await settled.reconcile(settles=False), await settled.reconcile()] == [1, 1]
+
+
+async def test_another_leader_reads_everything_again(settled: Settled) -> None:
+    settled.dependencies.unsettle()
+    assert await settled.reconcile() == 1
+
+
+async def test_broken_watch_reads_everything_again(settled: Settled) -> None:
+    """A deletion while the watch was broken is not reported."""
+    await NamedContent(SECRET, [settled.dependencies]).load()
+    assert await settled.reconcile() == 1
+
+
+async def test_nothing_is_kept_while_changes_are_not_reported(settled: Settled) -> None:
+    settled.dependencies.are_observed = False
+    assert [await settled.reconcile(), await settled.reconcile()] == [1, 1]
+
+
+async def test_copies_are_bounded(settled: Settled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.runtime.dependencies.MAX_COPIES_BYTES", 10)
+    settled.dependencies.drop_copies(SECRET)
+    assert [await settled.reconcile(), await settled.reconcile()] == [1, 1]
+
+
+async def test_content_that_changed_while_it_was_read_is_not_kept(settled: Settled) -> None:
+    settled.dependencies.drop_copies(SECRET)
+    server = settled.server
+
+    class Slow:
+        async def request(self, request: Request) -> Response:
+            answer = await server.request(request)
+            settled.write("users", "new")
+            live = settled.user.get(SECRET, "default", "users")
+            settled.dependencies.report(SECRET, "default", "users", resource_version(live))
+            return answer
+
+    settled.kube = Kube(Slow(), manager="op")
+    await settled.reconcile()
+    assert settled.reported == [SHOP]
+    assert secrets.content_of(settled.found) == {"p": "old"}
+    settled.kube = Kube(server, manager="op")
+    assert await settled.reconcile() == 1
+    assert secrets.content_of(settled.found) == {"p": "new"}

@@ -13,7 +13,8 @@ from shared.kubernetes.errors import Conflict, Forbidden
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import ForeignObject
 from shared.pki import certs
-from shared.pki.ca import fulfil, make
+from shared.pki.ca import fulfil
+from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade

@@ -1,0 +1,18 @@
+"""Run an operator as in a pod: python -m e2e.bench.in_pod DIRECTORY OPERATOR [FLAGS].
+
+The directory has the files of a service account, which the kubelet would mount at a fixed path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import operators
+from shared.cli.main import main
+from shared.kubernetes import credentials
+
+if __name__ == "__main__":
+    vars(credentials)["SERVICE_ACCOUNT"] = Path(sys.argv.pop(1))
+    main(importlib.import_module(f"operators.{sys.argv.pop(1)}.operator").OPERATOR, operators.installed)
