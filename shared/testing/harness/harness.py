@@ -251,11 +251,11 @@ class _ManualTimerQueue(Queue):
         super().__init__(name, jitter=jitter)
         self._later: dict[Key, float] = {}
 
-    def add(self, key: Key) -> None:
+    def add(self, key: Key, *, background: bool = False) -> None:
         self._later.pop(key, None)
-        super().add(key)
+        super().add(key, background=background)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:  # noqa: ARG002
         self._later[key] = min(seconds, self._later.get(key, seconds))
 
     @property
