@@ -195,11 +195,14 @@ class Leadership:
         self._is_shared = is_shared
         self.requested = asyncio.Event()
         self._successor = ""  # the replica that requested the Lease
+        self._is_requesting = False  # a request of this replica is being written
         self._report(leads=False)
 
     @property
     def next_holder(self) -> str:
         """Identity of the replica that requested the Lease, or else of its holder; empty if it is free or unknown."""
+        if self._is_requesting:
+            return self._identity
         return (self._observation.requester or self._observation.holder) if self._observation else ""
 
     @property
@@ -310,7 +313,11 @@ class Leadership:
             "resourceVersion": seen.lease["metadata"]["resourceVersion"],
             "annotations": {REQUESTED_BY: self._identity},
         }
-        written = await self._kube.merge(LEASE, self._namespace, self._name, {"metadata": change})
+        self._is_requesting = True
+        try:
+            written = await self._kube.merge(LEASE, self._namespace, self._name, {"metadata": change})
+        finally:
+            self._is_requesting = False
         self._observation = seen.next(written, self._clock())
 
     def _consider_request(self) -> None:
