@@ -84,7 +84,7 @@ async def replica(transport: Transport, identity: str, shards: int, work: Work) 
         while True:
             async with shard.term() as lost:
                 with work.on(shard, identity):
-                    requested = asyncio.ensure_future(shard.requested.wait())
+                    requested = asyncio.create_task(wait(shard.requested))
                     await asyncio.wait({lost, requested}, return_when=asyncio.FIRST_COMPLETED)
                     requested.cancel()
 
@@ -93,13 +93,21 @@ async def replica(transport: Transport, identity: str, shards: int, work: Work) 
     try:
         yield
     finally:
-        for tasks in (leading, {guard}):
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            for task in tasks:
-                if not task.cancelled():
-                    task.result()
+        await end(leading)
+        await end({guard})
+
+
+async def wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def end(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 async def until(check: object, seconds: float = 3.0) -> None:
@@ -199,11 +207,11 @@ class Lossy:
         return answer
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_no_key_is_ever_worked_on_by_two(server: ApiServer, seed: int) -> None:
     """Replicas with 2, 4 and no shards come and go on networks that lose messages; some lose the API server."""
     chance, work = random.Random(seed), Work()
-    end = asyncio.get_running_loop().time() + 6
+    end = asyncio.get_running_loop().time() + 4
 
     async def live(number: int) -> None:
         while asyncio.get_running_loop().time() < end:
