@@ -5,7 +5,18 @@ from __future__ import annotations
 from dashboards.promql import ID, KINDS, OWNER
 from dashboards.rules.model import Subject
 
-__all__ = ["ID", "NAMED", "OWNER", "SERVER", "about_resources", "about_servers", "largest", "leaders", "of_operator", "state"]
+__all__ = [
+    "ID",
+    "NAMED",
+    "OWNER",
+    "SERVER",
+    "about_resources",
+    "about_servers",
+    "largest",
+    "leaders",
+    "of_operator",
+    "state",
+]
 
 SERVER = f"{OWNER}, pod"
 """Labels that identify a server independently of its address."""

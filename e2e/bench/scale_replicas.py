@@ -51,7 +51,7 @@ class Replica:
     """A running replica.
 
     Attributes:
-        process: its process.
+        process: process of the replica.
     """
 
     def __init__(self, plane: ControlPlane, directory: Path, operator: str, kubeconfig: Path, shards: int) -> None:
@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its cache is filled."""
+        """Whether the cache is filled."""
         return _get(self._ready) == "ok"
 
     def scrape(self) -> Scrape:
@@ -85,7 +85,7 @@ class Replica:
         """Wait for a condition; return the seconds since the replica was started.
 
         Raises:
-            ClusterError: it did not become true in time, or the replica ended.
+            ClusterError: the condition did not become true in time, or the replica ended.
         """
         deadline = time.monotonic() + seconds
         while not check():

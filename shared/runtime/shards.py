@@ -178,7 +178,7 @@ class _EvenBalance:
         identity: identity of this replica.
 
     Attributes:
-        leaderships: this replica's candidacy for each shard.
+        leaderships: candidacy of the replica for each shard.
     """
 
     def __init__(self, identity: str) -> None:

@@ -154,11 +154,11 @@ class Overlaps:
         reconcile = Reconciler.reconcile
 
         async def observed(reconciler: Reconciler, key: Key) -> str:
-            who = f"thread {threading.get_ident()}"
+            thread = f"thread {threading.get_ident()}"
             with self._lock:
                 if other := self._running.get(key):
-                    self.found.append(f"{who} reconciles {key}, as {other} does")
-                self._running[key] = who
+                    self.found.append(f"{thread} reconciles {key}, as {other} does")
+                self._running[key] = thread
                 self.reconciles[key.name] += 1
             try:
                 await asyncio.sleep(0.05)

@@ -185,6 +185,17 @@ class Harness:
         self.alive = False
         self.queue.close()
 
+    def follow(self) -> None:
+        """Keep the cache up to date, but reconcile nothing, as a replica that does not lead."""
+        self.queue.close()
+
+    def lead(self) -> None:
+        """Begin to reconcile every resource after `follow`."""
+        self.reconciler.begin()
+        self.queue.open()
+        for key in self.cache.keys(self.controller.kind):
+            self.queue.add(key)
+
     def restart(self) -> Harness:
         """End the operator's process and start a new one with an empty cache and an initial list."""
         self.stop()

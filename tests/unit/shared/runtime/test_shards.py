@@ -117,7 +117,7 @@ async def until(check: object, seconds: float = 3.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_one_replica_leads_every_shard_and_hands_half_of_them_to_a_second(server: ApiServer) -> None:
+async def test_replica_that_leads_every_shard_hands_half_of_them_to_a_second(server: ApiServer) -> None:
     work = Work()
     async with replica(server, "a", 4, work):
         await until(lambda: work.shares()["a"] == 64)
@@ -154,7 +154,7 @@ async def test_replica_keeps_its_only_shard(server: ApiServer) -> None:
         assert work.terms == terms
 
 
-async def test_one_shard_makes_the_requests_of_an_operator_without_shards(server: ApiServer) -> None:
+async def test_requests_with_a_single_shard_are_those_of_an_operator_without_shards(server: ApiServer) -> None:
     [shard] = election(server, "a", 1).shards
     async with shard.term():
         sent = [str(write) for write in server.log.writes()]
@@ -209,7 +209,7 @@ class Lossy:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_key_is_ever_worked_on_by_two(server: ApiServer, seed: int) -> None:
-    """Replicas with 2, 4 and no shards come and go on networks that lose messages; some lose the API server."""
+    """Replicas with 2, 4 and no shards come and go, on networks that lose messages; some lose the API server."""
     chance, work = random.Random(seed), Work()
     end = asyncio.get_running_loop().time() + 4
 
@@ -234,7 +234,7 @@ async def test_frozen_replica_may_not_act_once_one_of_its_leases_expired(server:
     """A suspended process resumes within a task, before it learns that it lost the Lease."""
     now = 0.0
     kube = Kube(server, manager="operator")
-    held = Election(
+    candidate = Election(
         kube,
         Recorder(kube, component="operator"),
         operator="operator",
@@ -244,14 +244,14 @@ async def test_frozen_replica_may_not_act_once_one_of_its_leases_expired(server:
         identity="a",
         clock=lambda: now,
     )
-    guard = asyncio.create_task(held.run())
-    [shard, _] = held.shards
+    guard = asyncio.create_task(candidate.run())
+    [shard, _] = candidate.shards
     with pytest.raises(Unavailable):
         shard.permit("write")
     async with shard.term():
         shard.permit("write")
         now = 14.0
-        renewed = held._guard._leadership if frozen == "shard" else held._leaderships[0]  # type: ignore[union-attr]
+        renewed = candidate._guard._leadership if frozen == "shard" else candidate._leaderships[0]  # type: ignore[union-attr]
         assert await renewed._attempt(1)
         now = 16.0
         with pytest.raises(Unavailable, match="another replica may be the leader"):
