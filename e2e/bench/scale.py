@@ -66,7 +66,7 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
     table = Table(*columns, "start", "SIGTERM", "SIGKILL", "blocks, ms (CPU)", box=None, pad_edge=False)
     for each in found.scales:
         changes = each.changes
-        blocks = (changes.blocks, each.load_blocks, each.takeover_blocks)
+        blocks = (changes.blocks, changes.scrape_blocks, each.load_blocks, each.start_blocks, each.takeover_blocks)
         table.add_row(
             f"{each.count} {each.operator}",
             f"{each.count / each.loaded:.0f}/s",
@@ -81,7 +81,11 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
             ", ".join(f"{1000 * wall:.0f} ({1000 * cpu:.0f})" for wall, cpu in blocks),
         )
     console.print(table)
-    console.print("start: until the cache is filled, until all are reconciled; blocks: changes, creation, takeover")
+    for each in found.scales:
+        console.print(f"{each.operator}: /metrics was read in {each.changes.scraped:.1f} s")
+    console.print(
+        "start: until the cache is filled, until all are reconciled; blocks: changes, /metrics, creation, start, takeover"
+    )
     console.print()
     table = Table("shards", "rate", "CPU, ms", "memory of each replica", "reconciles", box=None, pad_edge=False)
     for one in found.sharded:

@@ -14,7 +14,9 @@ from itertools import count
 from pathlib import Path
 
 from e2e.bench.measures import Buckets
+from e2e.bench.scale_measures import Blocks
 from e2e.bench.subject import USER
+from e2e.bench.timed_operator import LONGEST_CPU, LONGEST_WALL
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import processes
@@ -54,20 +56,21 @@ class Replica:
         process: process of the replica.
     """
 
-    def __init__(self, plane: ControlPlane, directory: Path, operator: str, kubeconfig: Path, shards: int) -> None:
-        metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
+    def __init__(self, directory: Path, operator: str, kubeconfig: Path, shards: int) -> None:
+        own, metrics, probes = free_ports(3)
         command = [
             *("env", "METRICS_SECURE=false"),
-            *(sys.executable, "-m", "e2e.bench.timed_operator", operator),
+            *(sys.executable, "-m", "e2e.bench.timed_operator", str(own), operator),
             *("--leader-elect", f"--leader-elect-namespace={NAMESPACE}", f"--shards={shards}"),
-            *(f"--kubeconfig={kubeconfig}", f"--metrics-bind-address={metrics}"),
-            *(f"--health-probe-bind-address={probes}", "--agent-image=agent:bench"),
+            *(f"--kubeconfig={kubeconfig}", f"--metrics-bind-address=127.0.0.1:{metrics}"),
+            *(f"--health-probe-bind-address=127.0.0.1:{probes}", "--agent-image=agent:bench"),
         ]
         self.began = time.monotonic()
         log = directory / f"operator-{next(_numbers)}.log"
         self.process = processes.start("the operator", command, log=log, dies_with_us=True)
-        self._plane = plane
-        self._metrics, self._ready = f"http://{metrics}/metrics", f"http://{probes}/readyz"
+        self._blocks: Blocks = (0.0, 0.0)
+        self._own, self._metrics = f"http://127.0.0.1:{own}", f"http://127.0.0.1:{metrics}/metrics"
+        self._ready = f"http://127.0.0.1:{probes}/readyz"
 
     @property
     def is_ready(self) -> bool:
@@ -75,7 +78,24 @@ class Replica:
         return _get(self._ready) == "ok"
 
     def scrape(self) -> Scrape:
-        return Scrape(_get(self._metrics) or "")
+        """Return the metrics that the benchmark needs."""
+        scrape = Scrape(_get(self._own) or "")
+        wall, cpu = self._blocks
+        self._blocks = max(wall, scrape.total(LONGEST_WALL)), max(cpu, scrape.total(LONGEST_CPU))
+        return scrape
+
+    def blocks(self) -> Blocks:
+        """Return the longest callbacks since the previous call."""
+        self.scrape()
+        taken, self._blocks = self._blocks, (0.0, 0.0)
+        return taken
+
+    def scrape_all(self) -> float:
+        """Read /metrics as Prometheus does; return the seconds that took."""
+        began = time.monotonic()
+        if not _get(self._metrics):
+            raise ClusterError("/metrics does not respond", f"check the log:\n{self.process.log_tail(20)}")
+        return time.monotonic() - began
 
     def memory(self) -> int:
         """Return the resident memory, in bytes."""
@@ -106,7 +126,7 @@ def replicas(plane: ControlPlane, directory: Path, operator: str) -> Iterator[Ca
     started: list[Replica] = []
 
     def start(shards: int = 1) -> Replica:
-        started.append(Replica(plane, directory, operator, kubeconfig, shards))
+        started.append(Replica(directory, operator, kubeconfig, shards))
         return started[-1]
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import signal
@@ -20,14 +21,15 @@ import yaml
 from e2e.bench.bare import Bare, Sent
 from e2e.bench.measures import Buckets, percentile, quantile
 from e2e.bench.scale_measures import Changes, Scale, Sharded
-from e2e.bench.scale_replicas import NAMESPACE, Replica, Scrape, replicas
-from e2e.bench.timed_operator import LONGEST_CPU, LONGEST_WALL
+from e2e.bench.scale_replicas import NAMESPACE, Replica, replicas
+from e2e.bench.timed_operator import LEADS, QUEUE_TIME, RECONCILE_TIME, RECONCILES
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.kubernetes.client import Kube, Request
 from shared.kubernetes.credentials import load_configuration
+from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
@@ -84,11 +86,10 @@ class Fleet:
         thread = threading.Thread(target=fleet._loop.run_forever, daemon=True)
         thread.start()
         fleet._call(fleet._open()).result(60)
-        watching = fleet._call(fleet._watch())
         try:
             yield fleet
         finally:
-            watching.cancel()
+            fleet._call(fleet._close()).result(60)
             fleet._loop.call_soon_threadsafe(fleet._loop.stop)
             thread.join(10)
 
@@ -120,6 +121,20 @@ class Fleet:
         self._streams = HttpTransport(configuration, UNLIMITED)
         self._kube = Kube(self._transport, manager="bench")
         await install_crds(self._kube, self._resources)
+        self._watching = asyncio.create_task(self._watch_always())
+
+    async def _close(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait({self._watching})
+        await self._transport.close()
+        await self._streams.close()
+
+    async def _watch_always(self) -> None:
+        """Watch until cancelled; a new watch begins with the present resources."""
+        while True:
+            with contextlib.suppress(KubeError):
+                await self._watch()
+            await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
         request = Request("GET", self.kind.path(NAMESPACE), {"watch": "true", "allowWatchBookmarks": "true"})
@@ -184,7 +199,7 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         fleet.create(count)
         _reported(leader, fleet, count)
         loaded = time.monotonic() - began
-        load_blocks = _blocks(leader.scrape())
+        load_blocks = leader.blocks()
         time.sleep(SETTLE_SECONDS)
         memory = leader.memory()
         note("changes")
@@ -192,11 +207,12 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         note("start with all resources, handover")
         second = start()
         synced = second.wait(lambda: second.is_ready, "start with all resources")
+        start_blocks = second.blocks()
         began = time.monotonic()
         handover = _takeover(leader, fleet, signal.SIGTERM)
         second.wait(lambda: _reconciles(second) >= count, "reconcile of all resources")
         reconciled = synced + time.monotonic() - began
-        takeover_blocks = _blocks(second.scrape())
+        takeover_blocks = second.blocks()
         note("crash")
         third = start()
         third.wait(lambda: third.is_ready, "start of the third replica")
@@ -214,6 +230,7 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         handover=handover,
         crash=crash,
         load_blocks=load_blocks,
+        start_blocks=start_blocks,
         takeover_blocks=takeover_blocks,
     )
 
@@ -264,33 +281,33 @@ def _reported(replica: Replica, fleet: Fleet, count: int) -> None:
 
 
 def _reconciles(replica: Replica) -> float:
-    return replica.scrape().total("controller_runtime_reconcile_total")
+    return replica.scrape().total(RECONCILES)
 
 
 def _leads(replica: Replica) -> float:
-    return replica.scrape().total("leader_election_master_status")
-
-
-def _blocks(scrape: Scrape) -> tuple[float, float]:
-    """Return the longest callbacks since the previous scrape: by time, and by CPU time."""
-    return scrape.total(LONGEST_WALL), scrape.total(LONGEST_CPU)
+    return replica.scrape().total(LEADS)
 
 
 def _changes(leader: Replica, fleet: Fleet, seconds: float) -> Changes:
     before = leader.scrape()
+    leader.blocks()
     latencies = fleet.changes(seconds)
     after = leader.scrape()
+    blocks = leader.blocks()
+    scraped = leader.scrape_all()
 
     def p99(name: str) -> float:
         return quantile(_difference(after.histogram(name), before.histogram(name)), 0.99)
 
     return Changes(
         count=len(latencies),
-        queue_p99=p99("workqueue_queue_duration_seconds"),
-        reconcile_p99=p99("controller_runtime_reconcile_time_seconds"),
+        queue_p99=p99(QUEUE_TIME),
+        reconcile_p99=p99(RECONCILE_TIME),
         reported_p50=percentile(latencies, 0.5),
         reported_p99=percentile(latencies, 0.99),
-        blocks=_blocks(after),
+        blocks=blocks,
+        scraped=scraped,
+        scrape_blocks=leader.blocks(),
     )
 
 
