@@ -273,9 +273,9 @@ class OperatorValues(Values):
     )
     shards: Annotated[int, Field(ge=1, le=10)] = Field(
         1,
-        description="Number of parts into which the resources are split by a hash of their names. Each has a leader, so "
-        "that several replicas reconcile at once. Use at least shards + 1 replicas. A change of the number "
-        "pauses reconciles for leaderElection.leaseDuration.",
+        description="Number of parts into which the resources are split by a hash of their names. Each has a leader, "
+        "so that several replicas reconcile at once. Use at least shards + 1 replicas. A change of the number pauses "
+        "reconciles for leaderElection.leaseDuration.",
     )
     leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Timing of the leader election.")
     watch_namespaces: Annotated[list[Namespace], Field(json_schema_extra={"uniqueItems": True})] = Field(

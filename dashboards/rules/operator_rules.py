@@ -65,8 +65,9 @@ def group(operator: str, kinds: str) -> Group:
             f"count(max by (cluster, namespace, name) ({leads}) == 0) or absent({leads})",
             "5m",
             f"The {operator} operator, or one of its shards, has no leader",
-            "No scraped replica holds the Lease of the operator, or of one of its shards. Databases continue to run, but "
-            "nothing is repaired, scaled or updated. Check that the operator's pods run and that Prometheus scrapes them.",
+            "No scraped replica holds the Lease of the operator, or of one of its shards. Databases continue to run, "
+            "but nothing is repaired, scaled or updated. Check that the operator's pods run and that Prometheus "
+            "scrapes them.",
         ),
         alert(
             "PlatformOperatorManyLeaders",

@@ -83,9 +83,8 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
     console.print(table)
     for each in found.scales:
         console.print(f"{each.operator}: /metrics was read in {each.changes.scraped:.1f} s")
-    console.print(
-        "start: until the cache is filled, until all are reconciled; blocks: changes, /metrics, creation, start, takeover"
-    )
+    console.print("start: until the cache is filled, until all are reconciled")
+    console.print("blocks: during changes, a read of /metrics, creation, start, takeover")
     console.print()
     table = Table("shards", "rate", "CPU, ms", "memory of each replica", "reconciles", box=None, pad_edge=False)
     for one in found.sharded:
