@@ -16,7 +16,7 @@ from pathlib import Path
 from e2e.bench.measures import Buckets
 from e2e.bench.scale_measures import Blocks
 from e2e.bench.subject import USER
-from e2e.bench.timed_operator import LONGEST_CPU, LONGEST_WALL
+from e2e.bench.timed_operator import BLOCKED, LONGEST_CPU, LONGEST_WALL
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import processes
@@ -133,6 +133,10 @@ def replicas(plane: ControlPlane, directory: Path, operator: str) -> Iterator[Ca
         yield start
     finally:
         processes.stop([replica.process for replica in started])
+        for number, replica in enumerate(started):
+            for line in replica.process.log.read_text().splitlines():
+                if line.startswith(BLOCKED):
+                    print(f"replica {number}: {line}")
 
 
 def _get(url: str) -> str | None:

@@ -6,6 +6,7 @@ metrics are served on a port of their own: /metrics with thousands of resources 
 
 from __future__ import annotations
 
+import gc
 import http.server
 import runpy
 import sys
@@ -17,6 +18,9 @@ from prometheus_client import REGISTRY, Gauge, generate_latest
 
 LONGEST_WALL, LONGEST_CPU = "bench_longest_block_seconds", "bench_longest_block_cpu_seconds"
 """Metrics: time and CPU time of the longest callback since the previous scrape."""
+
+LOGGED_SECONDS, BLOCKED = 0.08, "event loop blocked:"
+"""Callbacks that take longer are logged, with this beginning of the line."""
 
 RECONCILES, LEADS = "controller_runtime_reconcile_total", "leader_election_master_status"
 QUEUE_TIME, RECONCILE_TIME = "workqueue_queue_duration_seconds", "controller_runtime_reconcile_time_seconds"
@@ -43,14 +47,37 @@ class Blocks:
         return taken
 
 
+class Collector:
+    """Time of the garbage collector, of which a full collection of a large process is the longest part.
+
+    Attributes:
+        seconds: total time.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.seconds += time.perf_counter() - self._began
+
+
 def time_callbacks(blocks: Blocks) -> None:
     """Time every callback of every event loop of this process."""
-    run = events.Handle._run
+    run, collector = events.Handle._run, Collector()
 
     def timed(handle: events.Handle) -> None:
-        wall, cpu = time.perf_counter(), time.thread_time()
+        wall, cpu, collecting = time.perf_counter(), time.thread_time(), collector.seconds
         run(handle)
-        blocks.note(time.perf_counter() - wall, time.thread_time() - cpu)
+        wall, cpu, collecting = time.perf_counter() - wall, time.thread_time() - cpu, collector.seconds - collecting
+        blocks.note(wall, cpu)
+        if wall > LOGGED_SECONDS:
+            what = getattr(handle._callback, "__self__", handle)  # type: ignore[attr-defined]
+            figures = f"{wall:.3f} s, {cpu:.3f} s of CPU, {collecting:.3f} s of garbage collection"
+            print(f"{BLOCKED} {figures}: {what!r:.200}", file=sys.stderr, flush=True)
 
     events.Handle._run = timed  # type: ignore[method-assign,assignment]
 
