@@ -212,6 +212,8 @@ class Process:
                 metrics.MAX_WORKERS.labels(controller=running.controller.name).set(options.workers)
             stack.enter_context(resource_metrics.shown(*(lane.resources for lane in self._lanes)))
             gc.set_threshold(50_000, 20, 50)
+            gc.collect()
+            gc.freeze()  # modules: scanning them would be most of the time of a full collection (0.1 s)
             self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
             self._start(self._recorder.run(), "events")
             self._start(self._resync(), "resync")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,6 +23,10 @@ MAX_RETRY_SECONDS = 60.0
 
 BACKGROUND_SHARE = 8
 """One of this number of keys is background work, so that a constant stream of changes does not stop it."""
+
+TURN_SECONDS = 0.01
+"""Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
+waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
 
 
 class Queue:
@@ -47,6 +52,7 @@ class Queue:
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._closed = False
+        self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
         self._wakeup = asyncio.Event()
         self._rested = asyncio.Event()
         self._rested.set()
@@ -131,15 +137,29 @@ class Queue:
 
     async def get(self) -> Key:
         """Return the next key, which the caller processes until `done`."""
-        while not len(self):
-            self._wakeup.clear()
-            await self._wakeup.wait()
+        while True:
+            if not len(self):
+                self._wakeup.clear()
+                await self._wakeup.wait()
+            elif self._turn is not None and time.monotonic() >= self._turn + TURN_SECONDS:
+                await asyncio.sleep(0)
+            else:
+                break
+        self._begin_turn()
         key = self._pop()
         now = self._clock()
         self._wait.observe(now - self._since.pop(key))
         self._handled[key] = now
         self._rested.clear()
         return key
+
+    def _begin_turn(self) -> None:
+        if self._turn is None:
+            self._turn = time.monotonic()
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn = None
 
     def _pop(self) -> Key:
         is_background = not self._waiting or (self._background and self._since_background + 1 >= BACKGROUND_SHARE)
