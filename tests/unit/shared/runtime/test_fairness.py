@@ -102,7 +102,7 @@ async def test_failure_of_one_resource_in_ten_does_not_delay_the_others() -> Non
 
 
 async def test_reconciles_without_requests_do_not_block_the_event_loop() -> None:
-    """A new leader reconciles every resource from its cache. Changes and Leases go on meanwhile."""
+    """A new leader reconciles every resource from its cache. The Lease is renewed and changes are noticed."""
     boxes = Boxes(cpu_seconds=0.002)
     reporting = boxes.begin()
     await asyncio.sleep(1.5)  # the statuses of all boxes are written
