@@ -271,6 +271,12 @@ class OperatorValues(Values):
         description="Number of replicas of the operator. One replica leads; the others serve webhooks and take over "
         "within seconds.",
     )
+    shards: Annotated[int, Field(ge=1, le=10)] = Field(
+        1,
+        description="Number of parts into which the resources are split by a hash of their names. Each has a leader, "
+        "so that several replicas reconcile at once. Use at least shards + 1 replicas. A change of the number pauses "
+        "reconciles for leaderElection.leaseDuration.",
+    )
     leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Timing of the leader election.")
     watch_namespaces: Annotated[list[Namespace], Field(json_schema_extra={"uniqueItems": True})] = Field(
         [],
@@ -281,7 +287,7 @@ class OperatorValues(Values):
         600, description="Interval of full resyncs, in seconds. A resync recovers events that a watch has missed."
     )
     workers: Annotated[int, Field(ge=1, le=1000)] = Field(
-        512, description="Maximum number of resources that are reconciled concurrently."
+        512, description="Maximum number of resources that are reconciled concurrently, split evenly among the shards."
     )
     create_timeout: Seconds = Field(
         600,

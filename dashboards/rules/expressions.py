@@ -5,7 +5,18 @@ from __future__ import annotations
 from dashboards.promql import ID, KINDS, OWNER
 from dashboards.rules.model import Subject
 
-__all__ = ["ID", "NAMED", "OWNER", "SERVER", "about_resources", "about_servers", "largest", "of_operator", "state"]
+__all__ = [
+    "ID",
+    "NAMED",
+    "OWNER",
+    "SERVER",
+    "about_resources",
+    "about_servers",
+    "largest",
+    "leaders",
+    "of_operator",
+    "state",
+]
 
 SERVER = f"{OWNER}, pod"
 """Labels that identify a server independently of its address."""
@@ -46,4 +57,9 @@ def largest(expr: str, by: str = SERVER) -> str:
 
 def of_operator(expr: str, operator: str) -> str:
     """Restrict `expr` to the replicas of one operator; other programs expose metrics with the same names."""
-    return f'({expr} and on (cluster, job, instance) leader_election_master_status{{name="{operator}-operator"}})'
+    return f"({expr} and on (cluster, job, instance) {leaders(operator)})"
+
+
+def leaders(operator: str) -> str:
+    """Return 1 for each replica that leads the operator or, if it has several shards, one of them; else 0."""
+    return f'leader_election_master_status{{name=~"{operator}-operator(-shard-[0-9]+)?"}}'

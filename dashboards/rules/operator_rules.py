@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import of_operator
+from dashboards.rules.expressions import leaders, of_operator
 from dashboards.rules.model import Alert, Group, Recording, Severity, Subject
 
 DASHBOARD = "platform-operators"
@@ -32,7 +32,7 @@ def group(operator: str, kinds: str) -> Group:
         kinds: kinds that the operator reconciles, separated by |.
     """
     labels = f'controller=~"{kinds.lower()}"'
-    leads = f'leader_election_master_status{{name="{operator}-operator"}}'
+    leads = leaders(operator)
     subject = f"the {operator} operator"
     alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
@@ -62,11 +62,12 @@ def group(operator: str, kinds: str) -> Group:
         alert(
             "PlatformOperatorNoLeader",
             "critical",
-            f"absent({leads} == 1)",
+            f"count(max by (cluster, namespace, name) ({leads}) == 0) or absent({leads})",
             "5m",
-            f"The {operator} operator has no leader",
-            "No scraped replica holds the leader Lease. Databases continue to run, but nothing is repaired, scaled or "
-            "updated. Check that the operator's pods run and that Prometheus scrapes them.",
+            f"The {operator} operator, or one of its shards, has no leader",
+            "No scraped replica holds the Lease of the operator, or of one of its shards. Databases continue to run, "
+            "but nothing is repaired, scaled or updated. Check that the operator's pods run and that Prometheus "
+            "scrapes them.",
         ),
         alert(
             "PlatformOperatorManyLeaders",

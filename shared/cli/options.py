@@ -11,6 +11,7 @@ from typing import Any
 from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.observability import logs
 from shared.runtime.options import Flag, Options
+from shared.runtime.shards import MAX_SHARDS
 
 MIN_CERTIFICATE_LIFETIME_SECONDS = 20
 """Minimum lifetime of a certificate in seconds: issuing and loading the next one takes a few on a busy machine."""
@@ -63,6 +64,8 @@ def _contradiction(options: Options) -> str | None:
         )
     if options.leader_elect and not options.leader_elect_namespace:
         return "--leader-elect outside a pod requires --leader-elect-namespace, the namespace of the Lease."
+    if options.shards > 1 and not options.leader_elect:
+        return f"--shards {options.shards} requires --leader-elect: each shard has a leader. Add it, or use --shards 1."
     return None
 
 
@@ -137,6 +140,13 @@ def _add_watch_flags(flags: _Flags) -> None:
 
 def _add_leader_flags(flags: _Flags) -> None:
     flags.switch("--leader-elect", "elect a leader: one replica is active, the others wait")
+    flags.value(
+        "--shards",
+        "1",
+        f"number of parts, at most {MAX_SHARDS}, into which resources are split by a hash of their names; each part "
+        "has a leader of its own",
+        type=_shards,
+    )
     flags.value("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
     for name, default, text, read in (
         ("lease-duration", "15", "whole seconds after the last renewal until another replica takes over", _count),
@@ -233,6 +243,12 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
     return int(text)
+
+
+def _shards(text: str) -> int:
+    if _count(text) > MAX_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MAX_SHARDS} shards")
+    return _count(text)
 
 
 def _certificates(text: str) -> str:

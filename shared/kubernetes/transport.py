@@ -30,8 +30,8 @@ MAX_CONNECTIONS = 48
 MAX_REQUESTS_AT_ONCE = 32
 """Maximum number of connections, and of concurrent requests by workers: events and lists need connections as well."""
 
-MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 2, 4
-"""Maximum number of connections for the Lease, and for reviews of requests to /metrics."""
+MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 4, 4
+"""Maximum number of connections for the Leases, and for reviews of requests to /metrics."""
 
 UNLIMITED = 0
 """Number of connections for watches, whose number is that of the watched collections."""
@@ -132,7 +132,7 @@ class Transports:
 
     Attributes:
         work: reconciles, lists, events and certificates.
-        lease: the Lease of the leader. A connection that no longer works delays a renewal, and the next one uses
+        lease: the Leases of the leader. A connection that no longer works delays a renewal, and the next one uses
             another connection.
         reviews: authentication and authorization of requests to /metrics, which any pod can cause.
         watches: watches, each of which occupies a connection.
@@ -159,12 +159,12 @@ class Bounded:
     """Limits concurrent requests, so that other users of the pool find a free connection.
 
     Args:
-        requests: maximum number of concurrent requests.
+        limit: permits of the requests, if several transports share them; by default `MAX_REQUESTS_AT_ONCE` of its own.
     """
 
-    def __init__(self, transport: Transport, requests: int = MAX_REQUESTS_AT_ONCE) -> None:
+    def __init__(self, transport: Transport, limit: asyncio.Semaphore | None = None) -> None:
         self._transport = transport
-        self._limit = asyncio.Semaphore(requests)
+        self._limit = limit or asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
 
     async def request(self, request: Request) -> Response:
         async with self._limit:

@@ -79,9 +79,13 @@ class Cache:
         """Return the resource's objects of a kind, sorted by name."""
         return [_unpacked(self._kept[kind][object_name]) for object_name in sorted(self._names[kind].get(key, ()))]
 
-    def all(self, kind: Kind) -> Iterator[Obj]:
-        """Iterate over the current objects of a kind; safe from any thread."""
-        return (_unpacked(kept) for kept in list(self._kept[kind].values()))
+    def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
+        """Iterate over the current objects of a kind; safe from any thread.
+
+        Args:
+            of: whether to return the objects of a resource.
+        """
+        return (_unpacked(kept) for kept in list(self._kept[kind].values()) if of(kept.key))
 
     def keys(self, kind: Kind) -> list[Key]:
         """Return every resource that has an object of the kind."""

@@ -1,4 +1,4 @@
-"""Leader election by a Lease, with the rules of client-go: one replica is active, the others wait.
+"""Leader election by a Lease, with the rules of client-go: one replica leads, the others wait.
 
 The rules do not depend on synchronized clocks:
 
@@ -28,6 +28,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from shared.kubernetes.client import Kube, Request, Response, Transport
 from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
@@ -40,6 +41,12 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_DEADLINE = 4
 """Number of renewals within the renew deadline."""
+
+REQUESTED_BY = "platform.ydzs.io/lease-requested-by"
+"""Annotation of a Lease: identity of a replica that requests it, because its holder leads several."""
+
+RESERVED_PERIODS = 3
+"""Number of retry periods for which a Lease that is handed over is reserved for its new holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,11 @@ class LeaseObservation:
     def holder(self) -> str:
         """Identity of the holder; empty if the Lease is free."""
         return self.spec.get("holderIdentity") or ""
+
+    @property
+    def requester(self) -> str:
+        """Identity of the replica that requests the Lease; empty for none."""
+        return (self.lease["metadata"].get("annotations") or {}).get(REQUESTED_BY) or ""
 
     def next(self, lease: Obj, now: float) -> LeaseObservation:
         """Return the new observation; its time changes only if the spec changed."""
@@ -123,13 +135,35 @@ async def unopposed() -> AsyncIterator[asyncio.Future[None]]:
     yield asyncio.get_running_loop().create_future()
 
 
+class Balance(Protocol):
+    """Spreads several Leases over the replicas."""
+
+    def wants(self, leadership: Leadership) -> bool:
+        """Whether this replica should lead instead of the holder."""
+        ...
+
+    def can_spare(self) -> bool:
+        """Whether this replica may hand a Lease over to a replica that requests it."""
+        ...
+
+
+def new_identity() -> str:
+    """Return a unique identity of this process: the host name (the pod) and a suffix."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
 class Leadership:
     """A candidate in the election.
 
     Args:
-        name: name of the Lease, which is that of the operator.
-        identity: identity of this replica; by default the host name (the pod) and a unique suffix.
+        name: name of the Lease.
+        identity: identity of this replica; by default a new one.
         clock: monotonic time in seconds.
+        balance: spreads several Leases over the replicas; None if there is only one Lease.
+        is_shared: whether several replicas hold the Lease together, under the same identity. It is then never released.
+
+    Attributes:
+        requested: set while another replica requests the Lease; the term should then end.
     """
 
     def __init__(
@@ -142,21 +176,38 @@ class Leadership:
         times: Times,
         identity: str = "",
         clock: Callable[[], float] | None = None,
+        balance: Balance | None = None,
+        is_shared: bool = False,
     ) -> None:
         self._kube = kube
         self._recorder = recorder
         self._name = name
         self._namespace = namespace
         self._times = times
-        self._identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._identity = identity or new_identity()
         self._clock = clock or asyncio.get_running_loop().time
         self._observation: LeaseObservation | None = None
         self._is_current = False  # no other write since the observation is known
         self._may_hold = False  # a write may have succeeded without a response
         self._renewed: float | None = None  # when the last successful renewal was sent; None if not leading
         self._problem = ""
-        self._gauge = metrics.LEADER.labels(name=name)
-        self._gauge.set(0)
+        self._balance = balance
+        self._is_shared = is_shared
+        self.requested = asyncio.Event()
+        self._successor = ""  # the replica that requested the Lease
+        self._is_requesting = False  # a request of this replica is being written
+        self._report(leads=False)
+
+    @property
+    def next_holder(self) -> str:
+        """Identity of the replica that requested the Lease, or else of its holder; empty if it is free or unknown."""
+        if self._is_requesting:
+            return self._identity
+        return (self._observation.requester or self._observation.holder) if self._observation else ""
+
+    @property
+    def leads(self) -> bool:
+        return self._renewed is not None
 
     @property
     def has_expired(self) -> bool:
@@ -184,7 +235,7 @@ class Leadership:
         """
         try:
             await self._acquire()
-            self._gauge.set(1)
+            self._report(leads=True)
             self._announce("became leader")
             renewal = asyncio.create_task(self._renew(), name="leadership")
             try:
@@ -195,7 +246,9 @@ class Leadership:
         finally:
             await self._release()
             self._renewed = None
-            self._gauge.set(0)
+            self._successor = ""
+            self.requested.clear()
+            self._report(leads=False)
 
     async def _acquire(self) -> None:
         """Try until this replica leads."""
@@ -241,26 +294,72 @@ class Leadership:
             await self._observe()
         if self._observation and not self._observation.may_be_taken_by(self._identity, self._clock()):
             self._renewed, self._may_hold = None, False
+            await self._request()
             return False
+        self._consider_request()
         sent = self._clock()
         self._may_hold = True
         await self._write(claim(self._observation, self._identity, self._times.lease_duration, datetime.now(UTC)))
-        self._renewed, self._is_current = sent, True
+        self._renewed, self._is_current = sent, not self._is_shared
         return True
+
+    async def _request(self) -> None:
+        """Request the Lease from its holder, which may lead too many; the holder clears the request."""
+        seen = self._observation
+        if seen is None or seen.requester or self._balance is None or not self._balance.wants(self):
+            return
+        log.info("%s: requesting the Lease from %s, which leads more than this replica", self._name, seen.holder)
+        change = {
+            "resourceVersion": seen.lease["metadata"]["resourceVersion"],
+            "annotations": {REQUESTED_BY: self._identity},
+        }
+        self._is_requesting = True
+        try:
+            written = await self._kube.merge(LEASE, self._namespace, self._name, {"metadata": change})
+        finally:
+            self._is_requesting = False
+        self._observation = seen.next(written, self._clock())
+
+    def _consider_request(self) -> None:
+        """Hand over the Lease if a replica requests it and this one leads others. A refused request is cleared."""
+        requester = self._observation.requester if self._observation else ""
+        is_other = requester not in ("", self._identity)
+        if is_other and self.leads and not self._successor and self._balance is not None and self._balance.can_spare():
+            log.info("%s: %s requests the Lease; handing it over", self._name, requester)
+            self._successor = requester
+            self.requested.set()
 
     async def _release(self) -> None:
         """Release the Lease if this replica may hold it; if that fails, the Lease expires."""
         if not self._may_hold:
             return
         self._is_current = self._may_hold = False
+        if self._is_shared:
+            return
         try:
             async with asyncio.timeout(self._times.retry_period):
-                await self._observe()
-                if self._observation and self._observation.holder == self._identity:
-                    await self._write(release(datetime.now(UTC)))
-                    log.info("%s: Lease released", self._name)
+                while not await self._try_release():
+                    pass
         except (KubeError, TimeoutError) as error:
             log.warning("%s: Lease not released: %s", self._name, str(error) or "timeout")
+
+    async def _try_release(self) -> bool:
+        """Release the Lease if this replica holds it; return False if another client changed it at the same time."""
+        await self._observe()
+        if self._observation and self._observation.holder == self._identity:
+            try:
+                await self._write(self._release_spec(datetime.now(UTC)))
+            except Conflict:  # such as a request for the Lease
+                return False
+            log.info("%s: Lease released", self._name)
+        return True
+
+    def _release_spec(self, now: datetime) -> Obj:
+        """Return the spec to release the Lease, or to reserve it for the replica that requested it."""
+        if not self._successor:
+            return release(now)
+        reserved = max(1, round(RESERVED_PERIODS * self._times.retry_period))
+        return claim(self._observation, self._successor, reserved, now)
 
     async def _observe(self) -> None:
         try:
@@ -281,15 +380,25 @@ class Leadership:
             written = await self._kube.create(LEASE, body)
         else:
             version = self._observation.lease["metadata"]["resourceVersion"]
-            patch = {"metadata": {"resourceVersion": version}, "spec": spec}
-            written = await self._kube.merge(LEASE, self._namespace, self._name, patch)
+            change: Obj = {"resourceVersion": version}
+            is_handing_over = self._successor and spec["holderIdentity"] == self._identity
+            if self._observation.requester and not is_handing_over:
+                change["annotations"] = {REQUESTED_BY: None}
+            written = await self._kube.merge(LEASE, self._namespace, self._name, {"metadata": change, "spec": spec})
+            if written["metadata"]["resourceVersion"] == version:
+                # Other replicas would not observe this renewal: one that shares the Lease wrote the same microsecond.
+                raise Conflict(f"Lease {self._name} was not changed by its renewal")
         self._observation = LeaseObservation(written, self._clock())
 
     def _announce(self, change: str, *, warning: bool = False) -> None:
         log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, change)
-        if self._observation:
+        if self._observation and not self._is_shared:
             message = f"{self._identity} {change}"
             self._recorder.record(Event.about(self._observation.lease, LEADER_ELECTION, message, warning=warning))
+
+    def _report(self, *, leads: bool) -> None:
+        if not self._is_shared:
+            metrics.LEADER.labels(name=self._name).set(leads)
 
     def _note(self, problem: str) -> None:
         """Log a problem when it begins, not at every attempt."""
@@ -303,13 +412,16 @@ class Fence:
 
     Tasks are cancelled when leadership is lost, but a process that was suspended resumes within a task before it learns
     of the loss. Database calls, which do not use this transport, check `Leadership.permit` themselves.
+
+    Args:
+        permit: raises Unavailable if another replica may lead (`Leadership.permit`).
     """
 
-    def __init__(self, transport: Transport, leadership: Leadership) -> None:
+    def __init__(self, transport: Transport, permit: Callable[[str], None]) -> None:
         self._transport = transport
-        self._leadership = leadership
+        self._permit = permit
 
     async def request(self, request: Request) -> Response:
         if request.method != "GET":
-            self._leadership.permit(str(request))
+            self._permit(str(request))
         return await self._transport.request(request)

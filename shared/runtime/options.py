@@ -45,6 +45,7 @@ class Options:
         install_crds: whether to apply the CRDs of the operator at startup.
         leader_elect: whether to elect a leader among the replicas.
         leader_elect_namespace: namespace of the Lease.
+        shards: number of parts into which the resources are split, each with a leader of its own.
         lease_duration: time after the last renewal until another replica takes over.
         renew_deadline: time after the last renewal until the leader stops.
         retry_period: time between attempts to acquire the Lease, or to renew it after a failure.
@@ -78,6 +79,7 @@ class Options:
     install_crds: bool
     leader_elect: bool
     leader_elect_namespace: str
+    shards: int
     lease_duration: int
     renew_deadline: float
     retry_period: float

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from shared.kubernetes.kinds import Key
@@ -23,15 +24,19 @@ MAX_CONCURRENT_PROBES = 16
 """Maximum number of resources that are probed at once."""
 
 
-async def probe_continuously(controller: Controller[Any, Any], cache: Cache, queue: Queue) -> None:
-    """Probe all resources of a controller until cancelled."""
+async def probe_continuously(
+    controller: Controller[Any, Any], cache: Cache, queue: Queue, owns: Callable[[Key], bool] = lambda _: True
+) -> None:
+    """Probe the resources of a controller that this replica reconciles, until cancelled."""
     while True:
         await asyncio.sleep(PROBE_INTERVAL_SECONDS)
-        await probe_all(controller, cache, queue)
+        await probe_all(controller, cache, queue, owns)
 
 
-async def probe_all(controller: Controller[Any, Any], cache: Cache, queue: Queue) -> None:
-    """Probe all resources once, and queue those that must be reconciled."""
+async def probe_all(
+    controller: Controller[Any, Any], cache: Cache, queue: Queue, owns: Callable[[Key], bool] = lambda _: True
+) -> None:
+    """Probe the resources once, and queue those that must be reconciled."""
     limit = asyncio.Semaphore(MAX_CONCURRENT_PROBES)
 
     async def probe(key: Key) -> None:
@@ -45,4 +50,4 @@ async def probe_all(controller: Controller[Any, Any], cache: Cache, queue: Queue
             except Exception:  # the regular reconcile still observes the resource
                 log.exception("%s: internal error of a probe (a bug in the operator)", key)
 
-    await asyncio.gather(*(probe(key) for key in cache.keys(controller.kind)))
+    await asyncio.gather(*(probe(key) for key in cache.keys(controller.kind) if owns(key)))

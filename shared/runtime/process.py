@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import random
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,23 @@ from shared.api import admission
 from shared.kubernetes import access_review
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
-from shared.kubernetes.kinds import Key
-from shared.kubernetes.transport import Bounded, Transports
+from shared.kubernetes.kinds import Key, Obj
+from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE, Bounded, Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import Clients
-from shared.runtime import install
+from shared.runtime import install, queue
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
-from shared.runtime.executor import Permit, always
-from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
+from shared.runtime.leader_election import Fence, Times
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.probing import probe_continuously
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.reflector import Loss
+from shared.runtime.shards import Election, Shard, shard_of
 from shared.runtime.watch import Watch, Watched
 from shared.status import resource_metrics
 from shared.status.events import Recorder
@@ -57,61 +58,97 @@ WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
 
 
-class RunningController:
-    """Cache, queue and workers of one controller, closed until this replica leads.
+class Lane:
+    """Queue and workers of one controller for one shard, closed until this replica leads the shard.
 
     Args:
-        permit: called before each database call.
+        kube: client whose writes are rejected while another replica may lead the shard.
         loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
     """
 
     def __init__(
         self,
-        controller: Controller[Any, Any],
+        running: RunningController,
+        shard: Shard,
         kube: Kube,
         recorder: Recorder,
-        permit: Permit,
         loss: Callable[[Controller[Any, Any], str], Loss | None],
     ) -> None:
-        self.controller = controller
+        self.shard = shard
+        controller = self._controller = running.controller
+        self._cache = running.cache
         self.queue = Queue(controller.name)
         self.queue.close()
-        self.cache = controller.cache(self.queue.add)
-        self.dependencies = Dependencies(controller.reads, self.queue.add)
         self._reconciler = Reconciler(
             controller,
             kube=kube,
-            cache=self.cache,
+            cache=running.cache,
             queue=self.queue,
             recorder=recorder,
-            permit=permit,
+            permit=shard.permit,
             loss=lambda key: loss(controller, key.namespace),
-            dependencies=self.dependencies,
+            dependencies=running.dependencies,
         )
 
     @property
-    def keys(self) -> list[Key]:
-        """Keys of all known resources."""
-        return self.cache.keys(self.controller.kind)
+    def resources(self) -> resource_metrics.Resources:
+        """Resources of the lane, for metrics; none unless this replica leads the shard."""
+        kind = self._controller.kind
+
+        def served() -> Iterable[Obj]:
+            return self._cache.all(kind, of=self.shard.owns) if self.queue.is_open else ()
+
+        return resource_metrics.Resources(kind, served, self._controller.states, self._reconciler.certificate_expiry)
 
     @property
-    def resources(self) -> resource_metrics.Resources:
-        """Resources of the controller, for metrics."""
-        kind, seen = self.controller.kind, self._reconciler.certificate_expiry
-        return resource_metrics.Resources(kind, lambda: self.cache.all(kind), self.controller.states, seen)
+    def keys(self) -> list[Key]:
+        """Keys of all known resources of the shard."""
+        return [key for key in self._cache.keys(self._controller.kind) if self.shard.owns(key)]
 
     def open(self, workers: int) -> set[asyncio.Task[None]]:
-        """Reconcile every resource, with this number of workers."""
+        """Reconcile every resource of the shard, with this number of workers."""
         self._reconciler.begin()
         self.queue.open()
         for key in self.keys:
-            self.queue.add(key)
-        name = self.controller.name
+            self.queue.add(key, background=True)
+        controller = self._controller
+        name = controller.name
         tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
-        if self.controller.probe is not None:
-            probing = probe_continuously(self.controller, self.cache, self.queue)
+        if controller.probe is not None:
+            probing = probe_continuously(controller, self._cache, self.queue, self.shard.owns)
             tasks.add(asyncio.create_task(probing, name=f"{name}-probes"))
         return tasks
+
+    def resync(self, seconds: float) -> None:
+        """Reconcile every resource of the shard within this time."""
+        if not self.queue.is_open:
+            return
+        for key in self.keys:
+            self.queue.add_after(key, seconds * random.uniform(0.0, 1.0), background=True)
+
+
+class RunningController:
+    """Cache of one controller, which every shard shares, and its lanes.
+
+    Args:
+        lane: creates the lane of a shard.
+    """
+
+    def __init__(
+        self,
+        controller: Controller[Any, Any],
+        shards: Iterable[Shard],
+        lane: Callable[[RunningController, Shard], Lane],
+    ) -> None:
+        self.controller = controller
+        self.cache = controller.cache(self._add)
+        self.dependencies = Dependencies(controller.reads, self._add)
+        self.lanes = [lane(self, shard) for shard in shards]
+        queue.expose(controller.name, (lane.queue for lane in self.lanes))
+
+    def _add(self, key: Key) -> None:
+        """Queue a key in the lane of its shard."""
+        self.lanes[shard_of(key, len(self.lanes))].queue.add(key)
 
 
 class Process:
@@ -127,25 +164,30 @@ class Process:
         self._kube = Kube(transports.work, manager=options.operator_name)
         self._recorder = Recorder(self._kube, component=options.operator_name)
         self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
-        self._term: Term = unopposed
-        permit: Permit = always
-        work = transports.work
+        self._election: Election | None = None
+        self._shards: tuple[Shard, ...] = (Shard(),)
         if options.leader_elect:
-            leadership = Leadership(
+            self._election = Election(
                 Kube(transports.lease, manager=options.operator_name),
                 self._recorder,
-                name=options.operator_name,
+                operator=options.operator_name,
                 namespace=options.leader_elect_namespace,
+                shards=options.shards,
                 times=self._times,
             )
-            self._term, work, permit = leadership.term, Fence(work, leadership), leadership.permit
-        fenced = Kube(Bounded(work), manager=options.operator_name)
-        controllers = operator.controllers(options)
-        self._lanes = [
-            RunningController(controller, fenced, self._recorder, permit, self._loss) for controller in controllers
+            self._shards = self._election.shards
+        limit = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+
+        def lane(running: RunningController, shard: Shard) -> Lane:
+            fenced = Bounded(Fence(transports.work, shard.permit), limit)
+            return Lane(running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss)
+
+        self._controllers = [
+            RunningController(controller, self._shards, lane) for controller in operator.controllers(options)
         ]
+        self._lanes = [lane for running in self._controllers for lane in running.lanes]
         self._watch = Watch(
-            [Watched(lane.controller, lane.cache, lane.dependencies) for lane in self._lanes],
+            [Watched(running.controller, running.cache, running.dependencies) for running in self._controllers],
             kube=self._kube,
             streams=transports.watches,
             configuration=configuration,
@@ -158,30 +200,34 @@ class Process:
     async def run(self) -> None:
         """Run until a signal arrives; raises the error that makes it impossible to continue."""
         options = self._options
-        kinds = [lane.controller.kind for lane in self._lanes]
+        kinds = [running.controller.kind for running in self._controllers]
         if options.install_crds:
             await install.install_crds(self._kube, self._operator.resources)
         for kind in kinds:
             await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
         async with contextlib.AsyncExitStack() as stack:
             await self._answer(stack)
-            for lane in self._lanes:
-                metrics.show_from_the_start(lane.controller.name)
-                metrics.MAX_WORKERS.labels(controller=lane.controller.name).set(options.workers)
+            for running in self._controllers:
+                metrics.show_from_the_start(running.controller.name)
+                metrics.MAX_WORKERS.labels(controller=running.controller.name).set(options.workers)
+            stack.enter_context(resource_metrics.shown(*(lane.resources for lane in self._lanes)))
             gc.set_threshold(50_000, 20, 50)
+            gc.collect()
+            gc.freeze()  # modules: scanning them would be most of the time of a full collection (0.1 s)
             self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
             self._start(self._recorder.run(), "events")
             self._start(self._resync(), "resync")
             self._start(self._settle_memory(), "gc")
-            leading = self._start(self._lead(), "leading")
+            if self._election is not None:
+                self._start(self._election.run(), "election")
+            leading = {self._start(self._lead(shard), f"leading-{shard.index}") for shard in self._shards}
             served = ", ".join(options.namespaces) or "all namespaces"
             log.info("%s watches %s in %s", options.operator_name, ", ".join(kind.plural for kind in kinds), served)
             try:
                 await self._end
             finally:
-                await _stop(
-                    {leading}, 3 * SHUTDOWN_GRACE_SECONDS
-                )  # running reconciles, then their events, then the Lease
+                # running reconciles, then their events, then the Leases
+                await _stop(leading, 3 * SHUTDOWN_GRACE_SECONDS)
                 if options.webhook_address != "0":
                     await asyncio.sleep(
                         WEBHOOK_LINGER_SECONDS
@@ -240,29 +286,31 @@ class Process:
             await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
             self._watch.refresh()
             for lane in self._lanes:
-                for key in lane.keys:
-                    lane.queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
+                lane.resync(self._options.resync / 2)
 
     async def _settle_memory(self) -> None:
         """Freeze listed objects, which are long-lived: scanning them is most of the garbage collector's cost."""
         await self._watch.synced.wait()
         gc.freeze()
 
-    async def _lead(self) -> None:
-        """Work while this replica leads; it joins the election when its cache is filled."""
+    async def _lead(self, shard: Shard) -> None:
+        """Work on a shard while this replica leads it; it joins the election when its cache is filled."""
         await self._watch.synced.wait()
         while True:
-            async with self._term() as lost:
-                await self._work(lost)
+            async with shard.term() as lost:
+                await self._work(shard, lost)
 
-    async def _work(self, lost: asyncio.Future[None]) -> None:
-        """Reconcile until leadership is lost or the process shuts down."""
-        workers = {task for lane in self._lanes for task in lane.open(self._options.workers)}
+    async def _work(self, shard: Shard, lost: asyncio.Future[None]) -> None:
+        """Reconcile until leadership is lost, another replica should lead, or the process shuts down."""
+        lanes = [running.lanes[shard.index] for running in self._controllers]
+        count = math.ceil(self._options.workers / shard.count)
+        workers = {task for lane in lanes for task in lane.open(count)}
+        requested = asyncio.create_task(_wait(shard.requested))
         try:
-            with resource_metrics.shown(*(lane.resources for lane in self._lanes)):
-                await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({lost, requested, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for lane in self._lanes:
+            requested.cancel()
+            for lane in lanes:
                 lane.queue.close()
             if lost.done():  # another replica may start soon: cancel running reconciles
                 if running := await _stop(workers, self._times.notice):
@@ -270,7 +318,7 @@ class Process:
             else:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(
-                        asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), RECONCILE_GRACE_SECONDS
+                        asyncio.gather(*(lane.queue.rest() for lane in lanes)), RECONCILE_GRACE_SECONDS
                     )
                 await _stop(workers, SHUTDOWN_GRACE_SECONDS)
                 await self._recorder.flush(EVENT_GRACE_SECONDS)
@@ -289,6 +337,10 @@ class Process:
 
     def _is_trusted(self) -> str | None:
         return self._certificates.unready() if self._certificates else None
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:

@@ -2,15 +2,17 @@
 
 A key is processed by one worker at a time. Adding a key several times while it waits results in one reconcile; adding
 it while it is processed results in one more afterwards. Failures back off per key, so that a failing resource does not
-delay others.
+delay others. Observed changes precede background work: resyncs, and the resources that exist when this replica begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Callable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from shared.kubernetes.kinds import Key
 from shared.observability import metrics, tracing
@@ -18,6 +20,13 @@ from shared.observability import metrics, tracing
 FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
 """First and longest delay between retries of a key, in seconds."""
+
+BACKGROUND_SHARE = 8
+"""One of this number of keys is background work, so that a constant stream of changes does not stop it."""
+
+TURN_SECONDS = 0.01
+"""Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
+waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
 
 
 class Queue:
@@ -34,41 +43,62 @@ class Queue:
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
-        self._waiting: deque[Key] = deque()
+        self._waiting: OrderedDict[Key, None] = OrderedDict()
+        self._background: OrderedDict[Key, None] = OrderedDict()
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
+        self._again: dict[Key, bool] = {}  # keys added while in process, and whether that is background work
+        self._since_background = 0  # number of keys returned since the last one of the background
         self._handled: dict[Key, float] = {}  # start of processing, by key in process
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._closed = False
+        self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
         self._wakeup = asyncio.Event()
         self._rested = asyncio.Event()
         self._rested.set()
         labels = {"name": name, "controller": name}
         self._adds = metrics.QUEUE_ADDS.labels(**labels)
-        self._depth = metrics.QUEUE_DEPTH.labels(**labels)
         self._wait = metrics.QUEUE_WAIT.labels(**labels)
         self._work = metrics.QUEUE_WORK.labels(**labels)
         self._retries = metrics.QUEUE_RETRIES.labels(**labels)
-        self._depth.set_function(lambda: len(self._waiting))
-        metrics.QUEUE_UNFINISHED.labels(**labels).set_function(lambda: sum(self._ages()))
-        metrics.QUEUE_LONGEST.labels(**labels).set_function(self.oldest_work)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._background)
 
-    def add(self, key: Key) -> None:
-        """Add a key, to be reconciled as soon as a worker is free."""
+    def add(self, key: Key, *, background: bool = False) -> None:
+        """Add a key, to be reconciled as soon as a worker is free.
+
+        Args:
+            background: whether other keys go first. A key that is added both ways counts as a change.
+        """
         if timer := self._timers.pop(key, None):
             timer.cancel()
-        if self._closed or key in self._since:
+        if self._closed:
+            return
+        if key in self._since:
+            if not background:
+                self._expedite(key)
             return
         self._adds.inc()
         self._since[key] = self._clock()
-        if key not in self._handled:
-            self._waiting.append(key)
-            self._wakeup.set()
+        if key in self._handled:
+            self._again[key] = background
+        else:
+            self._enqueue(key, background)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def _enqueue(self, key: Key, background: bool) -> None:
+        (self._background if background else self._waiting)[key] = None
+        self._wakeup.set()
+
+    def _expedite(self, key: Key) -> None:
+        """Treat a waiting key as a change from now on."""
+        if key in self._again:
+            self._again[key] = False
+        elif key in self._background:
+            del self._background[key]
+            self._enqueue(key, background=False)
+
+    def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:
         """Add a key after a delay in seconds; the earliest of several delays for a key applies."""
         if self._closed:
             return
@@ -78,7 +108,7 @@ class Queue:
             return
         if pending is not None:
             pending.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_at(when, self.add, key)
+        self._timers[key] = asyncio.get_running_loop().call_at(when, partial(self.add, key, background=background))
 
     def retry(self, key: Key, *, at_least: float = 0.0) -> float:
         """Add a key after a failure, with back-off.
@@ -107,35 +137,57 @@ class Queue:
 
     async def get(self) -> Key:
         """Return the next key, which the caller processes until `done`."""
-        while not self._waiting:
-            self._wakeup.clear()
-            await self._wakeup.wait()
-        key = self._waiting.popleft()
+        while True:
+            if not len(self):
+                self._wakeup.clear()
+                await self._wakeup.wait()
+            elif self._turn is not None and time.monotonic() >= self._turn + TURN_SECONDS:
+                await asyncio.sleep(0)
+            else:
+                break
+        self._begin_turn()
+        key = self._pop()
         now = self._clock()
         self._wait.observe(now - self._since.pop(key))
         self._handled[key] = now
         self._rested.clear()
         return key
 
+    def _begin_turn(self) -> None:
+        if self._turn is None:
+            self._turn = time.monotonic()
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn = None
+
+    def _pop(self) -> Key:
+        is_background = not self._waiting or (self._background and self._since_background + 1 >= BACKGROUND_SHARE)
+        self._since_background = 0 if is_background else self._since_background + 1
+        return (self._background if is_background else self._waiting).popitem(last=False)[0]
+
     def done(self, key: Key) -> None:
         """Finish processing a key; if it was added in the meantime, it waits again."""
         self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
-        if key in self._since:
-            self._waiting.append(key)
-            self._wakeup.set()
+        if key in self._again:
+            self._enqueue(key, self._again.pop(key))
         if not self._handled:
             self._rested.set()
 
+    @property
+    def is_open(self) -> bool:
+        return not self._closed
+
     def oldest_work(self) -> float:
         """Return the age in seconds of the longest running reconcile."""
-        return max(self._ages(), default=0.0)
+        return max(self.ages(), default=0.0)
 
     def close(self) -> None:
         """Drop all waiting keys, and accept no more; running reconciles continue."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        for forgotten in (self._timers, self._waiting, self._since, self._failures):
+        for forgotten in (self._timers, self._waiting, self._background, self._since, self._again, self._failures):
             forgotten.clear()
 
     def open(self) -> None:
@@ -146,8 +198,15 @@ class Queue:
         """Wait until no key is being processed."""
         await self._rested.wait()
 
-    def _ages(self) -> list[float]:
+    def ages(self) -> list[float]:
+        """Return the ages in seconds of the running reconciles; safe from any thread."""
         now = self._clock()
-        return [
-            now - since for since in list(self._handled.values())
-        ]  # copied, because a scrape runs in another thread
+        return [now - since for since in list(self._handled.values())]
+
+
+def expose(name: str, queues: Iterable[Queue]) -> None:
+    """Expose the gauges of a controller, whose keys are split among several queues."""
+    labels, several = {"name": name, "controller": name}, tuple(queues)
+    metrics.QUEUE_DEPTH.labels(**labels).set_function(lambda: sum(map(len, several)))
+    metrics.QUEUE_UNFINISHED.labels(**labels).set_function(lambda: sum(sum(queue.ages()) for queue in several))
+    metrics.QUEUE_LONGEST.labels(**labels).set_function(lambda: max(queue.oldest_work() for queue in several))

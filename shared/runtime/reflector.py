@@ -44,8 +44,9 @@ MIN_WATCH_SECONDS = 300.0
 MIN_STREAM_SECONDS = 1.0
 """Minimum duration of a watch without an event, in seconds; shorter ones count as errors. As in client-go."""
 
-LIST_PAGE_ITEMS = 500
-"""Number of objects per page of a list, which limits the memory that a list takes."""
+LIST_PAGE_ITEMS = 250
+"""Number of objects per page of a list, which limits the memory that a list takes, and for how long the event loop is
+blocked: 500 Deployments take 80 ms."""
 
 LOSS_REPORTED_SECONDS = 10.0
 """Seconds after which the loss of a collection is reported: most watches are restored by the first retries."""

@@ -75,7 +75,7 @@ labels: {{- include "operator.labels" $root | nindent 2 }}
 {{- end -}}
 
 {{/*
-Permissions in the operator's own namespace: its Lease and events about it, and the Secret with its certificate (`create`
+Permissions in the operator's own namespace: its Leases and events about them, and the Secret with its certificate (`create`
 with a resource name allows server-side apply after the Secret was deleted). It can neither list nor watch Secrets.
 */}}
 {{- define "operator.ownAccess" -}}
@@ -94,7 +94,11 @@ rules:
     verbs: [create]
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
-    resourceNames: [{{ include "operator.process" . }}]
+    resourceNames:
+      - {{ include "operator.process" . }}
+      {{- range untilStep 0 10 1 }} # --shards is at most 10; pods with another number may still run during an upgrade
+      - {{ include "operator.process" $ }}-shard-{{ . }}
+      {{- end }}
     verbs: [get, patch]
   - apiGroups: [""]
     resources: [events]

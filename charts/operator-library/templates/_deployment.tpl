@@ -6,7 +6,7 @@ metadata:
   namespace: {{ .Release.Namespace | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
-  # All replicas serve webhooks and metrics and keep their caches in sync; only the leader reconciles.
+  # All replicas serve webhooks and metrics and keep their caches in sync; only the leaders reconcile.
   replicas: {{ int64 .Values.replicas }}
   strategy:
     type: RollingUpdate
@@ -154,6 +154,7 @@ priorityClassName: {{ . | quote }}
 - --leader-elect-lease-duration={{ int64 .Values.leaderElection.leaseDuration }}
 - --leader-elect-renew-deadline={{ int64 .Values.leaderElection.renewDeadline }}
 - --leader-elect-retry-period={{ int64 .Values.leaderElection.retryPeriod }}
+- --shards={{ int64 .Values.shards }}
 - --resync={{ int64 .Values.resync }}
 - --workers={{ int64 .Values.workers }}
 - --create-timeout={{ int64 .Values.createTimeout }}

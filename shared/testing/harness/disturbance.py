@@ -113,6 +113,32 @@ def _leader_change(name: str, *, steps_later: bool) -> Disturbance:
     return Disturbance(name, _writes, play)
 
 
+def _shard_moves() -> Disturbance:
+    """Let another replica lead the shard from the nth write on: its cache is warm, but behind since the step began.
+
+    The write lands when the other replica leads. Events reach it only when it is idle.
+    """
+
+    async def play(course: ReferenceRun, nth: int) -> ScenarioRun:
+        play, steps, nth = course.play(course.writes, nth)
+        other = play.world.operator()
+        other.lags = True
+        other.follow()
+        play.world.server.faults.crash_before(nth + 1)
+
+        async def on_crash(crash: Crash) -> None:
+            play.end()
+            play.operator, play.lags = other, True
+            other.lead()
+            await play.carry_out(crash)
+
+        play.on_crash = on_crash
+        await play.run_steps(steps)
+        return play
+
+    return Disturbance("shard moves to a replica with late events", _writes, play, counts="any", unstable=HISTORY)
+
+
 def _stale_view() -> Disturbance:
     """Restart the operator with a list that was current earlier; afterwards its watch delivers all later events."""
 
@@ -226,6 +252,7 @@ DISTURBANCES = (
     _late_events(),
     _leader_change("leader change, last write lands at once", steps_later=False),
     _leader_change("leader change, last write lands a step later", steps_later=True),
+    _shard_moves(),
     _stale_view(),
     _missed_event(),
 )

@@ -185,6 +185,17 @@ class Harness:
         self.alive = False
         self.queue.close()
 
+    def follow(self) -> None:
+        """Keep the cache up to date, but reconcile nothing, as a replica that does not lead."""
+        self.queue.close()
+
+    def lead(self) -> None:
+        """Begin to reconcile every resource after `follow`."""
+        self.reconciler.begin()
+        self.queue.open()
+        for key in self.cache.keys(self.controller.kind):
+            self.queue.add(key)
+
     def restart(self) -> Harness:
         """End the operator's process and start a new one with an empty cache and an initial list."""
         self.stop()
@@ -251,11 +262,11 @@ class _ManualTimerQueue(Queue):
         super().__init__(name, jitter=jitter)
         self._later: dict[Key, float] = {}
 
-    def add(self, key: Key) -> None:
+    def add(self, key: Key, *, background: bool = False) -> None:
         self._later.pop(key, None)
-        super().add(key)
+        super().add(key, background=background)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:  # noqa: ARG002
         self._later[key] = min(seconds, self._later.get(key, seconds))
 
     @property

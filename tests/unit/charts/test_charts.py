@@ -98,6 +98,7 @@ def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
         "watchNamespaces": ["shop", "search"],
         "resync": 1_000_000,
         "workers": 4,
+        "shards": 3,
         "leaderElection": {"leaseDuration": 60, "renewDeadline": 40, "retryPeriod": 5},
         "createTimeout": 60,
         "upgradeTimeout": 2_000_000,
@@ -112,7 +113,7 @@ def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
     }
     options = options_of(render(operator_chart, given))
     assert options.namespaces == ("search", "shop")
-    assert (options.resync, options.workers) == (1_000_000, 4)
+    assert (options.resync, options.workers, options.shards) == (1_000_000, 4, 3)
     assert (options.leader_elect, options.leader_elect_namespace) == (True, "platform-system")
     assert (options.lease_duration, options.renew_deadline, options.retry_period) == (60, 40, 5)
     assert (options.create_timeout, options.upgrade_timeout) == (60, 2_000_000)

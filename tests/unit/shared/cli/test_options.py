@@ -17,7 +17,7 @@ def test_default_options() -> None:
     given = options()
     assert given.operator_name == "memcached-operator"
     assert given.namespaces == ()
-    assert (given.workers, given.resync, given.install_crds) == (512, 600.0, False)
+    assert (given.workers, given.resync, given.install_crds, given.shards) == (512, 600.0, False, 1)
     assert given.command == "run"
     assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
     assert (given.create_timeout, given.upgrade_timeout) == (600, 1800)
@@ -42,6 +42,9 @@ def test_flag_takes_precedence_over_the_environment() -> None:
         (["--workers", "0"], {}, "'0' is not an integer of at least 1"),
         ([], {"WORKERS": "many"}, "'many' is not an integer of at least 1"),
         (["--resync", "-5"], {}, "'-5' is not a number of seconds above 0"),
+        (["--shards", "0"], {}, "'0' is not an integer of at least 1"),
+        (["--shards", "11"], {}, "'11' is more than 10 shards"),
+        (["--shards", "2"], {}, "--shards 2 requires --leader-elect: each shard has a leader"),
         (["--log-level", "loud"], {}, "'loud' is not one of debug, info, warning, error"),
         ([], {"LOG_FORMAT": "xml"}, "'xml' is not one of json, text"),
         (["--create-timeout", "0"], {}, "'0' is not a number of seconds above 0"),

@@ -119,7 +119,7 @@ class Slow:
 
 async def test_concurrent_requests_are_limited() -> None:
     slow = Slow()
-    crowd = Bounded(slow, requests=2)
+    crowd = Bounded(slow, asyncio.Semaphore(2))
     answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
     await asyncio.sleep(0)
     assert slow.in_progress == 2

@@ -301,7 +301,7 @@ async def test_two_replicas_never_lead_at_once(server: ApiServer, seed: int) -> 
 async def test_fence_rejects_writes_once_another_replica_may_lead(server: ApiServer) -> None:
     now = 0.0
     leadership = candidate(server, "a", clock=lambda: now, times=Times(15, 10, 1))
-    kube = Kube(Fence(server, leadership), manager="operator")
+    kube = Kube(Fence(server, leadership.permit), manager="operator")
     obj = {"metadata": {"name": "cache", "namespace": "default"}}
     with pytest.raises(Unavailable, match="another replica may be the leader"):
         await kube.create(EVENT, obj)

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 
 from shared.kubernetes.kinds import Key
-from shared.runtime.queue import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, Queue
+from shared.runtime.queue import BACKGROUND_SHARE, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, Queue, expose
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -106,3 +107,59 @@ async def test_rest_returns_when_all_processed_keys_are_done(queue: Queue) -> No
     queue.done(B)
     await asyncio.wait_for(resting, 0.1)
     assert len(queue) == 0
+
+
+async def test_change_by_a_user_overtakes_ten_thousand_resyncs(queue: Queue) -> None:
+    for number in range(10_000):
+        queue.add(Key("default", f"cache-{number}"), background=True)
+    await queue.get()
+    queue.add(A)
+    assert await queue.get() == A
+
+
+async def test_change_of_a_resource_that_waits_for_its_resync_goes_first(queue: Queue) -> None:
+    """Whether it waits, or is added while a worker processes it."""
+    for number in range(100):
+        queue.add(Key("default", f"cache-{number}"), background=True)
+    changed = Key("default", "cache-99")
+    queue.add(changed)
+    queue.add(changed, background=True)
+    assert await queue.get() == changed
+    queue.add(changed, background=True)
+    queue.add(changed)
+    queue.done(changed)
+    assert await queue.get() == changed
+    assert len(queue) == 99
+
+
+async def test_resync_of_a_processed_resource_waits_behind_changes(queue: Queue) -> None:
+    queue.add(A)
+    await queue.get()
+    queue.add(A, background=True)
+    queue.done(A)
+    queue.add(B)
+    assert [await queue.get(), await queue.get()] == [B, A]
+
+
+async def test_constant_changes_do_not_stop_background_work(queue: Queue) -> None:
+    queue.add(A, background=True)
+    processed = []
+    for number in range(BACKGROUND_SHARE):
+        queue.add(Key("default", f"cache-{number}"))
+        queue.add(Key("default", f"other-{number}"))
+        processed.append(await queue.get())
+    assert A in processed
+
+
+async def test_gauges_cover_every_queue_of_a_controller() -> None:
+    """Shards have a queue each."""
+    queues = [Queue("split"), Queue("split")]
+    expose("split", queues)
+    for queue, key in zip(queues, (A, B), strict=True):
+        queue.add(key)
+    labels = {"name": "split", "controller": "split"}
+    assert REGISTRY.get_sample_value("workqueue_depth", labels) == 2
+    await queues[0].get()
+    await asyncio.sleep(0.01)
+    assert REGISTRY.get_sample_value("workqueue_depth", labels) == 1
+    assert REGISTRY.get_sample_value("workqueue_longest_running_processor_seconds", labels) > 0  # type: ignore[operator]

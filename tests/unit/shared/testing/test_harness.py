@@ -68,6 +68,7 @@ async def test_correct_operator_passes(scenario: Scenario, disturbance: Disturba
         (ring.KeepsStateInMemory, CREATE, "crash after a write", Oracle.END),
         (ring.GeneratesNames, CREATE, "lost response, events late", Oracle.COUNTS),
         (ring.GeneratesNames, CREATE, "lost response, events late", Oracle.END),
+        (ring.KeepsStateInMemory, CREATE, "shard moves to a replica with late events", Oracle.END),
         (ring.DeletesByName, NOTES_SPOILED, "stale view", Oracle.NEWER),
         (ring.PatchesByName, NOTES_DELETED, "stale view", Oracle.NEWER),
         (ring.RecordsTooLate, CREATE, "crash after a write", Oracle.END),

@@ -1,0 +1,123 @@
+"""Results of the benchmark of scale, and their goals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from e2e.bench.measures import KIB, Goal
+
+Blocks = tuple[float, float]
+"""Seconds of the longest callback of an event loop: by time, and by CPU time."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of random resources at a constant rate. Times are in seconds.
+
+    Attributes:
+        count: number of changes.
+        queue_p99: 99th percentile of the time in the queue.
+        reconcile_p99: 99th percentile of the duration of a reconcile.
+        reported_p50, reported_p99: percentiles of the time from a change until the status describes it.
+        blocks: longest callback.
+        scraped: time of one read of /metrics afterwards.
+        scrape_blocks: longest callback meanwhile.
+    """
+
+    count: int
+    queue_p99: float
+    reconcile_p99: float
+    reported_p50: float
+    reported_p99: float
+    blocks: Blocks
+    scraped: float
+    scrape_blocks: Blocks
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One operator with many resources. Times are in seconds, memory in bytes per resource.
+
+    Attributes:
+        operator: name of the operator.
+        count: number of resources.
+        loaded: time from the first creation until every status is reported.
+        memory: memory after the creation.
+        restarted: memory of a replica that started when all resources existed.
+        changes: changes at a constant rate.
+        synced: time from the start of a process until its cache has all resources.
+        reconciled: the same, until it has also reconciled all resources once.
+        handover: time from SIGTERM of the leader until the next one has reported a change.
+        crash: the same after SIGKILL.
+        load_blocks: longest callback while the resources were created.
+        start_blocks: longest callback from the start of a process until its cache has all resources.
+        takeover_blocks: longest callback from then until it has reconciled all resources as the leader.
+    """
+
+    operator: str
+    count: int
+    loaded: float
+    memory: float
+    restarted: float
+    changes: Changes
+    synced: float
+    reconciled: float
+    handover: float
+    crash: float
+    load_blocks: Blocks
+    start_blocks: Blocks
+    takeover_blocks: Blocks
+
+    @property
+    def goals(self) -> list[Goal]:
+        """Return the goals with the measured values."""
+        of = f"{self.count} × {self.operator}: "
+        return [
+            Goal(f"{of}queue p99, s", self.changes.queue_p99, 1),
+            Goal(f"{of}reconcile p99, s", self.changes.reconcile_p99, 5),
+            Goal(f"{of}longest block during changes, ms", 1000 * self.changes.blocks[0], 100),
+            Goal(f"{of}longest block while /metrics is read, ms", 1000 * self.changes.scrape_blocks[0], 100),
+            Goal(f"{of}longest block during creation, ms", 1000 * self.load_blocks[0], 100),
+            Goal(f"{of}longest block at the start, ms", 1000 * self.start_blocks[0], 100),
+            Goal(f"{of}longest block at the takeover, ms", 1000 * self.takeover_blocks[0], 100),
+            Goal(f"{of}start with all resources, s", self.reconciled, 60),
+            Goal(f"{of}memory per resource, KiB", max(self.memory, self.restarted) / KIB, 20),
+            Goal(f"{of}handover on SIGTERM, s", self.handover, 2),
+            Goal(f"{of}handover after a crash, s", self.crash, 20),
+        ]
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """Resources created at once, for one replica per shard.
+
+    Attributes:
+        shards: number of shards, and of replicas.
+        count: number of resources.
+        seconds: time from the first creation until every status is reported.
+        client: CPU seconds of the replicas.
+        server: CPU seconds of the API server and its etcd.
+        memory: resident memory of each replica, in bytes.
+        growth: the same, in bytes per resource.
+        reconciles: number of reconciles by each replica.
+    """
+
+    shards: int
+    count: int
+    seconds: float
+    client: float
+    server: float
+    memory: tuple[int, ...]
+    growth: tuple[float, ...]
+    reconciles: tuple[float, ...]
+
+    @property
+    def rate(self) -> float:
+        """Resources per second."""
+        return self.count / self.seconds
+
+
+def goals(found: Iterable[Scale]) -> list[Goal]:
+    """Return the goals of every operator."""
+    return [goal for each in found for goal in each.goals]
