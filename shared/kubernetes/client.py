@@ -28,10 +28,12 @@ from shared.observability import tracing
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 
-_UNTYPED = "failed to create typed patch object"
-"""Message of a status 500 if an apply has a field that the schema does not declare, or one of another type.
+_MALFORMED = ("failed to create typed patch object", "unable to convert unstructured object to ")
+"""Messages of a status 500 if an apply has a field that the schema does not declare, or one of another type, or a value
+that cannot be parsed (a quantity without a number, in the opaque parts of a spec).
 
-Source: staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go in kubernetes/kubernetes.
+Source: staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go and
+staging/src/k8s.io/apimachinery/pkg/runtime/scheme.go in kubernetes/kubernetes.
 """
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -202,7 +204,7 @@ def error_of(answer: Response, request: Request) -> KubeError:
     kind: type[KubeError] = Refused
     if budget := _budget_refusal(code, status):
         return NotEvictable(budget, status=code, retry_after=answer.retry_after)
-    if code == 500 and _UNTYPED in str(status.get("message", "")):
+    if code == 500 and any(part in str(status.get("message", "")) for part in _MALFORMED):
         kind = Invalid
     elif code == 429 or code >= 500:
         kind = Unavailable

@@ -16,7 +16,7 @@ class KubeError(Exception):
         ├── NotFound       404
         ├── Forbidden      401, 403: credentials or RBAC
         └── Invalid        400, 422: rejected by schema, CEL or admission; the message has the reason
-                           500: an apply has fields that the schema does not declare
+                           500: an apply has fields that the schema does not declare, or values that it cannot parse
 
     Attributes:
         status: HTTP status; 0 if there was no response.

@@ -28,6 +28,9 @@ APPLIED = "platform.ydzs.io/applied"
 APPLIED_PATH = f"metadata.annotations.{APPLIED}"
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
+_DROPPED = ("", [], {})
+"""Empty values: the API server drops them, and no manager owns them."""
+
 _DEFAULT_KEYS = {"protocol": "TCP"}
 _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
 
@@ -175,7 +178,7 @@ def _map(desired: Obj, observed: Any, record: Obj, path: str) -> Iterator[str]:
         child = f"{path}.{key}" if path else key
         node = record.get(f"f:{key}")
         if node is None or key not in observed:
-            if value not in ("", [], {}):  # the API server drops empty values, and no manager owns them
+            if value not in _DROPPED:
                 yield child
         else:
             yield from _value(value, observed[key], node, child)
@@ -220,7 +223,8 @@ def _same(desired: Any, observed: Any, path: str) -> bool:
     """Compare values, ignoring what the API server adds (defaults inside atomic values) or rewrites (quantities)."""
     if isinstance(desired, dict):
         return isinstance(observed, dict) and all(
-            key in observed and _same(value, observed[key], f"{path}.{key}") for key, value in desired.items()
+            _same(value, observed[key], f"{path}.{key}") if key in observed else value in _DROPPED
+            for key, value in desired.items()
         )
     if isinstance(desired, list):
         return (

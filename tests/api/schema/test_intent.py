@@ -62,8 +62,19 @@ def test_field_removed_inside_an_atomic_value_is_removed_from_the_pods(
     assert in_pods(world.get(DEPLOYMENT), field) == after
 
 
-def test_unknown_field_in_an_opaque_part_is_the_users_to_fix(world: World, operator: Operator) -> None:
-    world.create(affinity={"nodeAffinty": {}})
+DIVISOR = {"containerName": "exporter", "resource": "limits.cpu", "divisor": "1m2"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"affinity": {"nodeAffinty": {}}}, "nodeAffinty"),
+        ({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": DIVISOR}}]}, "unable to parse quantity"),
+    ],
+    ids=["unknown field", "malformed quantity"],
+)
+def test_malformed_opaque_part_is_the_users_to_fix(world: World, operator: Operator, spec: Obj, words: str) -> None:
+    world.create(**spec)
     world.eventually(lambda: world.condition(of=conditions.STALLED).get("status") == "True", seconds=30)
     stalled = world.condition(of=conditions.STALLED)
-    assert (stalled["reason"], "nodeAffinty" in stalled["message"]) == ("Rejected", True)
+    assert (stalled["reason"], words in stalled["message"]) == ("Rejected", True)

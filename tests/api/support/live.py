@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
@@ -13,6 +14,9 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.testing import Actor, ApiServer
+
+MAX_IDLE_SECONDS = 30.0
+"""Seconds without a request after which the server may have closed a connection."""
 
 
 class LiveServer:
@@ -29,6 +33,7 @@ class LiveServer:
         context.load_cert_chain(plane.admin.certificate, plane.admin.key)
         address = urlsplit(plane.url)
         self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
+        self._used = time.monotonic()
         self.namespace = namespace
         self.kinds = kinds
 
@@ -36,6 +41,9 @@ class LiveServer:
         text = None if request.body is None else json.dumps(request.body)
         url = request.path + ("?" + urlencode(request.query) if request.query else "")
         headers = {"Content-Type": request.content_type, "Accept": "application/json"}
+        if time.monotonic() - self._used > MAX_IDLE_SECONDS:
+            self._connection.close()  # opens again with the next request
+        self._used = time.monotonic()
         self._connection.request(request.method, url, text, headers)
         with self._connection.getresponse() as response:
             content = response.read()
@@ -61,6 +69,45 @@ class LiveServer:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class CachedServer(LiveServer):
+    """A live server that lists each kind once until `forget`, and notes its own writes: for many objects.
+
+    What others write in the meantime is not seen, as with a controller's cache.
+    """
+
+    def __init__(self, plane: ControlPlane, namespace: str, kinds: tuple[Kind, ...] = ()) -> None:
+        super().__init__(plane, namespace, kinds)
+        self._known: dict[Kind, dict[str, Obj]] = {}
+        self._plurals = {kind.plural: kind for kind in kinds}
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
+        found = []
+        for of in (kind,) if kind else self.kinds:
+            if of not in self._known:
+                self._known[of] = {obj["metadata"]["name"]: obj for _, obj in super().objects(of)}
+            found += [(of, obj) for obj in self._known[of].values()]
+        return found
+
+    def handle(self, request: Request) -> Response:
+        answer = super().handle(request)
+        if request.method != "GET" and answer.status < 400:
+            self._note(request, answer.body)
+        return answer
+
+    def _note(self, request: Request, body: Any) -> None:
+        """Replace what was written; list a kind again after any other change of it."""
+        kind = next((self._plurals[part] for part in request.path.split("/") if part in self._plurals), None)
+        if kind not in self._known:
+            return
+        if request.method != "DELETE" and isinstance(body, dict) and body.get("kind") == kind.name:
+            self._known[kind][body["metadata"]["name"]] = _without_zeros(body)
+        else:
+            del self._known[kind]
 
 
 class _Kubelet(Actor):

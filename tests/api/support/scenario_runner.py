@@ -23,6 +23,7 @@ from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
 from shared.testing.harness.sweep import Failure, Oracle, Sweep
 from shared.testing.kubelet.kubelet import Processes
+from tests.api.support.live import LiveServer
 from tests.api.support.running import Operator, SentRequest
 from tests.api.support.world import EVERYTHING, MEMCACHED, World
 
@@ -95,11 +96,14 @@ MEMCACHED_CAST = Cast("memcached", MEMCACHED, (MEMCACHED, *EVERYTHING, POD))
 class Run:
     """One run in its own namespace."""
 
-    def __init__(self, plane: ControlPlane, *, seed: int = 0, cast: Cast = MEMCACHED_CAST) -> None:
+    def __init__(
+        self, plane: ControlPlane, *, seed: int = 0, cast: Cast = MEMCACHED_CAST, live: type[LiveServer] = LiveServer
+    ) -> None:
         self.cast = cast
         self.database = cast.database()
         processes = self.database if isinstance(self.database, Processes) else None
-        self.world = World(plane, created=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
+        created = 1000 * seed
+        self.world = World(plane, created=created, kinds=cast.kinds, processes=processes, nodes=cast.nodes, live=live)
         of = cast.operator(self.database) if cast.operator else None
         self.operator = Operator(plane.kubeconfig, self.world.namespace, of=of)
         self.operator.start()
@@ -187,6 +191,7 @@ class Run:
 
     def _move(self) -> int:
         assert self.world.workloads is not None
+        self.world.refresh()
         try:
             return self.world.workloads.settle() or garbage_collector.collect(self.world.server)
         except KubeError:

@@ -29,7 +29,7 @@ from shared.status import conditions
 from shared.testing import Actor, Workloads
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.kubelet.kubelet import Processes
-from tests.api.support.live import LiveServer
+from tests.api.support.live import CachedServer, LiveServer
 
 MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
@@ -50,6 +50,7 @@ class World:
         kinds: kinds that are observed and garbage collected.
         processes: processes that run in pods.
         nodes: number of nodes over which pods are spread.
+        live: interface of the server.
 
     Attributes:
         user_client: client of the user.
@@ -65,13 +66,19 @@ class World:
         kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
         processes: Processes | None = None,
         nodes: int = 1,
+        live: type[LiveServer] = LiveServer,
     ) -> None:
         self.namespace = f"test-{next(_numbers)}"
-        self._live = LiveServer(plane, self.namespace, kinds)
+        self._live = live(plane, self.namespace, kinds)
         self.server = self._live.as_server
         self.user_client = self._live.actor("person")
         self.workloads: Workloads | None = Workloads(self.server, processes=processes, created=created, nodes=nodes)
         self.user_client.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+
+    def refresh(self) -> None:
+        """Let the clients observe what others have written."""
+        if isinstance(self._live, CachedServer):
+            self._live.forget()
 
     def actor(self, name: str) -> Actor:
         """Return another client with a field manager of that name."""

@@ -274,6 +274,15 @@ def test_manual_assignment_is_recorded_before_slots_move() -> None:
     assert moves(then) == {("00", "06"): 1000, ("01", "06"): 1000}
 
 
+@pytest.mark.parametrize(("given", "keys"), [({}, 100), ({"pipeline": "7"}, 7)])
+def test_pipeline_is_the_number_of_keys_in_one_command(given: Obj, keys: int) -> None:
+    spec = manually((2000, node_id(0)))
+    spec["updateStrategy"] |= given
+    assigned = planned(*GROWN, **spec).status["assigned"]
+    then = planned(*GROWN, status={"assigned": assigned}, **spec)
+    assert [call.keys for call in of(then.actions, "MoveSlots")] == [keys]
+
+
 def test_manual_assignment_waits_for_all_nodes() -> None:
     """A node that starts later may be a better primary, on a host without one."""
     late = At(up=False, recorded=None, member=False)

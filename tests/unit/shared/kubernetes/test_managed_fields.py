@@ -71,6 +71,18 @@ def test_changed_field_is_named(edit: Edit, path: str) -> None:
     assert difference(sent, observed, MANAGER) == [path]
 
 
+@pytest.mark.parametrize("empty", [{"namespaces": []}, {"matchLabelKeys": [], "topologyKey": "zone"}, {"key": ""}])
+def test_empty_value_that_the_server_drops_inside_an_atomic_value_is_no_difference(empty: Obj) -> None:
+    """Otherwise the object would be applied at each reconcile."""
+    sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), copy.deepcopy(APPLIED["Deployment"]["observed"])
+    kept = {key: value for key, value in empty.items() if value}
+    sent["spec"]["template"]["spec"]["tolerations"] = [empty]
+    observed["spec"]["template"]["spec"]["tolerations"] = [kept]
+    assert difference(sent, observed, MANAGER) == []
+    observed["spec"]["template"]["spec"]["tolerations"] = [kept | dict.fromkeys(empty, "theirs")]
+    assert difference(sent, observed, MANAGER) == ["spec.template.spec.tolerations"]
+
+
 @pytest.mark.parametrize("memory", ["2048Mi", "2Gi", "2147483648", 2147483648])
 def test_equal_quantity_in_another_notation_is_no_difference(memory: str | int) -> None:
     sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]

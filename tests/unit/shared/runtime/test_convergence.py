@@ -261,10 +261,18 @@ class TestNoConvergence:
         assert "Apply Deployment a" in lab.ready()["message"]
 
 
-def test_apply_with_an_undeclared_field_is_invalid() -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        "failed to create typed patch object (default/a; apps/v1, Kind=Deployment): "
+        ".spec.template.spec.affinity.nodeAffinty: field not declared in schema",
+        "failed to convert new object (default/a; apps/v1, Kind=Deployment) to proper version: unable to convert "
+        "unstructured object to apps/v1, Kind=Deployment: unable to parse quantity's suffix",
+    ],
+    ids=["undeclared field", "malformed quantity"],
+)
+def test_malformed_apply_is_invalid(message: str) -> None:
     """The API server answers 500, without a reason (observed with Kubernetes 1.35)."""
-    undeclared = ".spec.template.spec.affinity.nodeAffinty: field not declared in schema"
-    message = f"failed to create typed patch object (default/a; apps/v1, Kind=Deployment): {undeclared}"
     request = Request("PATCH", DEPLOYMENT.path("default", "a"))
     assert isinstance(error_of(Response(500, {"kind": "Status", "message": message, "code": 500}), request), Invalid)
     webhook = {"kind": "Status", "message": "failed calling webhook", "code": 500}

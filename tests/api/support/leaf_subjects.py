@@ -1,0 +1,233 @@
+"""The kinds whose leaves are edited: their operators, databases, valid values, and what makes a leaf show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from hypothesis import strategies as st
+
+from operators.etcd import operator as etcd_registry
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
+from operators.etcd.api.arguments import ACCEPTED as ETCD_ARGUMENT
+from operators.etcd.api.arguments import absent
+from operators.etcd.api.versions import Version
+from operators.etcd.objects import names
+from operators.memcached.api import resource as memcached
+from operators.memcached.api.reserved_flags import VALUED
+from operators.redis import operator as redis_registry
+from operators.redis.api import resource as redis
+from shared.api.schedule import last_due
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.runtime.operator import Operator, ServedKind
+from shared.steps.certificates import CERTIFICATE
+from tests.api.crash import test_etcd, test_redis
+from tests.api.support.leaf_batch import Subject
+from tests.api.support.leaf_edits import leaves_of, versions
+from tests.api.support.running import NAME
+from tests.api.support.scenario_runner import MEMCACHED_CAST, Run
+from tests.support.etcd import cases as etcd_cases
+from tests.support.etcd.backup_cases import S3
+from tests.support.memcached import cases as memcached_cases
+from tests.support.redis import cases as redis_cases
+from tests.support.schema import spec_schema
+from tests.unit.etcd.simulation.raft import Cluster
+
+MEMCACHED_ARGUMENT = "|".join(
+    f"--{name}={VALUED[short, name]}" for short, name in (("n", "slab-min-size"), ("b", "listen-backlog"))
+)
+ETCD_SERIES = Version.parse(etcd_cases.VERSION).series
+ETCD_ARGUMENTS = st.from_regex(
+    ETCD_ARGUMENT.removeprefix("^").removesuffix("$"), fullmatch=True, alphabet=st.characters(codec="ascii")
+).filter(lambda text: len(text) <= 256 and not re.match(absent(ETCD_SERIES), text))
+
+
+FREE = {True: 25, False: 48}
+"""Percentage of free space in files, by whether the first threshold is at most the default, 45."""
+
+PAST = datetime(2025, 1, 1, tzinfo=UTC)
+SCHEDULES = st.builds(lambda day, month: f"0 4 {day} {month} *", st.integers(1, 28), st.integers(1, 12))
+"""Schedules whose last due time is the same during the test."""
+
+
+def etcd_operator(fake: test_etcd.LockedFake) -> Operator:
+    served = (
+        ServedKind(etcd.API, partial(etcd_registry.clusters, connect=fake.connect)),
+        ServedKind(etcd_backup.API, partial(etcd_registry.backups, connect=fake.connect)),
+    )
+    return replace(etcd_registry.OPERATOR, kinds=served)
+
+
+def clusters_of(fake: test_etcd.LockedFake, name: str) -> list[Cluster]:
+    """Return the clusters whose members are pods of a resource."""
+    return [cluster for cluster in fake.clusters.values() if any(f"//{name}-" in each.url for each in cluster.now)]
+
+
+def etcd_state(run: Run, name: str) -> Any:
+    fake: test_etcd.LockedFake = run.database
+    with fake.lock:
+        found = clusters_of(fake, name)
+        sizes = [
+            (disk.name, disk.size) for cluster in found for disk in fake.disks.values() if disk.cluster == cluster.id
+        ]
+        return [(len(cluster.now), cluster.auth, cluster.version) for cluster in found], sizes, reported(run, name)
+
+
+def reported(run: Run, name: str) -> Any:
+    """Return the part of the status that reports work on a schedule."""
+    status = run.world.get(etcd.API.kind, name).get("status") or {}
+    return status.get("lastDefragmentation"), (status.get("backup") or {}).get("nextTime")
+
+
+def fragment(run: Run, name: str) -> None:
+    """Let each member's file have free space, and a defragmentation be due.
+
+    The share of free space is between the default threshold and the first one, so that another one makes a difference.
+    """
+    fake: test_etcd.LockedFake = run.database
+    given = run.world.get(etcd.API.kind, name)["spec"].get("defragmentation") or {}
+    with fake.lock:
+        for cluster in clusters_of(fake, name):
+            if cluster.in_use < 2**29:
+                cluster.in_use = 2**30 * (100 - FREE[given.get("threshold", 45) <= 45]) // 100
+            for disk in fake.disks.values():
+                if disk.cluster == cluster.id:
+                    disk.size = 2**30
+    report(run, name, {"lastDefragmentation": rfc3339(PAST)})
+
+
+def take_due_snapshot(run: Run, name: str) -> None:
+    """Let a snapshot of the schedule be due, in addition to three older ones."""
+    kind, world = etcd_backup.API.kind, run.world
+    for each in world.listed(kind):
+        if each["metadata"]["name"].startswith(f"{name}-"):
+            world.remove(kind, each["metadata"]["name"])
+    obj = world.get(etcd.API.kind, name)
+    schedule = (obj["spec"].get("backup") or {}).get("schedule")
+    due = schedule and last_due(schedule, PAST, datetime.now(UTC))
+    if not due or not obj.get("status", {}).get("clusterID"):
+        return
+    own = names.owner(etcd.EtcdCluster.parse(obj), NAME)
+    spec = {"clusterName": name, "destination": obj["spec"]["backup"]["destination"]}
+    for year in (2001, 2002, 2003):
+        former = own.object(kind, f"{name}-{year}0101000000", component="backup", spec=spec)
+        former["metadata"]["labels"][etcd_backup.SCHEDULED] = obj["metadata"]["uid"]
+        world.user_client.create(kind, former)
+        status = {"phase": etcd_backup.COMPLETE, "completedAt": f"{year}-01-01T00:00:00Z"}
+        world.user_client.merge(
+            kind, world.namespace, former["metadata"]["name"], {"status": status}, subresource="status"
+        )
+    report(run, name, {"backup": {"nextTime": rfc3339(due)}})
+
+
+def report(run: Run, name: str, status: Obj) -> None:
+    run.world.user_client.merge(etcd.API.kind, run.world.namespace, name, {"status": status}, subresource="status")
+
+
+def rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def redis_state(run: Run, name: str) -> Any:
+    fake: test_redis.LockedFake = run.database
+    with fake.lock:
+        fake.advance()
+        return fake._shape(name) if any(process.cluster == name for process in fake.running) else None
+
+
+def redis_operator(fake: test_redis.LockedFake) -> Operator:
+    served = ServedKind(redis.API, partial(redis_registry.clusters, connect=fake.connect))
+    return replace(redis_registry.OPERATOR, kinds=(served,))
+
+
+COMMON: tuple[Obj, ...] = (
+    {"env": [{"name": "A", "value": "1"}]},
+    {"tolerations": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
+)
+"""Fields of all kinds, in a context in which each of them can have other values."""
+
+PROTECTION = "an admission policy reads it when the resource is deleted: tests/api/charts/test_deletion_protection.py"
+TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
+MOVES = (
+    "read when slots move to a new primary; nothing shows in a cluster at rest: tests/unit/redis/steps/test_scaling.py"
+)
+
+SUBJECTS = {
+    "Memcached": Subject(
+        memcached.API,
+        MEMCACHED_CAST,
+        {"size": 1},
+        memcached_cases,
+        memcached.Memcached.parse,
+        accepted={"version": versions, "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True)},
+        with_pods=("workload",),
+        also=(*COMMON, {"metrics": {"image": "exporter:1"}}, {"paused": False}),
+    ),
+    "EtcdCluster": Subject(
+        etcd.API,
+        replace(test_etcd.CAST, operator=etcd_operator, kinds=(*test_etcd.CAST.kinds, SECRET, CERTIFICATE)),
+        {"size": 1, "version": etcd_cases.VERSION},
+        etcd_cases,
+        etcd.EtcdCluster.parse,
+        accepted={
+            "version": versions,
+            "extraArgs[]": lambda _: ETCD_ARGUMENTS,
+            "size": lambda _: st.integers(1, 4),
+            "backup.schedule": lambda _: SCHEDULES,
+            "backup.retention": lambda before: st.integers(4, 9) if before < 4 else st.integers(1, 3),
+            "defragmentation.schedule": lambda _: SCHEDULES,
+            "defragmentation.threshold": lambda before: (
+                st.integers(FREE[True] + 1, 99) if before <= 45 else st.integers(1, FREE[False])
+            ),
+        },
+        with_pods=("size", "storage.", "version", "auth.", "backup.", "defragmentation."),
+        immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
+        unseen={
+            "recovery.confirm": TOKEN.format("tests/api/crash/test_etcd.py, lost quorum and recovery"),
+            "recovery.release": TOKEN.format("tests/unit/etcd/simulation, scenarios of recoveries"),
+            "deletionProtection": PROTECTION,
+        },
+        state=etcd_state,
+        provoked={
+            leaf.path: act
+            for part, act in (("backup", take_due_snapshot), ("defragmentation", fragment))
+            for leaf in leaves_of(spec_schema(etcd.API))
+            if leaf.path.startswith(part)
+        },
+        also=(
+            *COMMON,
+            {"restore": {"from": {"volume": {"claimName": "snapshots", "path": "a"}}}},
+            {"restore": {"from": {"s3": S3 | {"endpoint": "http://s:9", "region": "a", "prefix": "b"}}}},
+        ),
+    ),
+    "RedisCluster": Subject(
+        redis.API,
+        replace(test_redis.CAST, operator=redis_operator, kinds=(*test_redis.CAST.kinds, SECRET, CERTIFICATE)),
+        {"replicas": 3, "replicasPerMaster": 0, "version": redis_cases.VERSION},
+        redis_cases,
+        redis.RedisCluster.parse,
+        accepted={"version": versions, "replicas": lambda _: st.integers(3, 6)},
+        also=(
+            {"updateStrategy": {"type": "RollingUpdate", "waitForReplicas": False}},
+            *COMMON,
+            {"pod": [{"configmap": "redis-conf"}]},
+        ),
+        size="replicas",
+        with_pods=("replicas", "storage."),
+        immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
+        unseen={
+            "updateStrategy.type": MOVES,
+            "updateStrategy.pipeline": MOVES,
+            "updateStrategy.waitForReplicas": MOVES,
+            "updateStrategy.assignStrategies[].slots": MOVES,
+            "updateStrategy.assignStrategies[].fromReplicas": MOVES,
+            "recovery.confirm": TOKEN.format("tests/api/crash/test_redis.py, lose slots and recover"),
+            "deletionProtection": PROTECTION,
+        },
+        state=redis_state,
+    ),
+}
