@@ -12,6 +12,7 @@ from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
+from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -172,7 +173,9 @@ def recovery_confirmed() -> ScenarioStep:
     def act(stage: Stage) -> None:
         stage.database.guard.confirmed = True
         [found] = stage.find()
-        token = found["status"]["recovery"]["token"]
+        token = (found["status"].get("recovery") or {}).get("token")
+        if token is None:
+            raise NotFound("no recovery is offered")
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)
