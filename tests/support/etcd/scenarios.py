@@ -100,7 +100,8 @@ def leader_lost() -> ScenarioStep:
         etcd: FakeEtcd = stage.database
         etcd_cluster = etcd.cluster()
         process = etcd.process_of(etcd_cluster, etcd_cluster.leader)
-        assert process is not None
+        if process is None:
+            raise NotFound("there is no leader")
         stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
         stage.user_client.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
 
