@@ -27,6 +27,7 @@ SELECTED = SOME | {
     "downgrade",
     "exhausted quota",
     "a corrupt member",
+    "volumes adopted without a majority",
 }
 """Scenarios that meet outages in the short suite."""
 
