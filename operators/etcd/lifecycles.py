@@ -30,7 +30,6 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.membership.layout import layout
-from operators.etcd.objects.names import KEPT
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.accessors import annotation
 from shared.status.lifecycle import Lifecycle
@@ -108,8 +107,8 @@ def member_state(resource: EtcdCluster, seen: Observed, instance: Instance) -> M
     """
     member = instance.member
     if member is None:
-        if kept_by := annotation(instance.volume, KEPT):
-            return _M.REMOVED if kept_by == resource.released_recovery else _M.KEPT
+        if instance.kept_by:
+            return _M.REMOVED if instance.kept_by == resource.released_recovery else _M.KEPT
         surplus = bool(instance.volume or instance.pod_obj) and instance.number >= layout(resource, seen).replicas
         return _M.REMOVED if surplus or instance.vacated or instance.volume_leaving else _M.VACANT
     if seen.lost(instance):

@@ -12,8 +12,9 @@ from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import REFUSED
-from operators.etcd.objects.names import CONTAINER
+from operators.etcd.objects.names import CONTAINER, KEPT
 from operators.etcd.security.secrets import Secrets
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
@@ -87,6 +88,11 @@ class Instance:
     def volume_leaving(self) -> bool:
         """Whether the volume is being deleted, and waits for the pod."""
         return self.volume is not None and "deletionTimestamp" in self.volume["metadata"]
+
+    @property
+    def kept_by(self) -> str:
+        """Token of the recovery that keeps the volume of this former member; empty without one."""
+        return annotation(self.volume, KEPT)
 
     @property
     def vacated(self) -> bool:

@@ -306,6 +306,7 @@ RECORDING = REASONS.add(
     "The recovery created a new cluster: recording its id {found} in status.",
     "Recording the volume of {names} in status.",
     "{snapshot} is restored: recording that in status.",
+    "The status was lost: recording what the volume claims of {names} have of the members.",
 )
 RECOVERING = REASONS.add(
     "Recovering",

@@ -15,12 +15,13 @@ from operators.etcd.api.versions import Version
 from operators.etcd.assessment import Assessment
 from operators.etcd.membership import catching_up, raft_log
 from operators.etcd.membership.layout import recorded_disk
-from operators.etcd.membership.volume_record import recorded_members
+from operators.etcd.membership.volume_record import VolumeRecord, lost_records, recorded_members
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.steps import adoption, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
+from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.restore import restore_status
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
@@ -66,11 +67,13 @@ def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
     """Return the client URLs of the ready voters.
 
     A URL stays while only the operator cannot reach the member: the kubelet reports it as ready, for which it needs a
-    quorum. Without a list of members, all URLs stay.
+    quorum. Without a list of members, all URLs stay but those of members that lost their data, by evidence.
     """
     before: list[str] = resource.reported.get("endpoints") or []
     if seen.members is None and resource.recorded_cluster_id:
-        return before
+        without_quorum = loss(resource, seen)
+        lost = {names.client_url_of(resource, voter.name) for voter in without_quorum.lost} if without_quorum else ()
+        return [url for url in before if url not in lost]
     voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
     return [
         url
@@ -91,12 +94,12 @@ def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | 
     """
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
-        before |= {member["name"]: member for member in recorded_members(adoption.adopted(resource, seen))}
+        before |= {member["name"]: member for member in recorded_members(_from_volumes(resource, seen))}
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
         _member(resource, seen, instance, before.get(instance.name) or {}, now, log)
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
-        if instance.member or instance.vacated or instance.number in seen.replaced_numbers
+        if instance.member or instance.vacated or instance.kept_by or instance.number in seen.replaced_numbers
     ]
 
 
@@ -141,10 +144,15 @@ def _size_to_report(size: int | None, before: int | None) -> int | None:
     return size
 
 
+def _from_volumes(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, ...]:
+    """Return what volumes record if the status does not have it: they are to be adopted, or the status was lost."""
+    return adoption.adopted(resource, seen) or lost_records(resource, seen)
+
+
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
     """Return the recorded id, which never changes, or that of the cluster that a recovery created."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
-    if not known and (volumes := adoption.adopted(resource, seen)):
+    if not known and (volumes := _from_volumes(resource, seen)):
         known = volumes[0].cluster_id
     if found and (not known or found == bootstrap.successor(resource)):
         known = found
@@ -156,7 +164,7 @@ def _version(resource: EtcdCluster, seen: Observed) -> str | None:
         Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
     ]
     if not running:
-        written = [record.version for record in adoption.adopted(resource, seen) if record.version]
+        written = [record.version for record in _from_volumes(resource, seen) if record.version]
         recorded: str | None = resource.reported.get("version")
         return str(min(written)) if written else recorded
     return str(min(running))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -90,18 +89,18 @@ def container_status(pod: Obj | None, container: str) -> Obj:
     return next((known for known in statuses if known["name"] == container), {})
 
 
-def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterable[str]) -> str:
+def template_digest(template: Obj, *, labels: Collection[str], annotations: Collection[str]) -> str:
     """Return a digest of a pod template; pods with a different digest are outdated.
 
     Args:
         labels: labels to ignore.
         annotations: annotations to ignore.
     """
-    plain = copy.deepcopy(template)
+    metadata = dict(template["metadata"])
     for part, ignored in (("labels", labels), ("annotations", annotations)):
-        for name in ignored:
-            plain["metadata"].get(part, {}).pop(name, None)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        if part in metadata:
+            metadata[part] = {name: value for name, value in metadata[part].items() if name not in ignored}
+    text = json.dumps(template | {"metadata": metadata}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

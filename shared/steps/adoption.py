@@ -28,7 +28,7 @@ RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Adoptable:
-    """Facts that are read live while volumes are to be adopted; empty otherwise.
+    """Facts about the volumes that spec.adopt names, read live while some are to be adopted; empty without the field.
 
     Attributes:
         claims: all volume claims of the name of the resource.

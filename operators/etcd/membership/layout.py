@@ -92,6 +92,6 @@ def recorded_disk(seen: Observed, instance: Instance) -> str:
     will start. So a volume that may have data is always recorded, and that of a former member until it is deleted.
     """
     if instance.member is None:
-        return instance.recorded if instance.vacated else ""
+        return instance.disk if instance.vacated or instance.kept_by else ""
     awaited = instance.member.learner and not instance.member.name
     return (instance.disk if awaited or seen.healthy(instance) else "") or instance.recorded

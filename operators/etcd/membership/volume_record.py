@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
-from operators.etcd.objects.names import CLUSTER_ID, KEPT, MEMBER_ID, PEER_URL, VERSION, VOTERS
+from operators.etcd.objects.names import CLUSTER_ID, CLUSTER_UID, MEMBER_ID, PEER_URL, VERSION, VOTERS
 from operators.etcd.observe import Instance, Observed
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import Obj
 
 
@@ -46,6 +46,20 @@ def records(seen: Observed) -> tuple[VolumeRecord, ...]:
     return tuple(record for instance in seen.instances if (record := _record(instance)) is not None)
 
 
+def lost_records(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, ...]:
+    """Return the records of the resource's own claims if its status was lost and no list of members replaces it.
+
+    A pod or a volume of the cluster never counts as new then. Records of several clusters decide nothing.
+    """
+    if resource.recorded_cluster_id or seen.members is not None:
+        return ()
+    own = {instance.name for instance in seen.instances if label(instance.volume, CLUSTER_UID) == resource.uid}
+    found = [record for record in records(seen) if record.name in own]
+    if seen.cluster_id:
+        found = [record for record in found if record.cluster_id == seen.cluster_id]
+    return tuple(found) if len({record.cluster_id for record in found}) == 1 else ()
+
+
 def _record(instance: Instance) -> VolumeRecord | None:
     claim = instance.volume
     try:
@@ -53,7 +67,7 @@ def _record(instance: Instance) -> VolumeRecord | None:
         version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
     except ValueError:
         return None  # edited by hand: an unreadable record counts as none
-    if claim is None or not cluster_id or annotation(claim, KEPT):  # a kept volume has data of a former cluster
+    if claim is None or not cluster_id or instance.kept_by:  # a kept volume has data of a former cluster
         return None
     return VolumeRecord(
         instance.name,

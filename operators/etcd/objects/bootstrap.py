@@ -134,9 +134,13 @@ def ids(peer_url: str, token: str) -> tuple[int, int]:
 
 def successor(resource: EtcdCluster) -> int:
     """Return the id of the cluster that the recovery in the status creates; 0 if there is none."""
-    recorded: Obj = resource.reported.get("recovery") or {}
-    number = names.number_of(resource, recorded["survivor"]) if recorded else None
+    return successor_of(resource, resource.reported.get("recovery") or {})
+
+
+def successor_of(resource: EtcdCluster, recovery: Obj) -> int:
+    """Return the id of the cluster that a recovery (as in status.recovery) creates; 0 if it is empty."""
+    number = names.number_of(resource, recovery["survivor"]) if recovery else None
     if number is None:
         return 0
-    _, cluster_id = ids(names.peer_url(resource, number), recovery_cluster_token(resource, recorded["token"]))
+    _, cluster_id = ids(names.peer_url(resource, number), recovery_cluster_token(resource, recovery["token"]))
     return cluster_id

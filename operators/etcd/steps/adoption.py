@@ -61,7 +61,7 @@ def _adoption(resource: EtcdCluster, seen: Observed) -> Adoption:
         CLUSTER_UID,
         seen.former_resource,
         [obj for obj in made if obj is not None],
-        why_unusable(resource, seen, records(seen)),
+        why_unusable(resource, seen, records(seen)) if resource.adopts_from else "",
     )
 
 

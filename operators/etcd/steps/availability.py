@@ -102,7 +102,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
     The phase of a running change is kept until the change is over; members that are missing without one are a loss.
     """
     before = resource.phase
-    if executing(resource, seen) or before == RECOVERING:
+    if executing(resource, seen) or before == RECOVERING or any(instance.kept_by for instance in seen.instances):
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING

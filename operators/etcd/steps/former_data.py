@@ -13,7 +13,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
-from operators.etcd.objects.names import KEPT, SET_ASIDE
+from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
 from shared.kubernetes.accessors import annotation
@@ -34,7 +34,7 @@ def report_kept_volumes(_resource: EtcdCluster, facts: Assessment, _now: datetim
     for number in facts.kept_numbers:
         instance = facts.instance(number)
         if instance is not None:
-            kept[instance.name] = annotation(instance.volume, KEPT)
+            kept[instance.name] = instance.kept_by
     if not kept:
         return PASS
     token = next(iter(kept.values()))

@@ -25,9 +25,10 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
+from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects import names
-from operators.etcd.objects.bootstrap import successor
-from operators.etcd.objects.names import KEPT, SET_ASIDE
+from operators.etcd.objects.bootstrap import successor, successor_of
+from operators.etcd.objects.names import CLUSTER_ID, KEPT, SET_ASIDE
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
 from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
@@ -47,12 +48,13 @@ PodBuilder = Callable[[EtcdCluster, int, str], Obj]
 def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
     """Return status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
 
-    The record is kept while the recovery is executed, and until the id of the new cluster is recorded.
+    The record is kept while the recovery is executed, and until the id of the new cluster is recorded: in the status,
+    or if the status was lost, on the volume of the survivor.
     """
-    record = recorded(resource)
-    if record and seen.cluster_id and seen.cluster_id == successor(resource):
+    record = recorded(resource) or _marked(resource, seen)
+    if record and seen.cluster_id and seen.cluster_id == successor_of(resource, record):
         return None
-    if record and (executing(resource, seen) or _made(resource, seen)):
+    if record and (executing(resource, seen) or _made(resource, seen) or _begun(resource, seen, record)):
         return record
     found = loss(resource, seen)
     if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
@@ -214,6 +216,30 @@ def _consequences(found: QuorumLoss) -> str:
         f"{revision or 'unknown'}, applied up to log entry {applied}. Writes that only the lost members had, or that "
         f"are in a log beyond that entry, are lost; the members that lost their data start again from this data.{kept}"
     )
+
+
+def _marked(resource: EtcdCluster, seen: Observed) -> Obj:
+    """Return the recovery with whose token the volumes are marked, if the status was lost; empty without one.
+
+    Every other volume with data of the cluster is kept, marked or not.
+    """
+    with_data = {found.name for found in lost_records(resource, seen)}
+    for each in seen.instances:
+        if each.name in with_data and (token := annotation(each.volume, SET_ASIDE)):
+            others = [other.name for other in seen.instances if other.name in with_data or other.kept_by == token]
+            kept = [name for name in others if name != each.name]
+            message = f"The status was lost: the volumes record the recovery from the data of {each.name}."
+            return {"token": token, "survivor": each.name, "message": message} | ({"kept": kept} if kept else {})
+    return {}
+
+
+def _begun(resource: EtcdCluster, seen: Observed, record: Obj) -> bool:
+    """Whether the survivor's volume is marked for this recovery, and does not record the new cluster yet."""
+    instance = seen.instance_named(record["survivor"])
+    if instance is None or seen.members is not None or not confirms(resource, record["token"]):
+        return False
+    is_marked = annotation(instance.volume, SET_ASIDE) == record["token"]
+    return is_marked and annotation(instance.volume, CLUSTER_ID) != f"{successor_of(resource, record):016x}"
 
 
 def _stopped(seen: Observed) -> bool:

@@ -7,8 +7,10 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.membership.layout import recorded_disk
+from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.reasons import ANOTHER_CLUSTER, JOINING, RECORDING
+from operators.etcd.steps.adoption import is_adopting
 from shared.runtime.plan import PASS, Step
 
 
@@ -19,7 +21,22 @@ def record_cluster(resource: EtcdCluster, facts: Assessment, _now: datetime) -> 
     data is distinguished from one that is only unreachable. The status itself is written from the same facts
     (status.py).
     """
-    return _record_id(resource, facts) or _refuse_another_cluster(resource, facts) or _record_disks(facts) or PASS
+    return (
+        _restore_status(resource, facts)
+        or _record_id(resource, facts)
+        or _refuse_another_cluster(resource, facts)
+        or _record_disks(facts)
+        or PASS
+    )
+
+
+def _restore_status(resource: EtcdCluster, facts: Assessment) -> Step | None:
+    """Record what the volume claims have of a lost status, while no list of members replaces it."""
+    if is_adopting(resource, facts) or not (found := lost_records(resource, facts)):
+        return None
+    names = ", ".join(record.name for record in found)
+    message = f"The status was lost: recording what the volume claims of {names} have of the members."
+    return Step.wait(RECORDING, message, requeue=0)
 
 
 def _record_id(resource: EtcdCluster, facts: Assessment) -> Step | None:

@@ -139,7 +139,8 @@ class ScenarioRun:
         operator: current process of the operator; None while there is none.
         lags: whether events reach the operator only when it is idle.
         on_crash: called after a crash, when the next process has started.
-        after_step: called when the world has settled after a step; returns whether it must settle again.
+        after_step: called when the world has settled after a step, and when a step waits for the operator; returns
+            whether the world must settle again.
         contended: whether an operator with a broken watch kept writing against another client until it relisted.
     """
 
@@ -199,9 +200,10 @@ class ScenarioRun:
         try:
             step.act(self.stage)
         except (NotFound, AlreadyExists):  # a user would wait for the operator
-            if self.operator is None or not self.operator.broken_watches:
+            if self.operator is not None and self.operator.broken_watches:
+                self.operator.relist()
+            elif not await self.after_step():
                 raise
-            self.operator.relist()
             await self.settle()
             step.act(self.stage)
         if step.unobserved:

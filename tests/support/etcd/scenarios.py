@@ -12,6 +12,7 @@ from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
+from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -99,7 +100,8 @@ def leader_lost() -> ScenarioStep:
         etcd: FakeEtcd = stage.database
         etcd_cluster = etcd.cluster()
         process = etcd.process_of(etcd_cluster, etcd_cluster.leader)
-        assert process is not None
+        if process is None:
+            raise NotFound("there is no leader")
         stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
         stage.user_client.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
 
@@ -172,7 +174,9 @@ def recovery_confirmed() -> ScenarioStep:
     def act(stage: Stage) -> None:
         stage.database.guard.confirmed = True
         [found] = stage.find()
-        token = found["status"]["recovery"]["token"]
+        token = (found["status"].get("recovery") or {}).get("token")
+        if token is None:
+            raise NotFound("no recovery is offered")
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)

@@ -338,8 +338,8 @@ class FakeEtcd:
     def written(self, entries: int) -> None:
         """Write `entries` entries, for example enough for members to take a Raft snapshot."""
         for cluster in self.clusters.values():
-            for _ in range(entries if self.has_quorum(cluster) else 0):
-                self._write(cluster)
+            if self.has_quorum(cluster):
+                self._write(cluster, entries)
 
     def change(self, cluster: Cluster, records: tuple[MemberRecord, ...], action: str) -> None:
         """Change the members of a cluster."""
@@ -349,19 +349,19 @@ class FakeEtcd:
             process.exit_message, process.serves = REMOVED, False
         self.settle(action)
 
-    def _write(self, cluster: Cluster) -> None:
+    def _write(self, cluster: Cluster, entries: int = 1) -> None:
         for process in self.members_of(cluster):
             disk = self.disks[process.command.disk]
             if disk.size >= process.command.quota and record_of(cluster.now, disk.member):
                 cluster.alarms.add((disk.member, NOSPACE))
         if not cluster.alarms:
-            cluster.revision += 1
-            self._append(cluster)
+            cluster.revision += entries
+            self._append(cluster, entries=entries)
 
-    def _append(self, cluster: Cluster, records: tuple[MemberRecord, ...] | None = None) -> None:
+    def _append(self, cluster: Cluster, records: tuple[MemberRecord, ...] | None = None, *, entries: int = 1) -> None:
         there = [(process, self.disks[process.command.disk]) for process in self.members_of(cluster)]
         current = [(process, disk) for process, disk in there if disk.index == cluster.index]
-        cluster.append(records)
+        cluster.append(records, entries=entries)
         for process, disk in current:
             disk.index = cluster.index
             self._snapshot(process, disk)

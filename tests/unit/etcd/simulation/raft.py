@@ -129,9 +129,9 @@ class Cluster:
     def now(self) -> MemberRecords:
         return self.records_at(self.index)
 
-    def append(self, records: MemberRecords | None = None) -> None:
-        """Append an entry that a quorum has."""
-        self.index += 1
+    def append(self, records: MemberRecords | None = None, *, entries: int = 1) -> None:
+        """Append entries that a quorum has; the last one may change the members."""
+        self.index += entries
         self.acknowledged = self.index
         if records is not None:
             self.records.append((self.index, records))

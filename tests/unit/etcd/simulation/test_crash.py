@@ -27,12 +27,13 @@ SELECTED = SOME | {
     "downgrade",
     "exhausted quota",
     "a corrupt member",
+    "volumes adopted without a majority",
 }
 """Scenarios that meet outages in the short suite."""
 
 ENDS_WITHOUT_RECORD = {
     "downgrade reverted midway": "a member that does not start is not known to have run a later version",
-    "lost quorum": "members are replaced one by one while the outage lasts, or their sizes are not known any more",
+    "lost quorum": "sizes, versions and URLs of members that do not answer are not known any more",
     "scheduled backups": "the schedule begins when it is first observed",
 }
 """Scenarios that end in another way if the status is lost, each with the reason."""
