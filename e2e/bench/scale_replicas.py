@@ -15,7 +15,7 @@ from pathlib import Path
 
 from e2e.bench.measures import Buckets
 from e2e.bench.scale_measures import Blocks
-from e2e.bench.subject import USER
+from e2e.bench.service_account import USER
 from e2e.bench.timed_operator import BLOCKED, LONGEST_CPU, LONGEST_WALL
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError

@@ -24,7 +24,7 @@ def alone(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def test_operator_follows_a_control_plane_restored_from_a_backup(alone: ControlPlane, tmp_path: Path) -> None:
-    """What was created after the backup is gone, what was deleted is back, and later changes are applied."""
+    """Objects created after the backup are missing, deleted ones exist again, and later changes are applied."""
     world = World(alone)
     operator = Operator(alone.kubeconfig, world.namespace)
     operator.start()

@@ -39,7 +39,8 @@ def world(
     """Return a cluster with spec.auth, members that require users or not, and a Secret with passwords."""
     resource = cluster(3, auth=auth) if auth else cluster(3)
     texts = {"password": password, "previousPassword": previous}
-    secret = {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}}
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}
+    secret = {"metadata": {"name": "root"}, "data": data}
     known = Secrets(access=Access(user="root" if password else "", password=password), previous_password=previous)
     own = {"metadata": {"name": OWN}} if stored else None
     known = replace(known, found={"root": secret, OWN: own}, stored=stored) if auth else Secrets()
