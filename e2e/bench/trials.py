@@ -194,9 +194,9 @@ def race(
     """Create resources at once and measure the work for them: by the operator, by the reference and by a bare client.
 
     Each has a new API server, on which it first does the same for `WARM` resources: the API server compiles the rules
-    of a CRD at its first requests. The bare client replays the writes of the operator with as many concurrent requests as its workers
-    may send. All times are from the first creation to the response to the last write, so that the API server does the
-    same work; those of the operators come from the audit log.
+    of a CRD at its first requests. The bare client replays the writes of the operator, with as many concurrent requests
+    as its workers may send. All times are from the first creation to the response to the last write; those of the
+    operators come from the audit log.
 
     Args:
         is_reversed: begin with the bare client instead of the operator.

@@ -105,17 +105,15 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	image := "memcached:" + m.Spec.Version
 	if _, err := controllerutil.CreateOrUpdate(ctx, r.Client, deployment, func() error {
-		deployment.Labels = all
-		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: own}
-		deployment.Spec.Replicas, deployment.Spec.RevisionHistoryLimit = &m.Spec.Size, ptr.To[int32](2)
+		deployment.Labels, deployment.Spec.Replicas = all, &m.Spec.Size
+		if deployment.ResourceVersion != "" { // to set all of it again would replace the defaults, at each reconcile
+			deployment.Spec.Template.Spec.Containers[0].Image = image
+			return controllerutil.SetControllerReference(&m, deployment, r.Scheme())
+		}
+		deployment.Spec.Selector, deployment.Spec.RevisionHistoryLimit = &metav1.LabelSelector{MatchLabels: own}, ptr.To[int32](2)
 		deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}}
-		deployment.Spec.Template.Labels = all
-		// Semantic comparison of the defaults, without which every reconcile would update the Deployment.
-		if len(deployment.Spec.Template.Spec.Containers) == 0 ||
-			!equality.Semantic.DeepDerivative(pod(&m, image, own), deployment.Spec.Template.Spec) {
-			deployment.Spec.Template.Spec = pod(&m, image, own)
-		}
+		deployment.Spec.Template.Labels, deployment.Spec.Template.Spec = all, pod(&m, image, own)
 		return controllerutil.SetControllerReference(&m, deployment, r.Scheme())
 	}); err != nil {
 		return ctrl.Result{}, err
