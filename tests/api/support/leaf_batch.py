@@ -457,7 +457,7 @@ def hash_of(text: str) -> int:
 
 
 def is_blamed(leaf: Leaf, seen: Evidence) -> bool:
-    """Whether a condition says that the part of the spec that has the leaf is not applied."""
+    """Whether a condition names the part of the spec that has the leaf as not applied."""
     part = re.split(r"[.\[]", leaf.path)[0]
     return any(f"spec.{part}" in text for text in seen.explanation)
 
