@@ -28,7 +28,7 @@ APPLIED = "platform.ydzs.io/applied"
 APPLIED_PATH = f"metadata.annotations.{APPLIED}"
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
-_DROPPED: tuple[object, ...] = ("", [], {})
+_DROPPED: tuple[Any, ...] = ("", [], {})
 """Empty values: the API server drops them, and no manager owns them."""
 
 _DEFAULT_KEYS = {"protocol": "TCP"}

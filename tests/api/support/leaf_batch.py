@@ -11,6 +11,7 @@ import json
 import logging
 import operator
 import random
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -88,6 +89,8 @@ class Subject:
         parse: parses a resource.
         also: further valid specs, for leaves that no accepted case has.
         accepted: values for leaves whose schema does not show what the rules of the spec accept, given the present one.
+        specs: the only fields next to which a leaf can have other values, by its path.
+        history: annotations that record former changes, such as restarts; a reversal does not restore them.
         size: field with the number of pods.
         with_pods: leaves that show only while the pods of the resource run, by the beginning of their paths. The others
             are edited without pods, which is faster.
@@ -104,6 +107,8 @@ class Subject:
     parse: Callable[[Obj], Any]
     also: tuple[Obj, ...] = ()
     accepted: dict[str, Callable[[Any], st.SearchStrategy[Any]]] = field(default_factory=dict)
+    specs: dict[str, Obj] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
     size: str = "size"
     with_pods: tuple[str, ...] = ()
     state: Callable[[Run, str], Any] = lambda *_: None
@@ -116,6 +121,8 @@ class Subject:
         return list(leaves_of(spec_schema(self.api)))
 
     def contexts(self, leaf: Leaf) -> list[Obj]:
+        if leaf.path in self.specs:
+            return [self.base | self.specs[leaf.path]]
         specs = [case.whole_spec for case in self.cases.ACCEPTED] + [self.base | spec for spec in self.also]
         return contexts(leaf, specs, self.base)
 
@@ -189,7 +196,8 @@ class Evidence(NamedTuple):
     Attributes:
         objects: owned objects.
         state: state of its database.
-        explanation: reason and message of the Ready condition, if they explain why a field is not applied.
+        explanation: reason and message of the Ready condition, if they explain why a field is not applied. While the
+            database is repaired, it is only the part of the message that names a field.
     """
 
     objects: tuple[str, ...]
@@ -286,7 +294,11 @@ class Batch:
                     break
                 trial.shown.append("refused")
         seen = self._rest(
-            lambda seen: all(seen[name] != each.origin for name, (each, _) in specs.items() if each.is_changed)
+            lambda seen: all(
+                seen[name] != each.origin or is_blamed(each.leaf, each.origin)
+                for name, (each, _) in specs.items()
+                if each.is_changed
+            )
         )
         for name, (trial, spec) in specs.items():
             if trial.is_changed:
@@ -294,7 +306,9 @@ class Batch:
         self._revert(specs)
 
     def _judge(self, trial: Trial, spec: Obj, seen: Evidence) -> None:
-        if seen == trial.origin:
+        if seen == trial.origin and is_blamed(trial.leaf, seen):
+            trial.shown.append("explained")
+        elif seen == trial.origin:
             trial.failure = f"shows nowhere: {trial.first} → {spec}"
         else:
             trial.shown.append("explained" if seen.explanation != trial.origin.explanation else "applied")
@@ -383,9 +397,9 @@ class Batch:
         found = {}
         for resource in resources:
             name = resource["metadata"]["name"]
-            ready = accessors.condition(resource, READY)
-            explanation = (ready["reason"], ready["message"]) if ready.get("reason") in EXPLAINING else ()
-            found[name] = Evidence(tuple(sorted(owned[name])), self.subject.state(self.run, name), explanation)
+            found[name] = Evidence(
+                tuple(sorted(owned[name])), self.subject.state(self.run, name), explanation(resource)
+            )
         return found
 
     def _text(self, kind: Kind, obj: Obj) -> str:
@@ -397,8 +411,26 @@ class Batch:
                 for name, part in obj.items()
                 if name not in ("status", *(("data",) if kind == SECRET else ()))
             }
-            self._masked[key] = f"{kind} {json.dumps(masked(parts), sort_keys=True)}"
+            self._masked[key] = f"{kind} {json.dumps(without(masked(parts), self.subject.history), sort_keys=True)}"
         return self._masked[key]
+
+
+def explanation(resource: Obj) -> tuple[str, ...]:
+    """Return the part of the Ready condition that explains why a field is not applied; empty if there is none."""
+    ready = accessors.condition(resource, READY)
+    if ready.get("reason") in EXPLAINING:
+        return ready["reason"], ready["message"]
+    named = re.search(r"\bspec\..*", str(ready.get("message")), re.DOTALL)
+    return (named[0],) if named else ()
+
+
+def without(value: Any, names: tuple[str, ...]) -> Any:
+    """Return an object without the fields of these names, at any depth."""
+    if isinstance(value, list):
+        return [without(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: without(part, names) for key, part in value.items() if key not in names}
+    return value
 
 
 def _is_in_progress(resource: Obj) -> bool:
@@ -422,6 +454,12 @@ def named_objects() -> Iterator[tuple[Kind, Obj]]:
 
 def hash_of(text: str) -> int:
     return random.Random(text).getrandbits(32)
+
+
+def is_blamed(leaf: Leaf, seen: Evidence) -> bool:
+    """Whether a condition names the part of the spec that has the leaf as not applied."""
+    part = re.split(r"[.\[]", leaf.path)[0]
+    return any(f"spec.{part}" in text for text in seen.explanation)
 
 
 def difference(before: Evidence, after: Evidence) -> str:

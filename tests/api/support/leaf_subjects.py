@@ -21,6 +21,8 @@ from operators.memcached.api import resource as memcached
 from operators.memcached.api.reserved_flags import VALUED
 from operators.redis import operator as redis_registry
 from operators.redis.api import resource as redis
+from operators.redis.objects.names import READ_ONCE
+from operators.redis.objects.redis_conf import WITHDRAWN
 from shared.api.schedule import last_due
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.runtime.operator import Operator, ServedKind
@@ -200,8 +202,12 @@ SUBJECTS = {
         },
         also=(
             *COMMON,
-            {"restore": {"from": {"volume": {"claimName": "snapshots", "path": "a"}}}},
-            {"restore": {"from": {"s3": S3 | {"endpoint": "http://s:9", "region": "a", "prefix": "b"}}}},
+            {"restore": {"from": {"volume": {"claimName": "snapshots", "path": "a"}, "file": "monday.db"}}},
+            {
+                "restore": {
+                    "from": {"s3": S3 | {"endpoint": "http://s:9", "region": "a", "prefix": "b"}, "file": "a.db"}
+                }
+            },
         ),
     ),
     "RedisCluster": Subject(
@@ -210,13 +216,22 @@ SUBJECTS = {
         {"replicas": 3, "replicasPerMaster": 0, "version": redis_cases.VERSION},
         redis_cases,
         redis.RedisCluster.parse,
-        accepted={"version": versions, "replicas": lambda _: st.integers(3, 6)},
+        accepted={
+            "version": versions,
+            "replicas": lambda _: st.integers(3, 6),
+            "replicasPerMaster": lambda _: st.integers(0, 1),
+        },
         also=(
             {"updateStrategy": {"type": "RollingUpdate", "waitForReplicas": False}},
             *COMMON,
             {"pod": [{"configmap": "redis-conf"}]},
         ),
         size="replicas",
+        specs={
+            "engine": {"version": "7.2.4", "engine": "redis", "repository": "example.com/kv"},
+            "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
+        },
+        history=(READ_ONCE, WITHDRAWN),
         with_pods=("replicas", "storage."),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
         unseen={
