@@ -23,8 +23,8 @@ from shared.api.spec import Rule, Transition
 OWN_KEYS = "redis.middleware.hc.cn/"
 """Prefix of the operator's own labels and annotations."""
 
-OWN_VARIABLES = ("POD_IP", "POD_NAME")
-"""Environment variables that the operator sets: nodes announce themselves with them."""
+OWN_VARIABLES = ("POD_IP", "POD_NAME", "PLATFORM_POD_UID", "PLATFORM_LAST_RUN")
+"""Environment variables that the operator sets: with them, nodes announce themselves and name their files."""
 
 SHARED = ("labels", "annotations", "env", "affinity", "resources")
 """Pod settings that may be set in spec or in pod[0]."""
@@ -51,7 +51,7 @@ _NO_IMAGE = "not an image; use lower-case letters, optionally with a registry an
 _OWN_VARIABLES = Rule(
     f"!has(self.env) || !self.env.exists(variable, variable.name in {json.dumps(OWN_VARIABLES)})",
     lambda model: not any(variable.name in OWN_VARIABLES for variable in model.env),
-    f"{' and '.join(OWN_VARIABLES)} are set by the operator; remove them.",
+    f"{', '.join(OWN_VARIABLES)} are set by the operator; remove them.",
     at="env",
 )
 

@@ -56,8 +56,8 @@ SHUTDOWN_GRACE_SECONDS = 300
 START_TIMEOUT_SECONDS = 900
 """Time until a server must listen, which it does before it loads its data."""
 
-POD_IP, POD_NAME, POD_UID = "POD_IP", "POD_NAME", "POD_UID"
-LAST_RUN_VARIABLE = "LAST_RUN"
+POD_IP, POD_NAME, POD_UID = "POD_IP", "POD_NAME", "PLATFORM_POD_UID"
+LAST_RUN_VARIABLE = "PLATFORM_LAST_RUN"
 """Variable with the annotation LAST_RUN, as it is when the container starts."""
 
 

@@ -406,10 +406,11 @@ REFUSED = over(
                 f"reserved environment variable{where}",
                 spec,
                 "are set by the operator",
-                "POD_IP and POD_NAME are set by the operator",
+                "PLATFORM_LAST_RUN are set by the operator",
             )
             for where, spec in (
                 ("", {"env": [{"name": "POD_IP", "value": "a"}]}),
+                (" of nodes without persistence", {"env": [{"name": "PLATFORM_POD_UID", "value": "a"}]}),
                 (" in pod[0]", podded(env=[{"name": "POD_NAME", "value": "a"}])),
             )
         ),

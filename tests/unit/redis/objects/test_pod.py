@@ -143,13 +143,13 @@ def test_node_without_persistence_never_reads_the_identity_of_the_process_before
     built = container(pod(**VOLATILE))
     assert built["args"][-4:] == [
         "--cluster-config-file",
-        "nodes-$(POD_UID)-$(LAST_RUN).conf",
+        "nodes-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).conf",
         "--dbfilename",
-        "dump-$(POD_UID)-$(LAST_RUN).rdb",
+        "dump-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).rdb",
     ]
     paths = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in built["env"] if "valueFrom" in each}
-    assert paths["POD_UID"] == "metadata.uid", "a volume may outlive the pod"
-    assert paths["LAST_RUN"] == "metadata.annotations['redis.middleware.hc.cn/last-run']"
+    assert paths["PLATFORM_POD_UID"] == "metadata.uid", "a volume may outlive the pod"
+    assert paths["PLATFORM_LAST_RUN"] == "metadata.annotations['redis.middleware.hc.cn/last-run']"
 
 
 @pytest.mark.parametrize(

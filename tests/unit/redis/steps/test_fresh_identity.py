@@ -11,13 +11,14 @@ import pytest
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER, LAST_RUN
+from operators.redis.objects.pod import LAST_RUN_VARIABLE
 from operators.redis.observe import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from shared.runtime.plan import PASS, Patch
 from tests.unit.redis.world import NEW_RECORDED, NOW, acts, formed, of, plan, world
 
 VOLATILE: Any = {"config": {"appendonly": "no", "save": ""}}
-VARIABLE = {"name": "LAST_RUN", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{LAST_RUN}']"}}}
+VARIABLE = {"name": LAST_RUN_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{LAST_RUN}']"}}}
 
 
 def volatile(instance: Instance, last_run: str = "") -> Instance:
