@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.api import admission
-from shared.kubernetes import access_review
+from shared.kubernetes import access_review, accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.kinds import Key, Obj
@@ -53,6 +53,9 @@ SHUTDOWN_GRACE_SECONDS = 5.0
 RECONCILE_GRACE_SECONDS, EVENT_GRACE_SECONDS = 0.6, 0.2
 """Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby reads
 it each 1.1 s at the latest, so that it leads within 2 s. A cancelled reconcile is continued by the next leader."""
+
+RESOURCES_PER_TURN = 200
+"""Number of resources that a new leader queues in one turn of the event loop, which takes some milliseconds."""
 
 WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
@@ -105,13 +108,19 @@ class Lane:
         """Keys of all known resources of the shard."""
         return [key for key in self._cache.keys(self._controller.kind) if self.shard.owns(key)]
 
-    def open(self, workers: int) -> set[asyncio.Task[None]]:
-        """Reconcile every resource of the shard, with this number of workers."""
+    async def open(self, workers: int) -> set[asyncio.Task[None]]:
+        """Reconcile every resource of the shard, with this number of workers.
+
+        First those that were changed while no replica led: no event reports them to this one.
+        """
         self._reconciler.begin()
         self.queue.open()
-        for key in self.keys:
-            self.queue.add(key, background=True)
         controller = self._controller
+        for number, obj in enumerate(self._cache.all(controller.kind, of=self.shard.owns)):
+            key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+            self.queue.add(key, background=accessors.is_current(obj))
+            if number % RESOURCES_PER_TURN == 0:
+                await asyncio.sleep(0)
         name = controller.name
         tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
         if controller.probe is not None:
@@ -304,9 +313,11 @@ class Process:
         """Reconcile until leadership is lost, another replica should lead, or the process shuts down."""
         lanes = [running.lanes[shard.index] for running in self._controllers]
         count = math.ceil(self._options.workers / shard.count)
-        workers = {task for lane in lanes for task in lane.open(count)}
+        workers: set[asyncio.Task[None]] = set()
         requested = asyncio.create_task(_wait(shard.requested))
         try:
+            for lane in lanes:
+                workers |= await lane.open(count)
             await asyncio.wait({lost, requested, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             requested.cancel()
