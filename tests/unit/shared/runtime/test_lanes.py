@@ -54,7 +54,7 @@ def boxes() -> Iterator[Obj]:
 
 
 async def test_change_that_no_leader_has_seen_precedes_all_other_resources(running: RunningController) -> None:
-    """It was made between two terms, so that no event reports it to the new leader."""
+    """A change between two terms is not reported to the new leader by an event."""
     lane = running.lanes[shard_of(CHANGED, 2)]
     assert len(lane.queue) == 0, "nothing is queued before this replica leads"
     assert not await lane.open(0)
