@@ -322,13 +322,6 @@ WATCHES = Row(
             queries=(Query(_rate("platform_watch_lists_total", by="kind"), "{{kind}}"),),
         ),
         Graph(
-            title="Failed lists and watches",
-            description="Lists and watches that failed per second, by kind and HTTP status.",
-            unit="ops",
-            queries=(quiet(_rate("platform_watch_errors_total", by="kind, code"), "{{kind}} {{code}}"),),
-            none="no failures",
-        ),
-        Graph(
             title="API server latency p99",
             description="99th percentile of the duration of a request to the API server, by verb, without watches.",
             unit="s",
@@ -336,7 +329,7 @@ WATCHES = Row(
             thresholds=bad_from(1, 5),
         ),
         Graph(
-            title="Refused connections and requests",
+            title="Refused requests",
             description="Connections and requests per second that an operator's servers refused, because the client, "
             "or all clients together, had too many.",
             unit="ops",

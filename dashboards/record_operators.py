@@ -141,6 +141,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
             (_resource(api, "EtcdBackup", "broken", backup), failed),
         ]
     api = "redis.middleware.hc.cn/v1alpha1"
+    conditions.append(_condition("Degraded", "False", "Redundant"))
     status = {"phase": "Running", "conditions": conditions, "formed": True, "masters": 3, "readyReplicas": 6}
     spec = {"replicas": 6, "version": "8.0.2"}
     return [

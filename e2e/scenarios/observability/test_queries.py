@@ -70,8 +70,15 @@ def test_dashboard_queries_return_series_and_rules_are_evaluated(
     recorded = {rule["name"] for rule in rules if rule["type"] == "recording"}
     for name in recorded:
         until(f"{name} is recorded", lambda name=name: watch.prometheus.query(name), seconds=30)  # type: ignore[misc]
-    alerts = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
-    assert not [alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
+
+    def quiet() -> bool:
+        """Return whether no alert fires: RedisDegraded may, until primaries and replicas are spread over the nodes."""
+        alerts = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
+        firing = [alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
+        assert not firing, firing
+        return True
+
+    until("no alert fires", quiet, seconds=120)
     record_property(
         "summary",
         f"dashboards: {len(expected)}/{len(expected)} queries with series, {len(every) - len(expected)} may be empty; "
