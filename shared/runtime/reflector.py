@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import NoReturn, Protocol
 
 from shared.kubernetes.accessors import resource_version
@@ -256,7 +257,10 @@ class Reflector:
         labels = (self.kind.name, self.namespace or "", str(status or "<error>"))
         metrics.WATCH_ERRORS.labels(*labels).inc()
         if self._lost_since is None or not self.is_tried:
-            log.log(logging.WARNING if self._is_vital else logging.INFO, "%s: not watched: %s", self.what, error)
+            if not self._is_vital and status == HTTPStatus.FORBIDDEN:  # the default
+                log.info("%s: no permission to watch; objects that resources name are read regularly", self.what)
+            else:
+                log.log(logging.WARNING if self._is_vital else logging.INFO, "%s: not watched: %s", self.what, error)
             self._lost_since = self._clock()
         self._publish(is_lost=True)
 

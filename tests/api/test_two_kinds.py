@@ -19,7 +19,7 @@ from shared.api.spec import CustomResource, SpecModel, Status, parse
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import CRD, SERVICE, Key, Kind, Obj
+from shared.kubernetes.kinds import CRD, SECRET, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
@@ -179,11 +179,12 @@ def test_deleted_child_reconciles_both_kinds(world: World, both: Both) -> None:
 
 
 def test_each_kind_is_listed_and_watched_once(world: World, both: Both, gate: Gate) -> None:
-    gate.wait_for_watches(3)
-    collections = {SERVICE, PARENT.kind, CHILD.kind}
+    gate.wait_for_watches(4)
+    collections = {SERVICE, SECRET, PARENT.kind, CHILD.kind}
     passed = Counter((passed.path, passed.watch) for passed in gate.passed if passed.method == "GET")
     for of in collections:
         assert passed[of.path(world.namespace), True] == 1
+    assert passed[SECRET.path(world.namespace), False] == 0, "only the metadata of Secrets is watched"
     assert passed[SERVICE.path(world.namespace), False] == 1, "the installation lists the other kinds as well"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,8 +207,8 @@ def test_upgrade_from_the_previous_release_changes_no_pods(cluster: Cluster, cha
         now = cluster.get("deployment", name)
         assert now["metadata"]["uid"] == before["metadata"]["uid"]
         assert now["spec"] == before["spec"], "a change would restart the servers"
-        assert now["metadata"]["generation"] == before["metadata"]["generation"]
-    assert not [write for write in operator.wire.writes if write.path.startswith(DEPLOYMENT.path(NAMESPACE))]
+    writes = Counter(write.path for write in operator.wire.writes if write.path.startswith(DEPLOYMENT.path(NAMESPACE)))
+    assert set(writes.values()) <= {1}, "each is applied once, to record the digest of what was applied"
 
 
 def test_upgrade_keeps_the_values_of_the_previous_release(cluster: Cluster, charts: Path) -> None:
