@@ -22,7 +22,7 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench dashboards lint \
-        format new-operator new-kind manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
+        format release-check new-operator new-kind manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
 
 help: ## List targets and settings
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -123,6 +123,9 @@ format: .venv ## Format the code and fix lint errors that ruff can fix
 GENERATED := .
 manifests: .venv ## Generate CRDs, reference pages, chart values, dashboards and alert rules
 	@$(PYTHON) -m tools.manifests $(GENERATED)
+
+release-check: .venv ## Check what only a release needs: that the catalogues of versions are recent (ARGS=YYYY-MM-DD)
+	@$(PYTHON) -m tools.catalogue_age $(ARGS)
 
 charts: .venv ## Update the charts' dependencies (all are in this repository)
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

@@ -10,7 +10,7 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
-from docs import reasons
+from docs import reasons, versions
 from shared.api import crd, reference
 
 PROJECT = Path(__file__).parents[1]
@@ -31,6 +31,7 @@ def write(project: Path) -> None:
     rules.write(project)
     docs.write(project)
     (project / "docs/reference/reasons.md").write_text(reasons.to_markdown())
+    (project / "docs/reference/versions.md").write_text(versions.to_markdown())
 
 
 if __name__ == "__main__":

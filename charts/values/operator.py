@@ -310,6 +310,11 @@ class OperatorValues(Values):
     operand_image_repository: ImageRepository = Field(
         description="Default repository of the databases' images, for resources that set only a version."
     )
+    check_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z_.-]*$")] = Field(
+        "",
+        description="Version of the resource that `helm test` creates, for clusters that have only some images. Empty: "
+        "the operator's default.",
+    )
     agent_image: str = Field(
         "",
         description="Image of the sidecar and init containers that the operator adds to its databases. Empty: the "
@@ -368,13 +373,19 @@ CERT_MANAGER = Field(
 
 
 def operator_values(
-    name: str, operand_images: str, *, thresholds: type[Thresholds] = Thresholds, **fields: Any
+    name: str,
+    operand_images: str,
+    *,
+    repository: str = "",
+    thresholds: type[Thresholds] = Thresholds,
+    **fields: Any,
 ) -> type[OperatorValues]:
     """Create the model of the values of charts/<name>-operator.
 
     Args:
         name: name of the operator.
         operand_images: description of operandImageRepository.
+        repository: default of operandImageRepository; the name of the operator if empty.
         thresholds: model of the alert thresholds.
         fields: additional or overridden fields, in the form that `create_model` accepts.
     """
@@ -398,7 +409,7 @@ def operator_values(
             Field(ImageValues(repository=f"platform/{name}-operator"), description="The operator's image."),
         ),
         "metrics": (metrics, Field(metrics(), description="Prometheus metrics of the operator.")),
-        "operand_image_repository": (ImageRepository, Field(name, description=operand_images)),
+        "operand_image_repository": (ImageRepository, Field(repository or name, description=operand_images)),
     }
     return create_model(
         f"{prefix}Operator",

@@ -28,6 +28,7 @@ KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branc
 
 _NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
 """Directories of the sources that .dockerignore leaves out."""
+_BOOTSTRAP_SCRIPTS = Path("/usr/share/debootstrap/scripts")
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _LEFT_OUT = ("dev/*", "proc/*", "sys/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*",
              "var/cache/apt/*", "var/cache/debconf/*-old", "var/lib/apt/lists/*", "var/log/*")  # fmt: skip
@@ -150,6 +151,11 @@ def _program(tag: str, program: binaries.Program) -> Image:
     )
 
 
+def _script(suite: str) -> list[Path]:
+    """Return the script of debootstrap for a suite that is newer than the machine's debootstrap."""
+    return [] if (_BOOTSTRAP_SCRIPTS / suite).exists() else [_BOOTSTRAP_SCRIPTS / "sid"]
+
+
 def _base(suite: str) -> None:
     """Create ``debian:<suite>-slim`` in buildah's storage unless it exists."""
     tag = f"docker.io/library/debian:{suite}-slim"
@@ -159,7 +165,7 @@ def _base(suite: str) -> None:
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         root = Path(scratch) / "root"
         run(
-            "unshare", "--mount", "debootstrap", "--variant=minbase", suite, root, mirror,
+            "unshare", "--mount", "debootstrap", "--variant=minbase", suite, root, mirror, *_script(suite),
             log=CACHE / "images" / f"debian-{suite}.log",
             fix=f"check that {mirror} is reachable; a newer suite may need a newer debian-archive-keyring",
         )  # fmt: skip

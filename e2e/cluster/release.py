@@ -68,6 +68,9 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     for operator, tag in tags.items():
         repository, _, version = tag.rpartition(":")
         images += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={version}"]
+    for each in installed():
+        if each.name in tags and each.local_version:
+            images += ["--set", f"{each.name}.checkVersion={each.local_version}"]
     helm(
         "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
         "--take-ownership", "--force-conflicts", "--labels", label, "--wait", "--timeout", "3m", *images,

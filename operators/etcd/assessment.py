@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from operators.etcd.api.catalogue import Hazard
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Hazard
 from operators.etcd.client.server import Endpoint
 from operators.etcd.lifecycles import MemberState, RestoreState, member_state, restore_state
 from operators.etcd.membership.layout import Layout, layout
@@ -92,7 +92,7 @@ class Assessment(Observed):
             instance
             for instance in self.healthy_voters
             if instance.db_size >= MIN_DEFRAGMENTED_BYTES
-            and instance.defect(Hazard.DEFRAGMENTING) is None
+            and instance.bug(Hazard.DEFRAGMENTING) is None
             and 100 * instance.db_free >= schedule.threshold * instance.db_size
         )
 

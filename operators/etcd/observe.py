@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from operators.etcd.api.catalogue import Hazard, bug_of
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Defect, Hazard, Version, defect_of
+from operators.etcd.api.versions import Version
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.objects.names import CONTAINER, KEPT
 from operators.etcd.security.secrets import Secrets
+from shared.api.catalogue import Bug
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
@@ -70,9 +72,9 @@ class Instance:
         container = container_status(self.pod_obj, CONTAINER)
         return self.ready or "running" in (container.get("state") or {})
 
-    def defect(self, hazard: Hazard) -> Defect | None:
-        """Return the defect that makes a step unsafe with the version that the member reports; None without one."""
-        return defect_of(Version.parse(self.status.version), hazard) if self.status else None
+    def bug(self, hazard: Hazard) -> Bug | None:
+        """Return the bug that makes a step unsafe with the version that the member reports; None without one."""
+        return bug_of(Version.parse(self.status.version), hazard) if self.status else None
 
     @property
     def db_size(self) -> int:

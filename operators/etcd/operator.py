@@ -6,6 +6,7 @@ from functools import partial
 
 from operators.etcd.alarm_probe import alarm_probe
 from operators.etcd.api import backup, resource
+from operators.etcd.api.catalogue import ETCD, weaknesses_of
 from operators.etcd.backup import observe as backup_observe
 from operators.etcd.backup import plan as backup_plan
 from operators.etcd.backup import pods as backup_pods
@@ -40,6 +41,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         call=partial(execute, connect),
         application="etcd",
         states=cluster_states,
+        weaknesses=weaknesses_of,
         certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
         probe=alarm_probe(connect),
     )
@@ -69,7 +71,8 @@ def backups(
 OPERATOR = Operator(
     name="etcd",
     summary="an etcd cluster of three members",
-    image_repository="etcd",
+    image_repository=ETCD.image,
+    catalogues=(ETCD,),
     kinds=(
         ServedKind(resource.API, clusters, resource.ADMISSION),
         ServedKind(backup.API, backups, backup.ADMISSION),

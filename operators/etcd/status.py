@@ -23,6 +23,7 @@ from operators.etcd.steps import adoption, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.restore import restore_status
+from operators.etcd.steps.version_change import image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
@@ -44,7 +45,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "runsAs": log,
         "leader": _leader(seen),
         "version": _version(resource, seen),
-        "image": resource.image_reference(settings.image_repository),
+        "image": image(settings, resource, seen),
         "members": members,
         "endpoints": _endpoints(resource, seen),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),

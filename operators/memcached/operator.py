@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from operators.memcached.api import resource
+from operators.memcached.api.catalogue import MEMCACHED, weaknesses_of
 from operators.memcached.client import server
 from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
@@ -35,6 +36,7 @@ def controller(
         plan=Planner(Settings.of(options)).plan,
         call=partial(certificates.refresh_certificates, connect),
         states=states,
+        weaknesses=weaknesses_of,
         certificate_ends=lambda observed: [each.ends for each in observed.secrets.validity.values()],
     )
 
@@ -42,7 +44,8 @@ def controller(
 OPERATOR = Operator(
     name="memcached",
     summary="a cache of two memcached servers",
-    image_repository="memcached",
+    image_repository=MEMCACHED.image,
+    catalogues=(MEMCACHED,),
     kinds=(ServedKind(resource.API, controller, resource.ADMISSION),),
     reasons=REASONS,
     values="operators.memcached.manifests.values:MemcachedOperatorValues",

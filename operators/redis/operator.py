@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from operators.redis.api import admission, resource
+from operators.redis.api.catalogue import REDIS, VALKEY, weaknesses_of
 from operators.redis.client import connection
 from operators.redis.client.commands import execute
 from operators.redis.client.server import Connect
@@ -44,6 +45,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
         states=states,
+        weaknesses=weaknesses_of,
         reads=(SECRET, CONFIG_MAP),
         certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
     )
@@ -52,12 +54,14 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
 OPERATOR = Operator(
     name="redis",
     summary="a Redis cluster of three primaries and three replicas",
-    image_repository="redis",
+    image_repository=REDIS.image,
+    catalogues=(REDIS, VALKEY),
     kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
     flags=FLAGS,
     reasons=REASONS,
     values="operators.redis.manifests.values:RedisOperatorValues",
     dashboard="operators.redis.manifests.dashboard:PAGE",
     alerts="operators.redis.manifests.alerts:RULES",
+    local_version="8.0.2",
     images="operators.redis.manifests.images:images",
 )

@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from shared.kubernetes import accessors
@@ -127,7 +127,10 @@ def main(check: Check, program: str, arguments: Sequence[str] | None = None) -> 
     parser.add_argument("--namespace", required=True, help="namespace for the resource; the operator must serve it")
     parser.add_argument("--name", required=True, help="name of the resource")
     parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: the service account of the pod)")
+    parser.add_argument("--database-version", default="", help="spec.version of the resource (default: the operator's)")
     given = parser.parse_args(arguments)
+    if given.database_version:
+        check = replace(check, spec={**check.spec, "version": given.database_version})
     logs.configure("info", "text")
     try:
         asyncio.run(_run(check, given.kubeconfig, given.namespace, given.name))

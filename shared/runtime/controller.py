@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
+from shared.api.catalogue import Weaknesses
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
@@ -14,7 +15,7 @@ from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
-from shared.status.resource_metrics import Sample
+from shared.status.resource_metrics import ADVISORY, Sample
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")
@@ -43,6 +44,7 @@ class Controller(Generic[Resource, Observed]):
         application: value of app.kubernetes.io/name, which distinguishes the objects of the operator's kinds
             (`ownership.key_of`); empty if the operator has one kind.
         states: returns the metrics of a resource in addition to the common ones (`resource_metrics.common`); pure.
+        weaknesses: returns the advisories that apply to what a resource runs, from its spec and status; pure.
         certificate_ends: returns the expiry times of the observed certificates; pure.
         probe: queries a running database cheaply, every few seconds, and returns whether to reconcile the resource now;
             None if watches and the regular reconciles report every change in time.
@@ -58,6 +60,7 @@ class Controller(Generic[Resource, Observed]):
     issue: Callable[[CertificateOrder], Awaitable[Made]] = make
     application: str = ""
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
+    weaknesses: Callable[[Obj], Weaknesses] = lambda _: Weaknesses()
     certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
     reads: tuple[Kind, ...] = (SECRET,)
@@ -70,6 +73,11 @@ class Controller(Generic[Resource, Observed]):
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return (self.kind, *self.owns)
+
+    def samples(self, obj: Obj) -> Iterator[Sample]:
+        """Yield the metrics of a resource in addition to the common ones."""
+        yield from self.states(obj)
+        yield from (ADVISORY(1, each) for each in self.weaknesses(obj).ids)
 
     def labels_of(self, kind: Kind) -> str:
         """Return the label selector of the watch of a kind: every resource, or the objects of the operator."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.api.catalogue import Catalogue as VersionCatalogue
 from shared.api.crd import Resource
 from shared.api.spec import Admission
 from shared.runtime.controller import Controller
@@ -42,11 +43,13 @@ class Operator:
         image_repository: default image repository of the operand.
         kinds: served kinds, the main one first.
         flags: flags of this operator, in addition to the common ones.
+        catalogues: versions of each engine that the operator runs, with their advisories.
         reasons: reasons of conditions and events, in addition to those of `shared.status.reasons`.
         values: model of the chart's values (charts.values.operator.OperatorValues).
         dashboard: dashboard page (dashboards.model.OperatorPage).
         alerts: alerting and recording rules (dashboards.rules.model.RuleSet).
         images: builds the operand images for the local cluster; empty if it pulls them.
+        local_version: version that `helm test` uses on the local cluster, if it cannot build the default one.
     """
 
     name: str
@@ -54,11 +57,13 @@ class Operator:
     image_repository: str
     summary: str = ""
     flags: tuple[Flag[Any], ...] = ()
+    catalogues: tuple[VersionCatalogue, ...] = ()
     reasons: Catalogue = field(default_factory=lambda: Catalogue(""))
     values: str = ""
     dashboard: str = ""
     alerts: str = ""
     images: str = ""
+    local_version: str = ""
 
     @property
     def process_name(self) -> str:

@@ -248,7 +248,8 @@ class Reconciler:
         Returns:
             Whether the resource still exists.
         """
-        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339())
+        weaknesses = self._controller.weaknesses({**resource, "status": reported}).message
+        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339(), weaknesses)
         patch = conditions.change(resource, composed)
         if patch is None:
             return True

@@ -16,6 +16,7 @@ from typing import Any
 
 from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
+from shared.status.reasons import KNOWN_ADVISORY
 from shared.status.verdict import Progress, Verdict
 
 READY = "Ready"
@@ -24,10 +25,13 @@ STALLED = "Stalled"
 DEGRADED = "Degraded"
 """Served, but with less redundancy than requested; reported by operators whose resources have this condition."""
 
-_KSTATUS_TYPES = frozenset({READY, RECONCILING, STALLED})
+VULNERABLE = "Vulnerable"
+"""A published advisory applies to the running version in this configuration; absent if none is known."""
+
+_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, VULNERABLE})
 
 
-def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
+def compose(resource: Obj, status: Obj, verdict: Verdict, now: str, weaknesses: str = "") -> Obj:
     """Return the whole status to report.
 
     Args:
@@ -35,11 +39,14 @@ def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
         status: everything else that the operator reports; other entries of `conditions` are kept.
         verdict: progress of the resource, with the reason.
         now: time of a transition, in RFC 3339.
+        weaknesses: message of the condition Vulnerable; empty if no advisory is known to apply.
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
-    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _KSTATUS_TYPES]
+    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _COMPOSED_TYPES]
     conditions = [*own, *_conditions(earlier, verdict, generation, now)]
+    if weaknesses:
+        conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
     return {**status, "observedGeneration": generation, "conditions": conditions}
 
 
@@ -61,21 +68,22 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
         RECONCILING: (str(moving), verdict.message if moving else ""),
         STALLED: (str(progress is Progress.BLOCKED), verdict.message if progress is Progress.BLOCKED else ""),
     }
-    conditions = []
-    for name, (value, message) in values.items():
-        before = condition_in(earlier, name)
-        since = before["lastTransitionTime"] if before.get("status") == value else now
-        conditions.append(
-            {
-                "type": name,
-                "status": value,
-                "reason": str(verdict.reason),
-                "message": message,
-                "lastTransitionTime": since,
-                "observedGeneration": generation,
-            }
-        )
-    return conditions
+    return [
+        _condition(earlier, name, value, verdict.reason, message, generation, now)
+        for name, (value, message) in values.items()
+    ]
+
+
+def _condition(earlier: list[Obj], name: str, value: str, reason: str, message: str, generation: int, now: str) -> Obj:
+    before = condition_in(earlier, name)
+    return {
+        "type": name,
+        "status": value,
+        "reason": str(reason),
+        "message": message,
+        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == value else now,
+        "observedGeneration": generation,
+    }
 
 
 def _merge_patch(before: Obj, after: Obj) -> Obj:

@@ -171,6 +171,11 @@ ISSUING_CERTIFICATES = COMMON.add(
     "The operator is issuing or rotating certificates of the resource.",
     "Issuing certificates: {why}.",
 )
+KNOWN_ADVISORY = COMMON.add(
+    "KnownAdvisory",
+    Severity.WARNING,
+    "Published advisories apply to the version that runs, in this configuration (condition Vulnerable).",
+)
 LEADER_ELECTION = COMMON.add(
     "LeaderElection", Severity.WARNING, "A replica of the operator became the leader or lost the Lease."
 )

@@ -58,7 +58,7 @@ READY = State("platform_resource_ready_replicas", "Servers, members or nodes tha
 PHASE = State("platform_resource_phase", "1 for the current phase; absent for other phases.", ("phase",))
 CONDITION = State(
     "platform_resource_condition",
-    "1 for the current status of Ready, Reconciling and Stalled; absent for other values.",
+    "1 for the current status of Ready, Reconciling, Stalled, Degraded and Vulnerable; absent for other values.",
     ("type", "status", "reason"),
 )
 UNREADY_SINCE = State(
@@ -75,6 +75,12 @@ CERTIFICATE_EXPIRY = State(
     "Unix time at which the first certificate of the resource expires; absent without certificates.",
 )
 
+ADVISORY = State(
+    "platform_resource_advisory",
+    "1 for each published advisory that applies to the running version in this configuration; absent without one.",
+    ("advisory",),
+)
+
 STATES = (
     INFO,
     DESIRED,
@@ -86,10 +92,17 @@ STATES = (
     GENERATION,
     OBSERVED_GENERATION,
     CERTIFICATE_EXPIRY,
+    ADVISORY,
 )
 """Metrics of every operator; further ones are in operators/*/resource_metrics.py."""
 
-CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED, conditions.DEGRADED)
+CONDITIONS = (
+    conditions.READY,
+    conditions.RECONCILING,
+    conditions.STALLED,
+    conditions.DEGRADED,
+    conditions.VULNERABLE,
+)
 
 
 def common(obj: Obj) -> Iterator[Sample]:

@@ -97,7 +97,12 @@ spec:
       image: {{ include "operator.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       command: [python, -m, operators.{{ index .Chart.Annotations "platform/operator" }}.check]
-      args: [--namespace={{ $namespace }}, --name={{ $name }}]
+      args:
+        - --namespace={{ $namespace }}
+        - --name={{ $name }}
+        {{- with .Values.checkVersion }}
+        - --database-version={{ . }}
+        {{- end }}
       resources:
         requests: {cpu: 20m, memory: 64Mi}
         limits: {memory: 128Mi}

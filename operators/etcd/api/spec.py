@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_RULES
 from operators.etcd.api.snapshot_stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
 from operators.etcd.api.versions import Version
@@ -18,7 +19,7 @@ from shared.kubernetes.quantity import parse_quantity
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 
-DEFAULT_VERSION = "3.6.16"
+DEFAULT_VERSION = ETCD.default_version
 
 MIB, GIB = 1 << 20, 1 << 30
 MAX_ADVISED_QUOTA_BYTES = 8 * GIB

@@ -5,7 +5,6 @@ The features were read from the sources of the tags; each fact names the file.
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,54 +63,6 @@ DOWNGRADES = {(3, 6): (3, 5), (3, 7): (3, 6)}
 
 Source: https://etcd.io/docs/v3.6/downgrades/downgrade_3_6/, https://etcd.io/docs/v3.7/downgrades/downgrade_3_7/
 """
-
-CORRUPTING_VERSIONS = (Version(3, 5, 0), Version(3, 5, 2))
-"""First and last version that may lose a write when the process is killed (etcd#13766)."""
-
-
-class Hazard(enum.Enum):
-    """A step that some versions do not carry out safely."""
-
-    DEFRAGMENTING = "a member that is stopped during a defragmentation may apply writes twice"
-    JOINING_WITH_AUTH = "a new member may skip writes while authentication is enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """A known defect of some versions, because of which a step may make the data of a member differ.
-
-    Attributes:
-        first, last: first and last version with the defect, of one series.
-        source: issue with the details.
-        fixed: first version without it that is recommended.
-    """
-
-    first: Version
-    last: Version
-    hazard: Hazard
-    source: str
-    fixed: Version
-
-    def __str__(self) -> str:
-        return f"{self.first} to {self.last}" if self.first != self.last else str(self.first)
-
-
-_ISSUES = "https://github.com/etcd-io/etcd/issues"
-
-DEFECTS = (
-    Defect(Version(3, 5, 0), Version(3, 5, 5), Hazard.DEFRAGMENTING, f"{_ISSUES}/14685", Version(3, 5, 26)),
-    Defect(Version(3, 4, 20), Version(3, 4, 21), Hazard.JOINING_WITH_AUTH, f"{_ISSUES}/14571", Version(3, 4, 22)),
-    Defect(Version(3, 5, 5), Version(3, 5, 5), Hazard.JOINING_WITH_AUTH, f"{_ISSUES}/14571", Version(3, 5, 26)),
-)
-"""Known defects that the operator avoids.
-
-Source: https://groups.google.com/g/etcd-dev/c/8S7u6NqW6C4, and the issues.
-"""
-
-
-def defect_of(version: Version, hazard: Hazard) -> Defect | None:
-    """Return the defect of a version that makes a step unsafe; None if the step is safe."""
-    return next((known for known in DEFECTS if known.hazard is hazard and known.first <= version <= known.last), None)
 
 
 @dataclass(frozen=True, slots=True)

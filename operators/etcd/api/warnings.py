@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operators.etcd.api.catalogue import ETCD, features_of
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
-from operators.etcd.api.versions import CORRUPTING_VERSIONS, DEFECTS, Defect, Hazard, Version
+from operators.etcd.api.versions import Version
 from shared.api.podspec import smaller
+from shared.api.spec import as_object
 from shared.kubernetes.quantity import parse_quantity
 
 _MAX_ADVISED_MEMBERS = 7
@@ -118,32 +120,14 @@ def _rounded(size: int) -> str:
 
 
 def _of_version(spec: EtcdClusterSpec) -> list[str]:
-    version, (first, last) = spec.target, CORRUPTING_VERSIONS
-    warnings = [_of_defect(known) for known in DEFECTS if known.first <= version <= known.last and _meets(spec, known)]
-    if first <= version <= last:
-        warnings.append(
-            f"spec.version: {first} to {last} can lose acknowledged writes when a member is killed "
-            "(https://github.com/etcd-io/etcd/issues/13766). Set 3.5.26 or later."
-        )
-    if version < first:
+    version = spec.target
+    warnings = ETCD.warnings(str(version), features_of(as_object(spec)))
+    if version < Version(3, 5, 0):
         warnings.append(
             f"spec.version: {version} does not compare data between members, and its members are not ready while "
             "the quota is used up. Upgrade to 3.5, then to 3.6."
         )
     return warnings
-
-
-def _meets(spec: EtcdClusterSpec, known: Defect) -> bool:
-    """Whether a spec uses what a defect affects."""
-    return known.hazard is not Hazard.JOINING_WITH_AUTH or (spec.auth is not None and spec.auth.enabled)
-
-
-def _of_defect(known: Defect) -> str:
-    avoided = {
-        Hazard.DEFRAGMENTING: "The operator does not defragment these versions",
-        Hazard.JOINING_WITH_AUTH: "The operator adds no members to these versions while authentication is enabled",
-    }[known.hazard]
-    return f"spec.version: with {known}, {known.hazard.value} ({known.source}). {avoided}. Set {known.fixed} or later."
 
 
 def _of_safety(spec: EtcdClusterSpec) -> list[str]:

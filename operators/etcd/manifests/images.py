@@ -1,4 +1,4 @@
-"""The images of etcd that the local cluster builds."""
+"""The images of etcd that the local cluster builds, under the names of upstream's images."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from functools import partial
 
 from e2e.cluster import binaries
 from e2e.cluster.images import IMAGES, Image
+from operators.etcd.api.catalogue import ETCD
 
-TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
+TAGS = {version: f"{ETCD.image}:v{version}" for version in binaries.ETCD} | {
     "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it
 }
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from charts.values.operator import CERT_MANAGER, RbacValues, operator_values
 from charts.values.rules import Count, Share, Thresholds, Time
+from operators.etcd.api.catalogue import ETCD
 
 
 class EtcdRbac(RbacValues):
@@ -49,6 +50,7 @@ EtcdOperatorValues = operator_values(
     "etcd",
     "Default repository of etcd's images, for resources that set spec.version without spec.image. Tags must be as in "
     "the official repository, such as v3.6.16.",
+    repository=ETCD.image,
     thresholds=EtcdThresholds,
     rbac=(EtcdRbac, Field(EtcdRbac(), description="RBAC permissions of the operator.")),
     agent_image=(

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from operators.etcd.api.catalogue import Hazard
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Hazard
 from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
@@ -106,9 +106,9 @@ def _free_space(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]
     is closest to the truth. A member that was just defragmented reports the true value.
     """
     fullest = f"{_fullest(resource, crowded)}: etcd accepts no writes."
-    if unsafe := next((found for instance in crowded if (found := instance.defect(Hazard.DEFRAGMENTING))), None):
+    if unsafe := next((found for instance in crowded if (found := instance.bug(Hazard.DEFRAGMENTING))), None):
         message = (
-            f"{fullest} The members are not defragmented: with {unsafe}, {unsafe.hazard.value} ({unsafe.source}). Set "
+            f"{fullest} The members are not defragmented: with {unsafe}, {unsafe.effect} ({unsafe.source}). Set "
             f"spec.version to {unsafe.fixed} or later; the operator defragments the members then."
         )
         return Step((), Progress.PROGRESSING, UNSAFE_VERSION, message, warning=True, requeue=RETRY_SECONDS)

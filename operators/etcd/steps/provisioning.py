@@ -15,7 +15,7 @@ from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
-from operators.etcd.steps.version_change import permitted
+from operators.etcd.steps.version_change import image, permitted
 from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
@@ -218,8 +218,9 @@ def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observe
 def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets) -> Obj:
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
-    image = runs.image_reference(settings.image_repository)
-    template = pod.pod(runs, own, image, follows.start, mounts, quota(runs, seen), serves=follows.serves)
+    template = pod.pod(
+        runs, own, image(settings, runs, seen), follows.start, mounts, quota(runs, seen), serves=follows.serves
+    )
     made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
     return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from operators.etcd.api.catalogue import Hazard, bug_of
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Hazard, defect_of
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
@@ -98,10 +98,10 @@ def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> S
 def _unsafe_addition(resource: EtcdCluster, facts: Assessment) -> str:
     """Return why the version of a new member makes it unsafe to add one; empty if it is safe."""
     version = running_version(resource, facts)
-    unsafe = defect_of(version, Hazard.JOINING_WITH_AUTH) if version and facts.auth_enabled is not False else None
+    unsafe = bug_of(version, Hazard.JOINING_WITH_AUTH) if version and facts.auth_enabled is not False else None
     if unsafe is None:
         return ""
-    return f"with {unsafe}, {unsafe.hazard.value} ({unsafe.source}). Set spec.version to {unsafe.fixed} or later"
+    return f"with {unsafe}, {unsafe.effect} ({unsafe.source}). Set spec.version to {unsafe.fixed} or later"
 
 
 def _remains(facts: Assessment, instance: Instance | None) -> str:

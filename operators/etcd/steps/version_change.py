@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
 from operators.etcd.assessment import Assessment
@@ -31,7 +32,11 @@ from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
 from shared.steps.rolling_update import template_image
+
+_FORMER_REPOSITORY = "etcd"
+"""Default repository until 0.3.0, which upstream does not publish: members run from a mirror or from the node."""
 
 _LATER = "The change continues automatically."
 
@@ -146,6 +151,19 @@ def _running_image(seen: Observed) -> str | None:
         return template_image(seen.stateful_set, CONTAINER)
     images = [image for instance in seen.instances if (image := _image(instance))]
     return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
+
+
+def image(settings: Settings, resource: EtcdCluster, seen: Observed) -> str:
+    """Return the image of the members.
+
+    The default repository was another one in earlier releases of the operator. Members that run the same version from
+    there keep it: an upgrade of the operator restarts no member.
+    """
+    if settings.image_repository == ETCD.image:
+        former = resource.image_reference(_FORMER_REPOSITORY)
+        if _running_image(seen) == former:
+            return former
+    return resource.image_reference(settings.image_repository)
 
 
 def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:

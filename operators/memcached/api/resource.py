@@ -7,8 +7,10 @@ import re
 
 from pydantic import Field
 
-from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.api.catalogue import MEMCACHED, features_of
+from operators.memcached.api.spec import DEFAULT_VERSION, VERSION, MemcachedSpec
 from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.image import Image
 from shared.api.spec import (
     INT32,
     Admission,
@@ -131,6 +133,21 @@ class Memcached(CustomResource[MemcachedSpec]):
 
 
 def default(obj: Obj) -> Obj:
+    """Return the resource with a version, and with a size within the bounds of autoscaling."""
+    return _with_version(_within_bounds(obj))
+
+
+def _with_version(obj: Obj) -> Obj:
+    """Set the version if none is given: the running one, so that a new operator replaces no server, or the default."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict) or spec.get("version") is not None or spec.get("image") is not None:
+        return obj
+    running = (obj.get("status") or {}).get("version") or ""
+    version = running if re.fullmatch(VERSION, running) else DEFAULT_VERSION
+    return {**obj, "spec": {**spec, "version": version}}
+
+
+def _within_bounds(obj: Obj) -> Obj:
     """Return the resource with `size` clamped to the bounds of autoscaling; within them the autoscaler sets it."""
     spec = obj.get("spec")
     bounds = spec.get("autoscaling") if isinstance(spec, dict) else None
@@ -177,7 +194,11 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
             f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
-    return warnings
+    try:
+        version = Image.parse(spec.image_reference("memcached")).version
+    except ValueError:  # rejected by the rules
+        return warnings
+    return [*warnings, *MEMCACHED.warnings(version, features_of(as_object(spec)))]
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(

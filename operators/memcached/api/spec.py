@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from operators.memcached.api.catalogue import MEMCACHED
 from operators.memcached.api.memory import EXTSTORE_MAX_ITEM_MB, MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
 from operators.memcached.api.reserved_flags import (
     ACCEPTED,
@@ -25,9 +26,9 @@ from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.spec import INT32, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 
-DEFAULT_VERSION = "1.6.38"
+DEFAULT_VERSION = MEMCACHED.default_version
 
-_VERSION = r"^(1(\.[4-6](\.[0-9]{1,3})?)?(-[0-9A-Za-z_.-]+)?|latest|alpine[0-9.]*|bullseye|bookworm|trixie)$"
+VERSION = r"^(1(\.[4-6](\.[0-9]{1,3})?)?(-[0-9A-Za-z_.-]+)?|latest|alpine[0-9.]*|bullseye|bookworm|trixie)$"
 """Tags of the official image: a version of a supported series, with a variant of the image, or a variant alone."""
 
 _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
@@ -201,12 +202,13 @@ class MemcachedSpec(PodSettings):
     image: Annotated[str, Field(max_length=512)] | None = Field(
         None,
         description="Image of the servers, with a tag or a digest, for example "
-        "registry.example.com:5000/memcached:1.6.38. Takes precedence over version." + _ROLLS,
+        "registry.example.com:5000/memcached:1.6.45. Takes precedence over version." + _ROLLS,
     )
-    version: Annotated[str, Field(max_length=128)] = Field(
-        DEFAULT_VERSION,
+    version: Annotated[str, Field(max_length=128)] | None = Field(
+        None,
         description="Version of memcached (1.4 to 1.6), which is the tag of the image in the repository that the "
-        "operator is configured with, such as 1.6.38 or 1.6.38-alpine. Ignored if image is set." + _ROLLS,
+        "operator is configured with, such as 1.6.45 or 1.6.45-alpine. Ignored if image is set. Default: the running "
+        "version; for new servers the default of the operator." + _ROLLS,
     )
     workload: Literal["Deployment", "StatefulSet"] = Field(
         "Deployment",
@@ -285,25 +287,25 @@ class MemcachedSpec(PodSettings):
         Rule(
             f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
             lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,
-            "'{}' is not a valid image; use a lower-case reference such as memcached:1.6.38 or "
-            "registry.example.com/memcached:1.6.38.",
+            "'{}' is not a valid image; use a lower-case reference such as memcached:1.6.45 or "
+            "registry.example.com/memcached:1.6.45.",
             at="image",
             value=("self.image", lambda spec: spec.image),
         ),
         Rule(
-            f"has(self.image) || self.version.matches({json.dumps(_VERSION)})",
-            lambda spec: spec.image is not None or re.fullmatch(_VERSION, spec.version) is not None,
-            "'{}' is not a version of memcached 1.4 to 1.6; use a tag of the official image such as 1.6.38 or "
-            "1.6.38-alpine, or set spec.image to the whole image.",
+            f"has(self.image) || !has(self.version) || self.version.matches({json.dumps(VERSION)})",
+            lambda spec: spec.image is not None or re.fullmatch(VERSION, spec.tag) is not None,
+            "'{}' is not a version of memcached 1.4 to 1.6; use a tag of the official image such as 1.6.45 or "
+            "1.6.45-alpine, or set spec.image to the whole image.",
             at="version",
             value=("self.version", lambda spec: spec.version),
         ),
         Rule(
-            f"has(self.image) || !self.version.matches({json.dumps(_TOO_OLD)}) || "
+            f"has(self.image) || !has(self.version) || !self.version.matches({json.dumps(_TOO_OLD)}) || "
             "!(has(self.tls) || has(self.auth) || self.warmRestart)",
             lambda spec: (
                 spec.image is not None
-                or re.match(_TOO_OLD, spec.version) is None
+                or re.match(_TOO_OLD, spec.tag) is None
                 or not (spec.tls or spec.auth or spec.warm_restart)
             ),
             "{} does not support tls, auth and warmRestart, which need memcached 1.5.18; use a newer version.",
@@ -441,6 +443,11 @@ class MemcachedSpec(PodSettings):
             "requests": {"cpu": cpu if smaller(cpu, "50m") else "50m", "memory": memory} | requests,
         }
 
+    @property
+    def tag(self) -> str:
+        """Tag of the image if only a version is set."""
+        return self.version or DEFAULT_VERSION
+
     def image_reference(self, repository: str) -> str:
         """Return the image to run: `spec.image`, or `spec.version` in the given repository."""
-        return self.image or f"{repository}:{self.version}"
+        return self.image or f"{repository}:{self.tag}"

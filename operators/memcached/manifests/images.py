@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.cluster.images import IMAGES, Image
 
-VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
+VERSIONS = {"forky": "1.6.45", "trixie": "1.6.38", "bookworm": "1.6.18"}
 """Versions of memcached, by the Debian suite that packages them."""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.api.engine_versions import Engine, EngineName, Version, engine_named
 from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import ImageName, PodTemplate, normalized_affinity
@@ -17,7 +18,7 @@ from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.quantity import parse_quantity
 
-DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}
+DEFAULT_VERSIONS: dict[EngineName, str] = {name: catalogue.default_version for name, catalogue in CATALOGUES.items()}
 DEFAULT_EXPORTER = "oliver006/redis_exporter:v1.69.0"
 
 MAX_MEMORY = "MAXMEMORY"

@@ -25,13 +25,11 @@ SlotRanges = Annotated[str, Field(max_length=65536)]
 class ClusterCondition(SpecModel):
     """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another), or a node (`master`, `slave`)."""
 
-    type: Literal[
-        "master", "slave", "Degraded", "ForeignKeys", "ForeignMigration", "Ready", "Reconciling", "Stalled"
-    ] = Field(
+    type: Annotated[str, Field(max_length=316)] = Field(
         description="Ready, Reconciling or Stalled; Degraded (clients are served, but with less redundancy than "
-        "requested, or primaries and replicas share hosts or zones); ForeignKeys (a primary holds keys of slots that "
-        "it does not own); ForeignMigration (another client migrates slots); or the role of a node: `master` (primary) "
-        "or `slave` (replica).",
+        "requested, or primaries and replicas share hosts or zones); Vulnerable (a published advisory applies); "
+        "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
+        "slots); or the role of a node: `master` (primary) or `slave` (replica).",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Whether the condition holds; of a node, whether it serves clients."

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from operators.redis.api.catalogue import CATALOGUES, features_of
 from operators.redis.api.pod_template import strayed
 from operators.redis.api.resource import RedisCluster
+from shared.api.spec import as_object
 from shared.kubernetes.quantity import parse_quantity
 
 SENSIBLE_MEMORY = 64 << 20
@@ -22,6 +24,7 @@ def warnings_for(resource: RedisCluster) -> list[str]:
         *_of_data(resource),
         *_of_pods(resource),
         *_of_safety(resource),
+        *_of_version(resource),
     ]
 
 
@@ -122,3 +125,8 @@ def _of_safety(resource: RedisCluster) -> list[str]:
     if resource.spec.auth is not None and resource.spec.tls.mode == "none":
         return ["spec.auth: without spec.tls, passwords are sent unencrypted. Set tls.mode."]
     return []
+
+
+def _of_version(resource: RedisCluster) -> list[str]:
+    engine = resource.engine
+    return CATALOGUES[engine.name].warnings(str(engine.version), features_of(as_object(resource.spec)))

@@ -23,7 +23,7 @@ from shared.testing.kubelet.workloads import Workloads
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "default"
 
-TURNS = 200
+TURNS = 400
 """Maximum number of turns of operator and workloads until they settle."""
 
 TRIES = 10

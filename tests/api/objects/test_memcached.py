@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import REGISTRY
 
+from operators.memcached.api.spec import DEFAULT_VERSION
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
 from tests.api.support.running import Operator
@@ -91,8 +92,8 @@ def test_first_status_reports_ready_as_unknown(world: World, operator: Operator)
         "observedGeneration": 1,
         "replicas": 2,
         "readyReplicas": 2,
-        "image": "memcached:1.6.38",
-        "version": "1.6.38",
+        "image": f"memcached:{DEFAULT_VERSION}",
+        "version": DEFAULT_VERSION,
         "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
         "app.kubernetes.io/name=memcached",
         "conditions": [],

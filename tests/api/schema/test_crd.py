@@ -12,6 +12,7 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from operators import installed
+from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.api.crd import Resource
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import DEPLOYMENT, SECRET, Kind, Obj
@@ -52,7 +53,6 @@ OTHER_SAMPLES = [
 SEED_OF_REDIS = OTHER_SAMPLES.pop(OTHER_SAMPLES.index(REPOSITORY / "samples" / "redis" / "seed.yaml"))
 
 DEFAULTS = {
-    "version": "1.6.38",
     "memoryMB": 64,
     "maxItemSizeMB": 1,
     "maxConnections": 1024,
@@ -171,7 +171,7 @@ def test_kubectl_get_shows_the_printer_columns(world: World, kube: Kubectl, oper
     assert row.split()[:4] == ["cache", "2", "2", "Running"]
     heading, row = kube("get", "platform", "--output", "wide").splitlines()
     assert heading.split()[5:] == ["IMAGE", "MESSAGE"]
-    assert "memcached:1.6.38" in row
+    assert f"memcached:{DEFAULT_VERSION}" in row
     assert row.endswith("2 of 2 servers are ready.")
 
 

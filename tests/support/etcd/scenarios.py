@@ -464,12 +464,12 @@ SCENARIOS = (
     Scenario("create with TLS", (cluster(3, **TLS),)),
     Scenario(
         "certificates of another authority",
-        (replaced_certificates(), *STAGES),
+        (replaced_certificates(), *STAGES, later(301)),
         given=(*given_certificates(), cluster(3, **GIVEN_TLS)),
     ),
     Scenario(
         "another authority while a member is lost",
-        (*lost(2), replaced_certificates(), *STAGES),
+        (*lost(2), replaced_certificates(), *STAGES, later(301)),
         given=(*given_certificates(), cluster(3, **GIVEN_TLS)),
         exact_counts=False,
     ),

@@ -11,7 +11,11 @@ from e2e.databases import redis_programs
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.manifests import images as etcd_images
 from operators.etcd.operator import OPERATOR
-from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
+from operators.memcached import operator as memcached
+from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.manifests import images as memcached_images
+from operators.redis import operator as redis
+from operators.redis.api.spec import DEFAULT_EXPORTER
 from operators.redis.manifests import images as redis_images
 
 DEB822 = """\
@@ -82,10 +86,24 @@ def test_etcd_image_of_the_seed_manifest_exists() -> None:
     assert "cnych/etcd:v3.4.13" in {image.tag for image in etcd_images.images()}
 
 
-def test_default_redis_versions_and_exporter_have_images() -> None:
+def test_version_of_redis_for_the_local_cluster_and_default_exporter_have_images() -> None:
     tags = {image.tag for image in redis_images.images()}
-    assert tags >= {redis_images.TAGS[default] for default in DEFAULT_VERSIONS.items()}
+    assert redis_images.TAGS["redis", redis.OPERATOR.local_version] in tags
     assert DEFAULT_EXPORTER in tags
+
+
+def test_default_memcached_version_has_an_image() -> None:
+    requested = MemcachedSpec(size=1).image_reference(memcached.OPERATOR.image_repository)
+    assert requested in {image.tag for image in memcached_images.images()}
+
+
+def test_suite_that_debootstrap_does_not_know_is_made_like_unstable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_BOOTSTRAP_SCRIPTS", tmp_path)
+    (tmp_path / "trixie").touch()
+    assert images._script("trixie") == []
+    assert images._script("forky") == [tmp_path / "sid"]
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,8 @@ def test_unwise_setting_causes_one_warning(spec: Obj, words: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"version": "3.5.0"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
-        ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
+        ({"version": "3.5.0"}, "with 3.5.0 to 3.5.2, acknowledged writes can be lost"),
+        ({"version": "3.5.2"}, "with 3.5.0 to 3.5.2, acknowledged writes can be lost"),
         ({"version": "3.5.5", "auth": {"rootSecretName": "a"}}, "with 3.5.5, a new member may skip writes"),
         ({"version": "3.4.21", "auth": {"rootSecretName": "a"}}, "with 3.4.20 to 3.4.21, a new member may skip writes"),
     ],
@@ -187,6 +187,11 @@ def test_version_with_several_defects_causes_several_warnings(spec: Obj, words: 
 )
 def test_setting_within_the_limits_causes_no_warning(spec: Obj) -> None:
     assert warned(obj(**spec)) == ""
+
+
+def test_weaknesses_of_authentication_are_warned_of_only_with_authentication() -> None:
+    assert warned(obj(version="3.6.8")) == ""
+    assert "etcd 3.6.8 has known weaknesses" in warned(obj(version="3.6.8", auth={"rootSecretName": "a"}))
 
 
 def test_patch_downgrade_causes_a_warning() -> None:

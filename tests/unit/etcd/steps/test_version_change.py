@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.observe import Observed
+from operators.etcd.plan import Planner
 from operators.etcd.steps.version_change import hold, running_version
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.steps.test_rolling_update import image
-from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, plan, seen
+from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, NOW, SETTINGS, VOTER, At, acts, cluster, plan, seen
 
 RUNS, WANTS = "example.com/etcd:v3.6.11", "example.com/etcd:v3.5.26"
 LATER = At(version="3.6.11", storage="3.6.0")
@@ -114,3 +118,26 @@ def test_downgrade_in_memory_is_refused() -> None:
     made = plan(resource, found)
     assert (acts(made.actions), made.verdict.reason, image(made)) == ([], "UpgradeRefused", RUNS)
     assert "etcd lets no member join during a downgrade" in made.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("repository", "runs", "wants"),
+    [
+        (ETCD.image, "etcd:v3.6.11", "etcd:v3.6.11"),  # an upgrade of the operator restarts no member
+        (ETCD.image, "etcd:v3.6.8", f"{ETCD.image}:v3.6.11"),
+        (ETCD.image, "mirror.example.com/etcd:v3.6.11", f"{ETCD.image}:v3.6.11"),
+        ("mirror.example.com/etcd", "etcd:v3.6.11", "mirror.example.com/etcd:v3.6.11"),  # requested
+    ],
+)
+@pytest.mark.parametrize("stateful_set", [True, False])
+def test_new_default_repository_restarts_no_member_of_the_former_one(
+    repository: str, runs: str, wants: str, stateful_set: bool
+) -> None:
+    resource = cluster(version="3.6.11", status={"version": "3.6.11"})
+    own = replace(VOTER, version="3.6.11")
+    found = seen(resource, own, own, own, image=runs)
+    found = found if stateful_set else replace(found, stateful_set=None)
+    planner = Planner(replace(SETTINGS, image_repository=repository))
+    made = planner.plan(resource, found, NOW)
+    assert image(made) == wants
+    assert made.status["image"] == wants

@@ -137,6 +137,6 @@ def test_every_violated_rule_is_reported() -> None:
 
 
 def test_image_takes_precedence_over_version() -> None:
-    assert spec().image_reference("memcached") == "memcached:1.6.38"
+    assert spec().image_reference("memcached") == "memcached:1.6.45"
     assert spec(version="1.6.18").image_reference("example.com:5000/memcached") == "example.com:5000/memcached:1.6.18"
     assert spec(image="a/b:c", version="1.6.18").image_reference("memcached") == "a/b:c"

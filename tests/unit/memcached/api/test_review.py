@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
+from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case
 from tests.support.memcached.cases import ACCEPTED, REFUSED
@@ -90,7 +91,7 @@ def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
     ("change", "names"),
     [
         ({"memoryMB": 32}, "spec.memoryMB:"),
-        ({"version": "1.6.18", "labels": {"a": "b"}}, "spec.labels, spec.version:"),
+        ({"version": "1.6.44", "labels": {"a": "b"}}, "spec.labels, spec.version:"),
         ({"image": "a:1"}, "spec.image:"),
         ({"tls": {"secretName": "a"}}, "spec.tls:"),
         ({"warmRestart": True}, "spec.warmRestart:"),
@@ -106,7 +107,7 @@ def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -
     assert warnings_of(obj(**change), obj(size=0)) == "", "a resource without servers has no items to lose"
 
 
-@pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.38"}])
+@pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.45"}])
 def test_change_that_keeps_servers_gives_no_warning(change: Obj) -> None:
     assert warnings_of(obj(**change), obj()) == ""
 
@@ -122,3 +123,29 @@ def test_spec_that_bypassed_admission_can_be_repaired() -> None:
 
 def test_admission_is_registered_for_memcacheds() -> None:
     assert ADMISSION.kind == API.kind
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "version"),
+    [
+        ({}, {}, DEFAULT_VERSION),
+        ({"version": "1.6.38"}, {}, "1.6.38"),  # a new operator replaces no server
+        ({"version": "1.6.38-alpine"}, {}, "1.6.38-alpine"),
+        ({"version": "sha256:00"}, {}, DEFAULT_VERSION),  # of a former image
+        ({"version": "1.6.38"}, {"version": "1.6.18"}, "1.6.18"),
+        ({"version": "1.6.38"}, {"image": "a/b:1.6.2"}, None),
+    ],
+)
+def test_missing_version_defaults_to_the_running_one(status: Obj, spec: Obj, version: str | None) -> None:
+    given = {**obj(**spec), "status": status}
+    assert ADMISSION.default(given)["spec"].get("version") == version
+    assert Memcached.parse(given).spec.version == version, "the reconcile uses the same default"
+
+
+def test_version_with_known_weaknesses_causes_a_warning() -> None:
+    warning = warnings_of(obj(version="1.6.38"))
+    assert warning.startswith("spec.version: memcached 1.6.38 has known weaknesses that apply to this configuration: ")
+    assert warning.endswith("Set 1.6.45 or a later 1.6.")
+    assert warnings_of(obj(image="a.b/memcached:1.6.42")) == ""
+    assert "CVE-2026-90698" in warnings_of(obj(version="1.6.42", auth={"secretName": "a"}))
+    assert warnings_of(obj(image="a.b/memcached")) == "", "nothing is known of it"

@@ -37,7 +37,7 @@ BASE: Obj = {"size": 1}
 FIELDS: dict[str, list[Obj]] = {
     "size": [{"size": 2}, {"size": 0}],
     "image": [{"image": "example.com:5000/memcached@sha256:" + "0" * 64}],
-    "version": [{"version": "1.6.18"}],
+    "version": [],  # without it, servers keep the version that they run, by design (api/test_review.py)
     "workload": [{"workload": "StatefulSet"}],
     "memoryMB": [{"memoryMB": 128}],
     "maxConnections": [{"maxConnections": 2048}],

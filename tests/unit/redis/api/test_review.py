@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.redis.api.admission import ADMISSION
+from operators.redis.api.catalogue import REDIS
+from operators.redis.api.catalogue import VALKEY as VALKEY_CATALOGUE
 from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes.kinds import Obj
 from tests.support.redis.cases import NFS, SEED
@@ -19,7 +21,7 @@ SLOTS = ("0-5460", "5461-10922", "10923-16383")
 
 
 def obj(name: str = "demo", status: Obj | None = None, **spec: Any) -> Obj:
-    given = {"replicas": 6, "version": "8.0.2", "storage": {}, "config": {"maxmemory": "1gb"}, **spec}
+    given = {"replicas": 6, "version": REDIS.default_version, "storage": {}, "config": {"maxmemory": "1gb"}, **spec}
     fields = {key: value for key, value in given.items() if value is not ...}
     return {
         "metadata": {"name": name, "namespace": "default"},
@@ -55,12 +57,12 @@ def test_all_errors_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("spec", "version"),
     [
-        ({}, "8.0.2"),
-        ({"repository": "library/redis"}, "8.0.2"),
-        ({"repository": "valkey/valkey"}, "8.1.1"),
-        ({"repository": "a/kv", "engine": "valkey"}, "8.1.1"),
-        ({"pod": [{"middlewareImage": "a/valkey"}]}, "8.1.1"),
-        ({"pod": []}, "8.0.2"),
+        ({}, REDIS.default_version),
+        ({"repository": "library/redis"}, REDIS.default_version),
+        ({"repository": "valkey/valkey"}, VALKEY_CATALOGUE.default_version),
+        ({"repository": "a/kv", "engine": "valkey"}, VALKEY_CATALOGUE.default_version),
+        ({"pod": [{"middlewareImage": "a/valkey"}]}, VALKEY_CATALOGUE.default_version),
+        ({"pod": []}, REDIS.default_version),
     ],
 )
 def test_new_cluster_gets_the_default_version(spec: Obj, version: str) -> None:
@@ -74,9 +76,9 @@ def test_new_cluster_gets_the_default_version(spec: Obj, version: str) -> None:
 def test_missing_version_defaults_to_the_running_version() -> None:
     assert ADMISSION.default(obj(version=..., status=running("redis 7.0.15")))["spec"]["version"] == "7.0.15"
     other = obj(version=..., repository="valkey/valkey", status=running("redis 7.0.15"))
-    assert ADMISSION.default(other)["spec"]["version"] == "8.1.1", "the running engine differs"
+    assert ADMISSION.default(other)["spec"]["version"] == VALKEY_CATALOGUE.default_version, "the running engine differs"
     broken = obj(version=..., status={"version": "not a version"})
-    assert ADMISSION.default(broken)["spec"]["version"] == "8.0.2"
+    assert ADMISSION.default(broken)["spec"]["version"] == REDIS.default_version
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_safe_spec_has_no_warning() -> None:
     assert warned(obj(replicas=8), obj()) == ""
     assert warned(obj(podDisruptionBudget={})) == ""
     assert warned(obj(auth={"secretName": "a"}, tls={"mode": "self"})) == ""
-    assert warned(obj(version="8.0.3"), obj()) == ""
+    assert warned(obj(version="8.2.10"), obj()) == ""
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_spec_just_within_the_limits_has_no_warning(spec: Obj) -> None:
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ({"version": "8.0.1"}, "spec.version: redis 8.0.1 is older than redis 8.0.2"),
+        ({"version": "8.2.8"}, "spec.version: redis 8.2.8 is older than redis 8.2.9"),
         ({"finalizers": ""}, "deleting the resource now leaves its pods running"),
     ],
 )
@@ -292,6 +294,11 @@ def test_admission_handles_redisclusters() -> None:
 
 
 # Directives.
+
+
+def of_8_0(**spec: Any) -> Obj:
+    """Return a resource of the newest line whose directives are known."""
+    return obj(version="8.0.2", **spec)
 
 
 @pytest.mark.parametrize(
@@ -308,16 +315,16 @@ def test_admission_handles_redisclusters() -> None:
     ],
 )
 def test_value_that_the_version_does_not_accept_is_refused(config: Obj, words: str) -> None:
-    assert words in refused(obj(config=config))
-    assert words in refused(obj(config=config), obj())
-    assert words in refused(obj(config={**config, "hz": "20"}), obj(config=dict.fromkeys(config, "1")))
+    assert words in refused(of_8_0(config=config))
+    assert words in refused(of_8_0(config=config), of_8_0())
+    assert words in refused(of_8_0(config={**config, "hz": "20"}), of_8_0(config=dict.fromkeys(config, "1")))
 
 
 def test_refused_value_that_the_resource_already_has_does_not_prevent_other_changes() -> None:
     config = {"maxmemory-policy": "sometimes"}
-    assert refused(obj(config=config, replicas=8), obj(config=config)) == ""
-    assert refused(obj(config={**config, "hz": "20"}), obj(config=config)) == ""
-    assert "'often'" in refused(obj(config={"maxmemory-policy": "often"}), obj(config=config))
+    assert refused(of_8_0(config=config, replicas=8), of_8_0(config=config)) == ""
+    assert refused(of_8_0(config={**config, "hz": "20"}), of_8_0(config=config)) == ""
+    assert "'often'" in refused(of_8_0(config={"maxmemory-policy": "often"}), of_8_0(config=config))
 
 
 def test_upgrade_to_a_version_without_a_directive_is_refused() -> None:
@@ -354,3 +361,18 @@ def test_nodes_without_persistence_are_warned_about() -> None:
     assert words in warned(obj(config={"appendonly": "no", "save": ""}))
     assert words not in warned(obj(config={"appendonly": "no"}))
     assert words not in warned(obj(config={"save": ""}))
+
+
+def test_version_with_known_weaknesses_causes_a_warning() -> None:
+    (message,) = ADMISSION.review(obj(version="8.0.2"), None).warnings
+    assert message.startswith("spec.version: redis 8.0.2 has known weaknesses that apply to this configuration: CVE-")
+    assert f"Upgrade to {REDIS.default_version} or later." in message
+    tls = obj(version="8.2.8", tls={"mode": "self"})
+    assert "CVE-2026-81934" in warned(tls), "a weakness of TLS"
+    assert warned(obj(version="8.2.8")) == ""
+
+
+def test_threads_of_valkey_that_make_moves_of_slots_fail_cause_a_warning() -> None:
+    given: Obj = {"repository": "valkey/valkey", "version": "9.1.4"}
+    assert "moves of slots fail" in warned(obj(**given, config={"maxmemory": "1gb", "io-threads": "4"}))
+    assert warned(obj(**given)) == ""

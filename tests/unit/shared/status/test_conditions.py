@@ -64,6 +64,18 @@ def test_other_entries_come_first_in_the_same_list() -> None:
     assert accessors.is_true(resource(first), "Ready")
 
 
+def test_known_weaknesses_are_a_condition_of_their_own() -> None:
+    ready = status.compose(resource(), {}, Verdict(), THEN)
+    first = status.compose(resource(ready), {}, Verdict(), THEN, "weak")
+    assert conditions(first)["Ready"] == conditions(ready)["Ready"], "nothing else is reported differently"
+    vulnerable = first["conditions"][-1]
+    assert (vulnerable["type"], vulnerable["status"], vulnerable["reason"]) == ("Vulnerable", "True", "KnownAdvisory")
+    later = status.compose(resource(first), first, Verdict(), NOW, "weaker")
+    assert [entry["type"] for entry in later["conditions"]].count("Vulnerable") == 1
+    assert (later["conditions"][-1]["message"], later["conditions"][-1]["lastTransitionTime"]) == ("weaker", THEN)
+    assert "Vulnerable" not in conditions(status.compose(resource(later), later, Verdict(), NOW)), "after an upgrade"
+
+
 def test_equal_status_has_no_patch() -> None:
     reported = status.compose(resource(), {"nodes": ["a", "b"]}, Verdict(), THEN)
     assert status.change(resource(reported), reported) is None

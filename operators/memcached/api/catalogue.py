@@ -1,0 +1,56 @@
+"""Versions of memcached: what is known of them, looked up in memcached's own tags and release notes. Pure.
+
+The project fixes only the newest release and requests no CVE identifiers, so that the release notes of 1.6.42 represent
+its many fixes, CVE-2026-47783 (SASL) among them. CVE records by others are listed if the version with the fix is known.
+Not listed: weaknesses of the proxy and of UDP (CVE-2023-46852, CVE-2023-46853, CVE-2018-1000115), because
+spec.extraArgs rejects their flags. The newest release is that of the newest copies that could be read on 2026-11-23:
+the tags until 2026-08, and Debian's suites.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from shared.api.catalogue import Advisory, Catalogue, Line, Weaknesses
+from shared.kubernetes.kinds import Obj
+
+_NOTES = "https://github.com/memcached/memcached/wiki/ReleaseNotes"
+_RECORDS = "https://www.cve.org/CVERecord?id="
+
+MEMCACHED = Catalogue(
+    engine="memcached",
+    looked_up=date(2026, 11, 23),
+    image="memcached",
+    default="1.6",
+    lines=(
+        Line("1.6.45", f"{_NOTES}1645"),
+        Line("1.5.22", f"{_NOTES}1522", maintained=False),
+        Line("1.4.39", f"{_NOTES}1439", maintained=False),
+    ),
+    advisories=(
+        Advisory(
+            "CVE-2026-90698",
+            "a client that is not logged in yet can make the server read beyond a buffer",
+            f"{_RECORDS}CVE-2026-90698",
+            fixed="1.6.44",
+            introduced="1.6.41",
+            needs="auth",
+        ),
+        Advisory(
+            "ReleaseNotes1642",
+            "any client that reaches a server can crash it or corrupt its memory",
+            f"{_NOTES}1642",
+            fixed="1.6.42",
+        ),
+    ),
+)
+
+
+def features_of(spec: Obj) -> frozenset[str]:
+    """Return the features of a Memcached on which advisories depend."""
+    return frozenset(("auth",) if spec.get("auth") else ())
+
+
+def weaknesses_of(obj: Obj) -> Weaknesses:
+    """Return the advisories that apply to the version that a Memcached runs."""
+    return MEMCACHED.weaknesses((obj.get("status") or {}).get("version") or "", features_of(obj.get("spec") or {}))

@@ -1,0 +1,163 @@
+"""The catalogues of all engines: complete, consistent and sourced; what runs by default has no known weakness."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from docs import versions
+from operators import installed
+from operators.etcd.api import catalogue as etcd
+from operators.memcached.api import catalogue as memcached
+from operators.redis.api import catalogue as redis
+from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_of, releases
+from tools import catalogue_age
+
+CATALOGUES = [etcd.ETCD, memcached.MEMCACHED, redis.REDIS, redis.VALKEY]
+EVERYTHING = {"auth", "tls", "maxmemory-clients", "io-threads"}
+OF_PROJECTS = ("https://github.com/", "https://redis.io/", "https://www.cve.org/")
+
+each_engine = pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda each: each.engine)
+
+
+@each_engine
+def test_newest_release_of_a_maintained_line_has_no_known_weakness(catalogue: Catalogue) -> None:
+    for line in catalogue.lines:
+        if line.maintained:
+            assert catalogue.applying(line.newest, EVERYTHING) == (), line.newest
+            least = catalogue.least_safe(line.series)
+            assert least is not None
+            assert least <= max(releases(line.newest))
+
+
+@each_engine
+def test_default_is_maintained_and_has_no_bug_that_concerns_the_operator(catalogue: Catalogue) -> None:
+    line = next(line for line in catalogue.lines if dotted(line.series) == catalogue.default)
+    assert line.maintained
+    assert catalogue.warnings(catalogue.default_version, EVERYTHING) == []
+
+
+@each_engine
+def test_every_entry_has_a_source_and_valid_releases(catalogue: Catalogue) -> None:
+    assert [line.series for line in catalogue.lines] == sorted((line.series for line in catalogue.lines), reverse=True)
+    sources = [line.source for line in catalogue.lines]
+    sources += [each.source for each in catalogue.advisories] + [bug.source for bug in catalogue.bugs]
+    assert all(source.startswith(OF_PROJECTS) for source in sources)
+    for advisory in catalogue.advisories:
+        series = [release[:2] for release in releases(advisory.fixed)]
+        assert len(series) == len(set(series)), advisory.id
+        assert set(advisory.needs.split()) <= EVERYTHING
+    ids = [advisory.id for advisory in catalogue.advisories]
+    assert len(ids) == len(set(ids))
+
+
+@each_engine
+def test_fixed_releases_exist_as_far_as_the_catalogue_knows(catalogue: Catalogue) -> None:
+    newest = {line.series: max(releases(line.newest)) for line in catalogue.lines}
+    for advisory in catalogue.advisories:
+        assert all(release <= newest[release[:2]] for release in releases(advisory.fixed)), advisory.id
+
+
+def ids(found: tuple[Advisory, ...]) -> set[str]:
+    return {advisory.id for advisory in found}
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, set()),
+        ({"auth": {"rootSecretName": "a"}}, {"auth"}),
+        ({"auth": {"rootSecretName": "a", "enabled": False}}, set()),
+        ({"tls": {"mode": "none"}}, set()),
+        ({"tls": {"mode": "self"}, "auth": None}, {"tls"}),
+    ],
+)
+def test_features_of_an_etcd_cluster(spec: dict[str, Any], features: set[str]) -> None:
+    assert etcd.features_of(spec) == features
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, set()),
+        ({"tls": {"mode": "certManager"}}, {"tls"}),
+        ({"config": {"io-threads": "1", "maxmemory-clients": "0"}}, set()),
+        ({"config": {"IO-Threads": "4", "maxmemory-clients": "5%"}}, {"io-threads", "maxmemory-clients"}),
+    ],
+)
+def test_features_of_a_redis_cluster(spec: dict[str, Any], features: set[str]) -> None:
+    assert redis.features_of(spec) == features
+
+
+@pytest.mark.parametrize(
+    ("version", "auth", "found"),
+    [
+        ("3.6.16", True, set()),
+        ("3.6.8", False, set()),
+        ("3.6.8", True, {"CVE-2026-73499", "CVE-2026-44283", "CVE-2026-33413", "CVE-2026-33343"}),
+        ("3.6.11", True, {"CVE-2026-73499"}),
+        ("3.5.33", True, set()),
+        ("3.7.0", True, {"CVE-2026-73499"}),
+    ],
+)
+def test_advisories_of_etcd_concern_authentication(version: str, auth: bool, found: set[str]) -> None:
+    assert ids(etcd.ETCD.applying(version, {"auth"} if auth else set())) == found
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "found"),
+    [
+        ("8.2.9", {"tls"}, set()),
+        ("8.2.8", {"tls"}, {"CVE-2026-81934"}),
+        ("8.2.8", set(), set()),
+        ("8.2.2", set(), {"CVE-2025-62507", "CVE-2026-23479", "CVE-2026-25243", "CVE-2026-23631"}),
+        ("7.2.12", set(), set()),
+        ("7.2.10", set(), {"CVE-2025-49844"}),
+        ("8.8.0", set(), set()),
+    ],
+)
+def test_advisories_of_redis(version: str, features: set[str], found: set[str]) -> None:
+    assert ids(redis.REDIS.applying(version, features)) == found
+
+
+def test_former_default_versions_have_known_weaknesses() -> None:
+    assert "CVE-2025-49844" in ids(redis.REDIS.applying("8.0.2", ()))
+    assert "CVE-2025-49844" in ids(redis.VALKEY.applying("8.1.1", ()))
+    assert "ReleaseNotes1642" in ids(memcached.MEMCACHED.applying("1.6.38", ()))
+
+
+def test_running_version_counts_not_the_requested_one() -> None:
+    obj = {"spec": {"version": "8.2.9"}, "status": {"version": "valkey 9.1.2"}}
+    assert redis.weaknesses_of(obj).ids == ("GHSA-f4q9-j22m-xqq9",)
+    assert redis.weaknesses_of({"spec": {"version": "8.0.2"}}).ids == ()
+    assert etcd.weaknesses_of({"spec": {"auth": {}}, "status": {}}).ids == ()
+    assert memcached.weaknesses_of({"spec": {}, "status": {"version": "1.6.38-alpine"}}).ids == ("ReleaseNotes1642",)
+    assert release_of("1.6.38-alpine") == (1, 6, 38)
+
+
+def test_release_is_refused_with_an_outdated_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    looked_up = max(catalogue.looked_up for catalogue in CATALOGUES)
+    assert catalogue_age.outdated(min(catalogue.looked_up for catalogue in CATALOGUES) + MAX_AGE) == []
+    late = (looked_up + MAX_AGE + timedelta(days=1)).isoformat()
+    assert catalogue_age.main([late]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["etcd", "memcached", "redis", "valkey"]
+    assert "more than 90 days old" in lines[0]
+    assert catalogue_age.main([looked_up.isoformat()]) == 0
+
+
+def test_default_image_of_an_operator_is_that_of_its_first_engine() -> None:
+    found = [operator for operator in installed() if operator.catalogues]
+    assert [each for operator in found for each in operator.catalogues] == CATALOGUES
+    assert all(operator.image_repository == operator.catalogues[0].image for operator in found)
+
+
+def test_page_of_versions_lists_every_line_advisory_and_bug() -> None:
+    page = versions.to_markdown()
+    for catalogue in CATALOGUES:
+        assert f"Looked up on {catalogue.looked_up}." in page
+        assert all(f"[{line.newest}]({line.source})" in page for line in catalogue.lines)
+        assert all(f"[{each.id}]({each.source})" in page for each in catalogue.advisories)
+        assert all(bug.source in page for bug in catalogue.bugs)
+    assert "| 8.0 | [8.0.6](https://github.com/redis/redis/releases/tag/8.0.6) | none | no |" in page
+    assert "/CHANGELOG-3.6.md) | 3.6.14 | yes |" in page

@@ -1,0 +1,21 @@
+"""The schemas of the CRDs accept every condition that an operator can report.
+
+The in-memory API server validates no schemas. A real one rejects the whole status for one value that is not declared.
+"""
+
+import pytest
+
+import operators
+from shared.api.crd import Resource
+from shared.status import conditions
+from shared.status.verdict import Verdict
+from tests.support.schema import broken_constraints, root_schema
+
+APIS = [api for operator in operators.installed() for api in operator.resources]
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.kind))
+def test_every_condition_type_is_declared(api: Resource) -> None:
+    status = conditions.compose({"metadata": {"generation": 1}}, {}, Verdict(), "2026-01-01T00:00:00Z", "an advisory")
+    schema = root_schema(api)["properties"]["status"]["properties"]["conditions"]
+    assert list(broken_constraints(schema, status["conditions"], "status.conditions")) == []
