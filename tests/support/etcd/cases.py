@@ -140,6 +140,7 @@ ACCEPTED = over(
         Case("a restore from a bucket", restored(s3=S3, file="monday.db")),
         Case("volumes of a deleted resource", ADOPTED),
         Case("protection from deletion", {"deletionProtection": True}),
+        Case("no connection Secret", {"connectionSecret": False}),
         Case("a released recovery", {"recovery": {"confirm": "a1b2c3", "release": "a1b2c3"}}),
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),

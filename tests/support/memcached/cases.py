@@ -54,6 +54,7 @@ ACCEPTED = (
         {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]},
     ),
     Case("paused", {"paused": True}),
+    Case("no connection Secret", {"connectionSecret": False}),
     Case("the longest name", resource="a" * 63),
     Case("a StatefulSet", {"workload": "StatefulSet"}, resource="a" * 52),
     Case("an explicit Deployment", {"workload": "Deployment"}),
@@ -137,6 +138,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "env[].name": {"env": [{"name": "E"}]},
     "env[].value": {"env": [{"name": "E", "value": "v"}]},
     "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+    "connectionSecret": {"connectionSecret": False},
     "paused": {"paused": True},
 }
 """A change for each leaf of the spec; each change gives different objects."""

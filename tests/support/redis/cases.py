@@ -162,6 +162,7 @@ ACCEPTED = over(
         Case("metrics disabled despite an image", {"metrics": {"enabled": False}, **podded(monitorImage="a")}),
         Case("volumes of a deleted resource", {**ADOPTED, "storage": {"size": "1Gi"}}),
         Case("protection from deletion", {"deletionProtection": True}),
+        Case("no connection Secret", {"connectionSecret": False}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
         Case("open cluster bus", {"networkPolicy": {"enabled": False}}),
