@@ -54,9 +54,9 @@ def with_release(
     path.write_text(yaml.safe_dump(_metadata(found, version, annotations, home), sort_keys=False, allow_unicode=True))
     if operator:
         image = Image.parse(images[operator.name])
-        values = CHARTS[chart.name](
-            image=ImageValues(repository=_name(image), tag="" if image.digest else image.tag, digest=image.digest)
-        )
+        tag = "" if image.digest else image.tag
+        named = ImageValues(repository=_name(image), tag=tag, digest=image.digest)
+        values = CHARTS[chart.name].model_validate({"image": named})
         (chart / "values.yaml").write_text(values_yaml(values))
         readme = chart / "README.md"
         readme.write_text(with_table(readme.read_text(), table(values)))

@@ -37,10 +37,12 @@ class Global(BaseModel):
         "below library/ there. Images that a resource names are not changed.",
     )
     image_pull_secrets: list[LocalName | Text] = Field(
-        [], description="Secrets for pulling the operators' images, in addition to imagePullSecrets; names or {name: …}."
+        [],
+        description="Secrets for pulling the operators' images, in addition to imagePullSecrets; names or {name: …}.",
     )
     common_labels: Labels = Field(
-        {}, description="Labels added to all objects and to the operators' pods. The charts' own labels take precedence."
+        {},
+        description="Labels added to all objects and to the operators' pods. The charts' own labels take precedence.",
     )
     common_annotations: Strings = Field(
         {},
@@ -50,9 +52,7 @@ class Global(BaseModel):
     node_selector: Labels = Field({}, description="Node selector of the operators that set no nodeSelector.")
     tolerations: list[Toleration] = Field([], description="Tolerations of the operators that set no tolerations.")
     affinity: Affinity = Field(Affinity(), description="Affinity of the operators that set no affinity.")
-    priority_class_name: str = Field(
-        "", description="PriorityClass of the operators that set no priorityClassName."
-    )
+    priority_class_name: str = Field("", description="PriorityClass of the operators that set no priorityClassName.")
 
 
 class Library(Values):

@@ -41,7 +41,9 @@ def test_common_labels_and_annotations_are_on_every_object(operator_chart: Path,
 
 def test_common_labels_and_annotations_never_replace_the_charts_own(operator_chart: Path) -> None:
     plain = render(operator_chart, EVERYTHING)
-    objects = render(operator_chart, {**EVERYTHING, "global": {"commonLabels": LABELS, "commonAnnotations": ANNOTATIONS}})
+    objects = render(
+        operator_chart, {**EVERYTHING, "global": {"commonLabels": LABELS, "commonAnnotations": ANNOTATIONS}}
+    )
     for before, after in zip(plain, objects, strict=True):
         assert before["metadata"]["labels"].items() <= after["metadata"]["labels"].items()
         own = before["metadata"].get("annotations", {})
