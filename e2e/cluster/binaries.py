@@ -50,10 +50,13 @@ KUBERNETES = Program(
 COREDNS = Program(module="coredns", package=".", names=("coredns",))
 PAUSE = Program(module="pause", package=".", names=("pause",))
 HELM = Program(module="helm", package="helm.sh/helm/v4/cmd/helm", names=("helm",))
+HELM3 = Program(module="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm3",))
+"""The former major version of Helm, with which the charts must work too; built when a test first needs it."""
 KUBECONFORM = Program(
     module="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
 )
 ALL = (KUBERNETES, COREDNS, PAUSE, HELM, KUBECONFORM)
+"""Programs that `make up` builds."""
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"
@@ -98,7 +101,7 @@ def build(program: Program) -> Path:
 
 def find(name: str) -> Path:
     """Return the path of a binary such as ``kube-apiserver`` or ``helm``; build it if the cache lacks it."""
-    program = next(program for program in ALL if name in program.names)
+    program = next(program for program in (*ALL, HELM3) if name in program.names)
     return build(program) / name
 
 
