@@ -4,6 +4,7 @@ OPERATOR ?= memcached#                             operator for run, install, de
 IMG      ?= platform/$(OPERATOR)-operator:dev#     image for docker-build, docker-push and deploy
 NODES    ?= 2#                                     number of nodes of the local cluster, 1 to 5
 CLUSTER  ?= auto#                                  auto, local, kind, or current (the current context of KUBECONFIG)
+VERSIONS ?=#                                       versions of databases to build in addition to those of the samples: all, or 3.7.3,9.1
 ARGS     ?=#                                       more arguments: operator flags for run, pytest options for test-*
 
 OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
@@ -33,8 +34,8 @@ help: ## List targets and settings
 
 ##@ Cluster
 
-up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER)
-	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(filter file,$(origin IMG)),,--image $(IMG))
+up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, VERSIONS)
+	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
 
 down: .venv ## Remove the local cluster; keeps only the cache of binaries and images
 	@$(CLUSTERS) down
@@ -132,14 +133,18 @@ charts: .venv ## Update the charts' dependencies (all are in this repository)
 	    $(HELM) dependency update $$chart > /dev/null; \
 	done
 
-# The locks contain no index URL: each machine has its own.
-UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+# The locks contain no index URL: each machine has its own. common.txt has the packages of every operator, and an operator's
+# lock only its further ones, so that the images share the layer of the common ones.
+UV_COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
              --no-emit-index-url --no-header
-lock: .venv ## Resolve the dependencies again: locks/dev.txt, and one lock per operator for its image
-	$(UV_COMPILE) --all-extras --group dev --output-file locks/dev.txt
+lock: .venv ## Resolve the dependencies again: locks/dev.txt, and the packages of the images
+	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file locks/dev.txt
+	echo uv | $(UV_COMPILE) - --constraint locks/dev.txt --output-file locks/build.txt
+	$(UV_COMPILE) pyproject.toml --constraint locks/dev.txt --output-file locks/common.txt
+	common=$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package=\1/p' locks/common.txt); \
 	for operator in $(OPERATORS); do \
 	    extra=$$(sed -n "s/^$$operator = \[.*/--extra=$$operator/p" pyproject.toml); \
-	    $(UV_COMPILE) $$extra --constraint locks/dev.txt --output-file locks/$$operator.txt; \
+	    $(UV_COMPILE) pyproject.toml $$extra --constraint locks/dev.txt $$common --output-file locks/$$operator.txt; \
 	done
 
 ##@ New operator

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,13 @@ from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target
 
 MAX_NODES = 5
+PROGRAMS = {
+    binaries.KUBERNETES: "the control plane and the nodes",
+    binaries.COREDNS: "cluster DNS",
+    binaries.PAUSE: "sandboxes of pods",
+    binaries.HELM: "installs the charts",
+}
+"""Programs that the local cluster needs, and what for."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,9 +53,7 @@ def up(options: argparse.Namespace) -> None:
         choice = targets.choose(options.cluster, local_runs=local_runs, kind_can_pull=targets.kind_can_pull)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
         if choice == "local":
-            target = _start_local(
-                options.nodes, steps, background, [*operator_images.values(), *images.operand_images()]
-            )
+            target = _start_local(options.nodes, steps, background, _required(operator_images, options.versions))
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target = targets.start_kind(options.nodes)
@@ -72,20 +77,39 @@ def _background_worker() -> Iterator[ThreadPoolExecutor]:
         background.shutdown(cancel_futures=True)
 
 
-def _start_local(nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[images.Image]) -> Target:
+def _required(operator_images: Mapping[str, images.Image], versions: str) -> list[tuple[images.Image, str]]:
+    """Return the images that the local cluster needs, each with the reason.
+
+    Args:
+        operator_images: image of each operator.
+        versions: further versions of databases, separated by commas, or `all`.
+    """
+    samples = images.required_by("\n---\n".join(path.read_text() for path in release.sample_files()))
+    further = images.operand_images() if versions == "all" else images.required_by(versions)
+    sampled = {image.tag for image in samples}
+    return [
+        *((image, f"the {name} operator") for name, image in operator_images.items()),
+        *((image, "the samples run it") for image in samples),
+        *((image, f"VERSIONS={versions}") for image in further if image.tag not in sampled),
+    ]
+
+
+def _start_local(
+    nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[tuple[images.Image, str]]
+) -> Target:
     """Start the local cluster while a background thread builds its images, then load the images."""
     cluster.prepare(nodes, steps)
 
-    def build(image: images.Image) -> Path:
+    def build(image: images.Image, reason: str) -> Path:
         if image.archive.exists():
             return image.archive
-        with steps.step(f"Build image {image.tag}"):
+        with steps.step(f"Build image {image.tag} ({reason})"):
             return images.build(image)
 
-    building = [background.submit(build, image) for image in required]
-    for program in binaries.ALL:
+    building = [background.submit(build, image, reason) for image, reason in required]
+    for program, reason in PROGRAMS.items():
         if not binaries.is_built(program):
-            with steps.step(f"Build {', '.join(program.names)} from source"):
+            with steps.step(f"Build {', '.join(program.names)} from source ({reason})"):
                 binaries.build(program)
     running = cluster.start(nodes, steps)
     archives = [future.result() for future in building]
@@ -205,6 +229,9 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster", default="auto", help=f"cluster to use: {' | '.join(targets.CHOICES)} (default: auto)"
     )
     starting.add_argument("--nodes", type=int, default=2, help=f"number of nodes, 1 to {MAX_NODES} (default: 2)")
+    starting.add_argument(
+        "--versions", default="", help="versions of databases in addition to those of the samples: all, or 3.7.3,9.1"
+    )
     starting.add_argument("--image", help="operator image to install instead of building one")
     starting.set_defaults(command=up)
     for command, text in (

@@ -12,6 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 import operators
 from e2e.cluster import binaries
@@ -35,6 +38,30 @@ _LEFT_OUT = ("dev/*", "proc/*", "sys/*", "usr/share/doc/*", "usr/share/man/*", "
 
 
 @dataclass(frozen=True)
+class Base:
+    """A base system that debootstrap makes, under the name of the official image that a release is built from.
+
+    Attributes:
+        tag: name of the official image.
+        suite: Debian suite.
+        packages: packages in addition to the minimal system.
+    """
+
+    tag: str
+    suite: str
+    packages: tuple[str, ...] = ()
+
+
+def debian_base(suite: str) -> Base:
+    """Return the minimal system of a Debian suite."""
+    return Base(f"docker.io/library/debian:{suite}-slim", suite)
+
+
+PYTHON = Base("docker.io/library/python:3.13-slim-trixie", "trixie", ("ca-certificates", "python3", "python3-venv"))
+"""Base of the operators' images, as in the Dockerfile."""
+
+
+@dataclass(frozen=True)
 class Image:
     """An image to build.
 
@@ -44,8 +71,9 @@ class Image:
         context: build context.
         sources: files and directories whose content decides whether the image must be rebuilt.
         arguments: build arguments.
-        suite: Debian suite of the base image; None for an image FROM scratch.
+        base: base image; None for an image FROM scratch.
         first: called before the build to create the context; None if the context exists.
+        shared_stages: stages of the Containerfile whose layers the builds of other images use too.
     """
 
     tag: str
@@ -53,8 +81,9 @@ class Image:
     context: Path
     sources: tuple[Path, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
-    suite: str | None = None
+    base: Base | None = None
     first: Callable[[], object] | None = None
+    shared_stages: tuple[str, ...] = ()
 
     @property
     def archive(self) -> Path:
@@ -74,8 +103,46 @@ def cluster_images() -> list[Image]:
 
 
 def operand_images() -> list[Image]:
-    """Return the images of the databases, in every version that the tests need."""
+    """Return the images of the databases in every version that the tests need."""
     return [image for operator in operators.installed() if operator.images for image in load(operator.images)()]
+
+
+def required_by(text: str) -> list[Image]:
+    """Return the operand images that a text needs.
+
+    These are the images whose version the text contains, and those of the default versions of resources in it that name
+    neither a version nor an image.
+
+    Args:
+        text: manifests, arguments of a command, or a list of versions.
+    """
+    names = [text]
+    for operator in operators.installed():
+        kind = operator.main.kind.name
+        if kind in text and any(_runs_default(found, kind) for found in _documents(text)):
+            names += [catalogue.default_version for catalogue in operator.catalogues]
+    named = "\n".join(names)
+    return [
+        image
+        for image in operand_images()
+        if re.search(rf"(?<![\w.])v?{re.escape(image.tag.rpartition(':')[2].removeprefix('v'))}(?![\w.])", named)
+    ]
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the YAML or JSON documents of a text; none if it is something else, such as arguments of a command."""
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        return []
+
+
+def _runs_default(document: Any, kind: str) -> bool:
+    """Return whether a document is a resource of a kind that names neither a version nor an image."""
+    if not isinstance(document, dict) or document.get("kind") != kind:
+        return False
+    spec = document.get("spec") or {}
+    return not any(spec.get(name) for name in ("version", "image", "pod"))
 
 
 def operator_image(operator: str, tag: str | None = None) -> Image:
@@ -90,7 +157,7 @@ def operator_image(operator: str, tag: str | None = None) -> Image:
         REPOSITORY / "shared",
         REPOSITORY / "operators" / "__init__.py",
         REPOSITORY / "operators" / operator,
-        REPOSITORY / "locks" / f"{operator}.txt",
+        *(REPOSITORY / "locks" / name for name in ("build.txt", "common.txt", "install.sh", f"{operator}.txt")),
     )
     return Image(
         tag=tag or f"platform/{operator}-operator:dev-{digest(sources)}",
@@ -98,7 +165,8 @@ def operator_image(operator: str, tag: str | None = None) -> Image:
         context=REPOSITORY,
         sources=sources,
         arguments={"OPERATOR": operator},
-        suite="trixie",
+        base=PYTHON,
+        shared_stages=("common",),
     )
 
 
@@ -115,8 +183,8 @@ def build(image: Image) -> Path:
         image.first()
     with binaries.locked("images"):  # one build at a time: builds share buildah's storage and two cores
         if not archive.exists():
-            if image.suite:
-                _base(image.suite)
+            if image.base:
+                build_base(image.base)
             _build(image)
             _push(image, archive)
             _prune(archive)
@@ -156,19 +224,32 @@ def _script(suite: str) -> list[Path]:
     return [] if (_BOOTSTRAP_SCRIPTS / suite).exists() else [_BOOTSTRAP_SCRIPTS / "sid"]
 
 
-def _base(suite: str) -> None:
-    """Create ``debian:<suite>-slim`` in buildah's storage unless it exists."""
-    tag = f"docker.io/library/debian:{suite}-slim"
+def build_base(base: Base, architecture: str = "") -> None:
+    """Create a base image in buildah's storage unless it exists.
+
+    Args:
+        base: image to create.
+        architecture: architecture of Debian; empty for that of this machine. Packages of another one are unpacked, but
+            not configured, because this machine cannot run their scripts.
+    """
+    tag = f"{base.tag}-{architecture}" if architecture else base.tag
     if _has(tag):
         return
     mirror = debian.mirror("build local images")
+    included = [f"--include={','.join(base.packages)}"] if base.packages else []
+    foreign = [f"--arch={architecture}", "--foreign"] if architecture else []
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         root = Path(scratch) / "root"
         run(
-            "unshare", "--mount", "debootstrap", "--variant=minbase", suite, root, mirror, *_script(suite),
-            log=CACHE / "images" / f"debian-{suite}.log",
+            "unshare", "--mount", "debootstrap", "--variant=minbase", *included, *foreign, base.suite, root, mirror,
+            *_script(base.suite),
+            log=CACHE / "images" / f"debian-{Path(tag).name}.log",
             fix=f"check that {mirror} is reachable; a newer suite may need a newer debian-archive-keyring",
         )  # fmt: skip
+        if foreign:
+            for archive in sorted((root / "var/cache/apt/archives").glob("*.deb")):
+                run("dpkg-deb", "--extract", archive, root)
+            shutil.rmtree(root / "debootstrap")
         (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(
             "".join(f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale"))
         )
@@ -179,22 +260,28 @@ def _base(suite: str) -> None:
         excluded = [f"--exclude=./{pattern}" for pattern in _LEFT_OUT]
         run("tar", "--directory", root, *excluded, "--create", "--file", Path(scratch) / "rootfs.tar", ".")
         shutil.rmtree(root)
-        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), ()))
+        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), ()), architecture)
 
 
-def _build(image: Image) -> None:
+def _build(image: Image, architecture: str = "") -> None:
     arguments = [f"--build-arg={name}={value}" for name, value in image.arguments.items()]
     if "PIP_INDEX_URL" in os.environ:  # a machine with its own package index
         arguments.append("--build-arg=PIP_INDEX_URL")
     if _CA_BUNDLE.exists():
         arguments.append(f"--secret=id=ca,src={_CA_BUNDLE}")
+    if architecture:
+        arguments.append(f"--platform=linux/{architecture}")
     log = CACHE / "images" / f"{image.archive.stem}.log"
-    _buildah(
-        "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
-        f"--file={image.containerfile}", f"--tag={image.built_as}", *arguments, image.context,
-        log=log,
-        fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
-    )  # fmt: skip
+    # A shared stage gets a tag of its own: `rmi --prune` deletes the layers of stages without one.
+    stages = [(stage, f"platform/stage-{stage}:dev") for stage in image.shared_stages]
+    for target, tag in (*stages, ("", image.built_as)):
+        _buildah(
+            "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
+            f"--file={image.containerfile}", *([f"--target={target}"] if target else []), f"--tag={tag}", *arguments,
+            image.context,
+            log=log,
+            fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
+        )  # fmt: skip
 
 
 def _push(image: Image, archive: Path) -> None:

@@ -79,16 +79,21 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     return True
 
 
+def sample_files() -> list[Path]:
+    """Return the samples that `make up` applies: the small and the complete one of every operator."""
+    found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
+    return [path for path in found if path.exists()]
+
+
 def apply_samples(kubeconfig: Path | None, write: Callable[[str], None]) -> list[Path]:
-    """Apply the small and the complete sample of every operator and wait until all are Ready.
+    """Apply the samples and wait until all are Ready.
 
     Samples that were changed by hand on the cluster are not applied.
 
     Returns:
         Files of the samples.
     """
-    found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
-    samples = [path for path in found if path.exists()]
+    samples = sample_files()
     for sample in samples:
         try:
             kubectl("apply", "--server-side", "--field-manager=make-up", "--filename", sample, kubeconfig=kubeconfig)
