@@ -90,11 +90,10 @@ def keep_deferred(
 
 def _with_own_containers(workload: Obj) -> Obj:
     """Return a copy of a workload whose containers, and annotations of the template, can be changed."""
-    spec, template = workload["spec"], workload["spec"]["template"]
-    metadata, pod = template.get("metadata", {}), template["spec"]
-    annotations = {"annotations": dict(metadata.get("annotations", {}))}
-    containers = {"containers": [dict(container) for container in pod["containers"]]}
-    template = {**template, "metadata": metadata | annotations, "spec": pod | containers}
+    spec, template = workload["spec"], dict(workload["spec"]["template"])
+    template["spec"] = template["spec"] | {"containers": [dict(each) for each in template["spec"]["containers"]]}
+    if annotations := template.get("metadata", {}).get("annotations"):
+        template["metadata"] = template["metadata"] | {"annotations": dict(annotations)}
     return {**workload, "spec": spec | {"template": template}}
 
 
