@@ -75,6 +75,11 @@ class Cache:
         kept = self._kept[kind].get(_ObjectName(namespace, name))
         return None if kept is None else _unpacked(kept)
 
+    def fingerprint(self, kind: Kind, namespace: str, name: str) -> int:
+        """Return a number that changes with the content of an object; 0 if it does not exist or is not watched."""
+        kept = self._kept.get(kind, {}).get(_ObjectName(namespace, name))
+        return 0 if kept is None else hash(kept.packed)
+
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
         """Return the resource's objects of a kind, sorted by name."""
         return [_unpacked(self._kept[kind][object_name]) for object_name in sorted(self._names[kind].get(key, ()))]
