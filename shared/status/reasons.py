@@ -158,8 +158,7 @@ GENERATING_PASSWORD = COMMON.add(
     "Generating the password of {user} in Secret {name}.",
     "Generating another password of {user} in Secret {name}, as the annotation requests.",
     "Restoring the password of {user} in Secret {name}.",
-    "{kind} {name} belongs to {kind} {owner} (uid {uid}). It was not changed. Rename this resource, or delete that "
-    "object.",
+    "Secret {name} belongs to a deleted resource of this name, until Kubernetes deletes it.",
 )
 GROWING_VOLUMES = COMMON.add(
     "GrowingVolumes",
@@ -216,7 +215,7 @@ PASSWORD_NOT_GENERATED = COMMON.add(
     "PasswordNotGenerated",
     Severity.ACTION,
     "spec.auth names no Secret, and the operator may not create one: its chart value rbac.writeSecrets is false.",
-    "{field}: names no Secret, and the operator may not generate a password: its chart value rbac.writeSecrets is "
+    "{at}: names no Secret, and the operator may not generate a password: its chart value rbac.writeSecrets is "
     "false. Create a Secret and name it there, or set that value to true. Nothing was changed.",
 )
 PAUSED = COMMON.add(

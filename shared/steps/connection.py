@@ -42,7 +42,7 @@ COLLECTION_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecret:
-    """The Secret of that name, whoever owns it.
+    """The Secret of that name, also if another owner has it.
 
     Attributes:
         found: the Secret; None if it does not exist.
@@ -58,7 +58,7 @@ class ConnectionSecret:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client needs to connect.
+    """Address and credentials of a database, for its clients.
 
     Attributes:
         type: kind of the database in lower case, such as redis; part of the type of the Secret.
@@ -75,8 +75,8 @@ class Connection:
     @property
     def content(self) -> dict[str, str | None]:
         """Content of the Secret, by key."""
-        place = {"type": self.type, "provider": PROVIDER, "host": self.host, "port": str(self.port), "uri": self.uri}
-        return place | dict(self.values)
+        address = {"type": self.type, "provider": PROVIDER, "host": self.host, "port": str(self.port), "uri": self.uri}
+        return address | dict(self.values)
 
 
 def credentials(user: str | None, password: str | None) -> dict[str, str | None]:

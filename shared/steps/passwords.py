@@ -1,7 +1,7 @@
 """Passwords that the operator generates for spec.auth without a Secret. Pure.
 
-The Secret is the source of the password, as one that a user provides: it exists before any server is told, and the same
-steps apply a change of it. While it exists, its password changes only on request: the annotation
+The Secret is the source of the password, as one that a user provides: it exists before any server learns of it, and the
+same steps apply a change of it. While it exists, its password changes only on request: the annotation
 `platform.ydzs.io/rotate-password` of the resource has a value for which the Secret was not generated yet. A Secret that
 was deleted is restored with the password that servers have, as far as the operator knows it.
 """
@@ -63,7 +63,7 @@ class GeneratedPassword:
         component: component label of the Secret.
         at: field of the spec that names a Secret of the user instead.
         user: name of the user, for messages.
-        found: the Secret as observed, whoever owns it; None if it does not exist.
+        found: the Secret as observed, also of another owner; None if it does not exist.
         request: value of the annotation of the resource that requests a new password; empty if there is none.
         recovered: text to restore; empty if no password is known.
         may_rotate: whether the present password is stored elsewhere until servers have the new one.
@@ -108,12 +108,13 @@ class GeneratedPassword:
         try:
             if self.found is not None:
                 require_owned(self._secret("", now), self.found, self.own.uid)
-        except FormerObject as error:
-            return Step.wait(GENERATING_PASSWORD, str(error), requeue=SECRETS_RETRY_SECONDS)
+        except FormerObject:
+            message = f"Secret {self.name} belongs to a deleted resource of this name, until Kubernetes deletes it."
+            return Step.wait(GENERATING_PASSWORD, message, requeue=SECRETS_RETRY_SECONDS)
         except ForeignObject as error:
-            return Step.blocked(FOREIGN_OBJECT, f"{error} To use its password, name it in {self.at}.")
+            return Step.blocked(FOREIGN_OBJECT, str(error))
         if not is_permitted:
-            return PASS if self.present else Step.blocked(PASSWORD_NOT_GENERATED, self._refusal())
+            return PASS if self.present else self._refuse()
         if not self.present:
             return self._create(now)
         if self.may_rotate and self.request not in ("", annotation(self.found, ROTATE)):
@@ -150,9 +151,10 @@ class GeneratedPassword:
         made["metadata"]["annotations"] = {ROTATED_AT: made_at} | ({ROTATE: given} if given else {})
         return made
 
-    def _refusal(self) -> str:
-        return (
+    def _refuse(self) -> Step:
+        return Step.blocked(
+            PASSWORD_NOT_GENERATED,
             f"{self.at}: names no Secret, and the operator may not generate a password: its chart value "
             "rbac.writeSecrets is false. Create a Secret and name it there, or set that value to true. Nothing was "
-            "changed."
+            "changed.",
         )

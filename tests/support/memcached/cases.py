@@ -60,6 +60,7 @@ ACCEPTED = (
     Case("an explicit Deployment", {"workload": "Deployment"}),
     Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
     Case("users", {"auth": {"secretName": "users"}}),
+    Case("generated users", {"auth": {}}),
     Case("TLS", {"tls": {"secretName": "cache.tls"}}),
     Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
     Case("TLS with additional options", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
@@ -348,7 +349,6 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case(
         "users with a too long Secret name",
         {"auth": {"secretName": "a" * 254}},

@@ -129,7 +129,7 @@ async def test_secret_of_a_user_is_neither_used_nor_changed() -> None:
     before = lab.harness.user_client.apply(SECRET, secret(NAME, users="mine:one\n"), force=True)
     resource = await lab.apply()
     assert reason(resource) == "NotOurs"
-    assert "name it in spec.auth.secretName" in resource["status"]["conditions"][0]["message"]
+    assert "Secret cache-auth exists" in resource["status"]["conditions"][0]["message"]
     assert lab.harness.user_client.get(SECRET, NAMESPACE, NAME) == before
     assert not lab.harness.server.objects(DEPLOYMENT)
 
