@@ -50,13 +50,15 @@ KUBERNETES = Program(
 COREDNS = Program(module="coredns", package=".", names=("coredns",))
 PAUSE = Program(module="pause", package=".", names=("pause",))
 HELM = Program(module="helm", package="helm.sh/helm/v4/cmd/helm", names=("helm",))
+HELM3 = Program(module="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm3",))
+"""The former major version of Helm, with which the charts must work too; built when a test first needs it."""
 KUBECONFORM = Program(
     module="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
 )
 REGISTRY = Program(
     module="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
 )
-ALL = (KUBERNETES, COREDNS, PAUSE, HELM, KUBECONFORM, REGISTRY)
+ALL = (KUBERNETES, COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"

@@ -1,7 +1,7 @@
 """The pace of polls: reconciles that only inspect whether what a resource waits for is there yet.
 
 No watch reports the state inside a database, so that a resource that waits for it is polled. A thousand resources that
-wait at once, such as for nodes with room for their pods, would take more CPU time than there is. Polls therefore get a
+wait at once, such as for nodes with space for their pods, would take more CPU time than there is. Polls therefore get a
 share of it: the more resources are polled, and the more CPU time a reconcile takes, the longer is the interval. Events
 of the pods still start a reconcile at once.
 """

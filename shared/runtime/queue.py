@@ -113,7 +113,7 @@ class Queue:
     def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:
         """Add a key after a delay in seconds; the earliest of several delays for a key applies.
 
-        The next reconcile of the key, whatever starts it, cancels the delays: it requests new ones.
+        The next reconcile of the key cancels the delays, and requests new ones.
         """
         if self._closed:
             return

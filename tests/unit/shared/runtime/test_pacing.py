@@ -1,4 +1,4 @@
-"""Polls take a share of the CPU time, however many resources wait, and never delay changes or deadlines."""
+"""Polls take a share of the CPU time, also for many waiting resources, and never delay changes or deadlines."""
 
 import asyncio
 import time
