@@ -23,7 +23,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.release import Helm, operators
 from tools import catalogue_age
-from tools.release import changelog, charts, publishing, sbom
+from tools.release import changelog, charts, layout, publishing, sbom
 
 CHANGELOG = REPOSITORY / "CHANGELOG.md"
 DIST = REPOSITORY / "dist"
@@ -124,6 +124,11 @@ def dry_run(options: argparse.Namespace) -> None:
             references = publishing.push_images(
                 address, version, options.architectures, steps, layout=output / "images"
             )
+            with steps.step("Inspect the OCI layout: every image is complete and of its own architecture"):
+                if found := layout.problems(output / "images", options.architectures):
+                    raise ClusterError(
+                        "images are wrong:\n  " + "\n  ".join(found), "read locks/install.sh and Dockerfile"
+                    )
             for operator in operators():
                 _write_sbom(operator, version, output / "sbom" / f"{operator}-operator.cdx.json")
             with steps.step("Package the charts with the images' digests, push them, pull them again"):
