@@ -77,7 +77,10 @@ def versions_in_tree() -> dict[str, str]:
 
 def notes(options: argparse.Namespace) -> None:
     """Print the release notes: the section of the changelog, and the digests of the images."""
-    sys.stdout.write(_notes(changelog.section(CHANGELOG.read_text(), options.version), _images(options.image)))
+    section = changelog.section(CHANGELOG.read_text(), options.version)
+    root = f"{options.home}/blob/v{options.version}"
+    text = changelog.with_absolute_links(section, root) if options.home else changelog.without_links(section)
+    sys.stdout.write(_notes(text, _images(options.image)))
 
 
 def _notes(section: str, digests: dict[str, str]) -> str:
@@ -138,7 +141,7 @@ def dry_run(options: argparse.Namespace) -> None:
                 _round_trip(packaged, version, address, references)
         finally:
             processes.stop([server])
-        (output / "notes.md").write_text(_notes(section, references))
+        (output / "notes.md").write_text(_notes(changelog.without_links(section), references))
         _write_checksums(output)
     steps.write(
         f"\nThe artifacts are in {output.relative_to(REPOSITORY)}. Signatures and provenance need the release workflow."
@@ -187,13 +190,13 @@ def _parser() -> argparse.ArgumentParser:
     writing.add_argument("operator", choices=operators())
     writing.set_defaults(command=write_sbom)
     packaging = commands.add_parser("charts", help="package the charts")
-    packaging.add_argument("--home", default="", help="URL of the project")
     packaging.set_defaults(command=package_charts)
     for each in (checking, printing, writing, packaging):
         each.add_argument("version", help="version without a leading v")
     for each in (writing, packaging):
         each.add_argument("--output", type=Path, required=True)
     for each in (printing, packaging):
+        each.add_argument("--home", default="", help="URL of the project")
         each.add_argument("--image", action="append", default=[], metavar="OPERATOR=REPOSITORY@DIGEST")
     trying = commands.add_parser("dry-run", help="make every artifact on this machine")
     trying.add_argument("version", nargs="?", help="version without a leading v (default: that of pyproject.toml)")

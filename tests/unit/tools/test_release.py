@@ -80,6 +80,13 @@ def test_entries_are_single_lines_without_links_into_the_tree() -> None:
     ]
 
 
+def test_links_of_notes_lead_to_the_tree_at_the_version() -> None:
+    text = "[a](docs/a.md#b), [c](https://example.com/c), [d](#d)"
+    linked = changelog.with_absolute_links(text, "https://example.com/project/blob/v0.2.0")
+    assert linked == "[a](https://example.com/project/blob/v0.2.0/docs/a.md#b), [c](https://example.com/c), [d](#d)"
+    assert changelog.without_links(text) == "a, c, d"
+
+
 def test_changelog_of_the_tree_has_entries() -> None:
     text = release.CHANGELOG.read_text()
     assert len(changelog.entries(changelog.section(text, "0.1.0"))) == 1
