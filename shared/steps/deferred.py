@@ -8,7 +8,6 @@ sets, is applied at once; an annotation of the workload records which values are
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
 _TEMPLATE = "spec.template"
+_CONTAINERS = ("spec", "template", "spec", "containers")
 
 FROM_SPEC = "platform.ydzs.io/from-spec"
 """Annotation of a workload: the deferred parts whose present values are from the spec, separated by commas."""
@@ -75,10 +75,10 @@ def keep_deferred(
     parts = [part for part in parts if part.container in present and str(part) not in given]
     if current is None or not (parts or digest):  # most workloads of Memcached have no such part
         return desired
-    applied = _containers(managed_fields.applied(current, manager) or {})
+    applied = _containers(managed_fields.applied(current, manager, _CONTAINERS) or {})
     if not applied:
         return desired
-    kept = copy.deepcopy(desired)
+    kept = _with_own_containers(desired)
     for container, field in parts:
         if container in applied:
             _set(_containers(kept).get(container, {}), field, applied[container].get(field))
@@ -86,6 +86,15 @@ def keep_deferred(
         template = kept["spec"]["template"]
         template["metadata"]["annotations"][digest.annotation] = digest.of(template)
     return desired if restarts_pods(kept, current, manager, digest) else kept
+
+
+def _with_own_containers(workload: Obj) -> Obj:
+    """Return a copy of a workload whose containers, and annotations of the template, can be changed."""
+    spec, template = workload["spec"], dict(workload["spec"]["template"])
+    template["spec"] = template["spec"] | {"containers": [dict(each) for each in template["spec"]["containers"]]}
+    if annotations := template.get("metadata", {}).get("annotations"):
+        template["metadata"] = template["metadata"] | {"annotations": dict(annotations)}
+    return {**workload, "spec": spec | {"template": template}}
 
 
 def _recording(workload: Obj, from_spec: Sequence[Deferred]) -> Obj:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -211,12 +212,12 @@ class RedisClusterSpec(PodSettings):
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
 
-    @property
+    @cached_property
     def template(self) -> PodTemplate:
         """Return pod[0]; an empty one if there is none."""
         return self.pod[0] if self.pod else PodTemplate()
 
-    @property
+    @cached_property
     def pods(self) -> PodSettings:
         """Return the pod settings, whether they are set here or in pod[0]."""
         given = {name: getattr(self, name) for name in PodSettings.model_fields}
@@ -292,7 +293,7 @@ class RedisClusterSpec(PodSettings):
         given = self.template.monitor_image
         return self.metrics is not None and not (self.metrics.image or given)
 
-    @property
+    @cached_property
     def max_memory(self) -> int | None:
         """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 
