@@ -60,7 +60,7 @@ def test_password_is_unknown_until_etcd_accepts_it(world: Any) -> None:
 def test_client_certificate_is_the_one_for_clients() -> None:
     data = encoded({"ca.crt": "CA", "tls.crt": "CERT", "tls.key": "KEY"})
     secrets = Secrets(found={"demo-client-tls": {"data": data}})
-    spec = {"tls": {"mode": "self"}}
+    spec: Any = {"tls": {"mode": "self"}}
     found = connection(*facts(auth_enabled=False, secrets=secrets, spec=spec)).content
     assert (found["ca.crt"], found["tls.crt"], found["tls.key"]) == ("CA", "CERT", "KEY")
     assert str(found["uri"]).startswith("https://")
