@@ -295,9 +295,7 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("names", nargs="+", metavar="OPERATOR TAG | TAG")
     building.set_defaults(command=image)
     finding = commands.add_parser("binary", help="print the path of a program, such as helm or etcd")
-    finding.add_argument(
-        "name", choices=sorted(name for program in (*binaries.ALL, binaries.HELM3) for name in program.names)
-    )
+    finding.add_argument("name", choices=sorted(name for program in binaries.ALL for name in program.names))
     finding.set_defaults(command=binary)
     return parser
 
