@@ -166,7 +166,7 @@ async def test_gauges_cover_every_queue_of_a_controller() -> None:
 
 
 async def test_change_finds_a_free_worker_while_thousands_of_resources_are_resynced(queue: Queue) -> None:
-    """Its requests wait behind those of a limited number of other resources."""
+    """The requests of the change wait behind those of a limited number of other resources."""
     begun: list[Key] = []
 
     async def work() -> None:
