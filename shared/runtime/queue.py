@@ -43,6 +43,7 @@ class Queue:
         clock: monotonic time in seconds.
         jitter: returns a number in [0, 1) that spreads retries; constant in tests.
         pace: pace of polls, which the queues of a process share.
+        is_busy: whether no further key may be processed now; `wake_one` must be called when that ends.
 
     Attributes:
         pace: the same.
@@ -55,9 +56,11 @@ class Queue:
         clock: Callable[[], float] | None = None,
         jitter: Callable[[], float] = random.random,
         pace: Pace | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
+        self._is_busy = is_busy
         self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._background: OrderedDict[Key, None] = OrderedDict()
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
@@ -105,10 +108,11 @@ class Queue:
 
     def _enqueue(self, key: Key, background: bool) -> None:
         (self._background if background else self._waiting)[key] = None
-        self._wake_one()
+        self.wake_one()
 
-    def _wake_one(self) -> None:
-        while self._idle:
+    def wake_one(self) -> None:
+        """Let a waiting worker process the next key, if there is one."""
+        while self._idle and self._has_next:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
@@ -200,7 +204,7 @@ class Queue:
 
     @property
     def _has_next(self) -> bool:
-        return bool(self._waiting) or self._may_begin_background
+        return (bool(self._waiting) or self._may_begin_background) and not self._is_busy()
 
     @property
     def _may_begin_background(self) -> bool:
@@ -214,7 +218,7 @@ class Queue:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self._wake_one()  # the key is left for another worker
+                self.wake_one()  # the key is left for another worker
             raise
 
     def _begin_turn(self) -> None:
@@ -238,8 +242,8 @@ class Queue:
         self._handled_background.discard(key)
         if key in self._again:
             self._enqueue(key, self._again.pop(key))
-        elif self._has_next:
-            self._wake_one()
+        else:
+            self.wake_one()
         if not self._handled:
             self._rested.set()
 

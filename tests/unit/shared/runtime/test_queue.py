@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.kubernetes.kinds import Key
+from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE, MAX_WAITING_REQUESTS, Permits
 from shared.runtime.queue import BACKGROUND_SHARE, FIRST_RETRY_SECONDS, MAX_BACKGROUND, MAX_RETRY_SECONDS, Queue, expose
 
 A, B = Key("default", "a"), Key("default", "b")
@@ -225,3 +226,33 @@ async def test_key_of_a_worker_that_is_cancelled_is_left_for_another_one(queue: 
     other.cancel()
     assert await asyncio.wait_for(one, 1) == A
     await asyncio.wait({other})
+
+
+async def test_no_further_reconcile_begins_while_many_requests_wait() -> None:
+    """Each would take memory while it waits, and the next change of a user would wait behind all of them."""
+    permits, requested = Permits(), 0
+    queue = Queue("busy", is_busy=lambda: permits.are_scarce)
+    permits.freed.append(queue.wake_one)
+    most = 0
+
+    async def work() -> None:
+        nonlocal requested, most
+        while True:
+            key = await queue.get()
+            most = max(most, sum(1 for _ in queue.ages()))
+            for _ in range(3):
+                async with permits:
+                    await asyncio.sleep(0.001)
+                    requested += 1
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(512)]
+    for number in range(1000):
+        queue.add(Key("default", f"cache-{number}"))
+    async with asyncio.timeout(30):
+        while requested < 3000:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert most <= MAX_REQUESTS_AT_ONCE + MAX_WAITING_REQUESTS + 1, "all are processed, but not at once"
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)
