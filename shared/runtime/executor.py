@@ -61,7 +61,7 @@ class Execution(NamedTuple):
 
 
 class _Applied(NamedTuple):
-    """What was last applied to an object.
+    """The intent that was last applied to an object.
 
     Attributes:
         digest: digest of the intent.
