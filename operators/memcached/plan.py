@@ -15,6 +15,8 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
+from operators.memcached.steps.connection_secret import ensure_connection
+from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
@@ -47,6 +49,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
             partial(ensure_service, settings),  # before the servers that have its DNS names
             require_valid_certificates,  # new servers would help no client
@@ -61,6 +64,9 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             refresh_certificates,  # without a restart
             report_ending_certificates,  # of servers that match the spec
         )
+
+    def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
+        return ((partial(ensure_connection, self.settings),),)  # a copy for clients, on which no server depends
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)
