@@ -5,8 +5,10 @@
 # builds and installs for the architecture of the image, so no architecture needs emulation.
 
 ARG BASE=docker.io/library/python:3.13-slim-trixie
+# Differs from BASE only where one name cannot hold several architectures.
+ARG BUILD_BASE=${BASE}
 
-FROM --platform=$BUILDPLATFORM ${BASE} AS tools
+FROM --platform=$BUILDPLATFORM ${BUILD_BASE} AS tools
 # Optional: a package index (--build-arg PIP_INDEX_URL=…) and the CA that signed its certificate (--secret id=ca,src=…).
 ARG PIP_INDEX_URL
 ENV PATH=/opt/tools/bin:/usr/local/bin:/usr/bin:/bin
@@ -56,4 +58,10 @@ COPY --from=common /opt/common /opt/common
 COPY --from=operator /opt/operator /opt/operator
 COPY --from=operator /opt/app /opt/app
 ARG OPERATOR
+ARG VERSION
+ARG REVISION
 ENV OPERATOR=${OPERATOR}
+LABEL org.opencontainers.image.title="${OPERATOR}-operator" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.licenses="Apache-2.0"

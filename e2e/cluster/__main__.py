@@ -3,22 +3,25 @@
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import binaries, cluster, images, release, targets, teardown
+from e2e.cluster import binaries, cluster, images, registry, release, targets, teardown
 from e2e.cluster.cluster import Cluster, kubectl
 from e2e.cluster.console import Steps
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import snapshot
-from e2e.cluster.paths import KUBECONFIG
+from e2e.cluster.machine import network, snapshot
+from e2e.cluster.paths import KUBECONFIG, STATE
 from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target
+from tools.release import charts, publishing
 
 MAX_NODES = 5
+LOCAL_REGISTRY = "local"
 PROGRAMS = {
     binaries.KUBERNETES: "the control plane and the nodes",
     binaries.COREDNS: "cluster DNS",
@@ -49,19 +52,24 @@ def up(options: argparse.Namespace) -> None:
     began = time.monotonic()
     steps = Steps()
     with changing(), steps.shown(), _background_worker() as background:
-        local_runs = Cluster.running() is not None
+        local_runs = Cluster.running() is not None or options.registry == LOCAL_REGISTRY
         choice = targets.choose(options.cluster, local_runs=local_runs, kind_can_pull=targets.kind_can_pull)
+        _check_registry(options.registry, choice)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
         if choice == "local":
-            target = _start_local(options.nodes, steps, background, _required(operator_images, options.versions))
+            loaded = {} if options.registry else operator_images
+            target = _start_local(options.nodes, steps, background, _required(loaded, options.versions))
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target = targets.start_kind(options.nodes)
         else:
             target = targets.current()
-        tags = _tags(target, operator_images, options.image, steps)
-        with steps.step("Install the operators (Helm release platform)"):
-            release.install(target.kubeconfig, tags)
+        if options.registry == LOCAL_REGISTRY:
+            _install_from_registry(target, steps)
+        else:
+            tags = _tags(target, operator_images, options, steps)
+            with steps.step("Install the operators (Helm release platform)"):
+                release.install(target.kubeconfig, tags)
         with steps.step("Apply the samples and wait until they are Ready"):
             release.apply_samples(target.kubeconfig, steps.write)
     _print_summary(steps, target, time.monotonic() - began)
@@ -118,14 +126,53 @@ def _start_local(
     return Target("local", running.kubeconfig)
 
 
-def _tags(target: Target, operator_images: dict[str, images.Image], given: str | None, steps: Steps) -> dict[str, str]:
+def _check_registry(given: str, choice: str) -> None:
+    """Refuse a registry that the chosen cluster does not use.
+
+    Raises:
+        ClusterError: the combination makes no sense; the error names one that does.
+    """
+    if given == LOCAL_REGISTRY and choice != "local":
+        raise ClusterError(
+            f"REGISTRY=local is the registry of the local cluster, but the cluster is {choice}",
+            "make up CLUSTER=local REGISTRY=local",
+        )
+    if given and given != LOCAL_REGISTRY and choice != "current":
+        raise ClusterError(
+            f"REGISTRY={given} is for CLUSTER=current; the images of the {choice} cluster come from this machine",
+            f"make up CLUSTER=current REGISTRY={given}",
+        )
+
+
+def _install_from_registry(target: Target, steps: Steps) -> None:
+    """Publish images and charts in a registry on this machine, and install from there as a user would."""
+    running = Cluster.running()
+    assert running is not None, "the local cluster was started by this command"
+    if not any(process.name == registry.NAME for process in running.record.processes):
+        with steps.step(f"Start a registry at {registry.NODES_ADDRESS}"):
+            running.record.add(registry.start(network.HOST_ADDRESS, STATE / "registry"))
+    version = release.version()
+    references = publishing.push_images(registry.NODES_ADDRESS, version, [images.native_architecture()], steps)
+    helm = release.Helm(None)
+    with steps.step("Package the charts with the images' digests and push them"), tempfile.TemporaryDirectory() as made:
+        packaged = charts.package(version, references, Path(made), helm)
+        platform = publishing.push_charts(packaged, registry.NODES_ADDRESS, helm)
+    with steps.step(f"Install the operators from {platform} (Helm release platform)"):
+        release.install_published(target.kubeconfig, platform, version, references)
+
+
+def _tags(
+    target: Target, operator_images: dict[str, images.Image], options: argparse.Namespace, steps: Steps
+) -> dict[str, str]:
     """Return the image of each operator; build and load the images if the cluster gets them from this machine."""
-    if given:
-        return dict.fromkeys(operator_images, given)
+    if options.image:
+        return dict.fromkeys(operator_images, options.image)
+    if options.registry:
+        return {name: f"{options.registry}/{name}-operator:{release.version()}" for name in operator_images}
     if target.name == "current":
         raise ClusterError(
-            "CLUSTER=current needs IMG: the nodes must be able to pull the operator's image",
-            "make docker-build docker-push IMG=…, then make up CLUSTER=current IMG=… (one operator)",
+            "CLUSTER=current needs REGISTRY: the nodes must be able to pull the operators' images",
+            "make push-images up CLUSTER=current REGISTRY=registry.example.com/team",
         )
     if target.load:
         for image in operator_images.values():
@@ -231,6 +278,9 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument("--nodes", type=int, default=2, help=f"number of nodes, 1 to {MAX_NODES} (default: 2)")
     starting.add_argument(
         "--versions", default="", help="versions of databases in addition to those of the samples: all, or 3.7.3,9.1"
+    )
+    starting.add_argument(
+        "--registry", default="", help="local: install from a registry on this machine; with current: images' prefix"
     )
     starting.add_argument("--image", help="operator image to install instead of building one")
     starting.set_defaults(command=up)

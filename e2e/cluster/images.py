@@ -6,11 +6,13 @@ rebuilt, and each node imports an archive once.
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from shared.runtime.operator import load
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
+ARCHITECTURES = ("amd64", "arm64")
+"""Architectures of a release, as the images' metadata name them."""
 KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branches does not rebuild
 
 _NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
@@ -73,6 +77,7 @@ class Image:
         arguments: build arguments.
         base: base image; None for an image FROM scratch.
         first: called before the build to create the context; None if the context exists.
+        architecture: architecture of the image; empty for that of this machine.
         shared_stages: stages of the Containerfile whose layers the builds of other images use too.
     """
 
@@ -83,6 +88,7 @@ class Image:
     arguments: Mapping[str, str] = field(default_factory=dict)
     base: Base | None = None
     first: Callable[[], object] | None = None
+    architecture: str = ""
     shared_stages: tuple[str, ...] = ()
 
     @property
@@ -191,6 +197,54 @@ def build(image: Image) -> Path:
     return archive
 
 
+def native_architecture() -> str:
+    """Return the architecture of this machine, as the images' metadata name it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+def build_index(operator: str, version: str, revision: str, architectures: Iterable[str]) -> str:
+    """Build an operator's image for several architectures; return the name of their index in buildah's storage.
+
+    Args:
+        operator: name of the operator's package.
+        version: version of the release, for the labels.
+        revision: commit, for the labels.
+        architectures: some of `ARCHITECTURES`; nothing is emulated.
+    """
+    index = f"platform/{operator}-operator:index"
+    with binaries.locked("images"):
+        with suppress(ClusterError):
+            _buildah("manifest", "rm", index)
+        for architecture in architectures:
+            foreign = "" if architecture == native_architecture() else architecture
+            build_base(PYTHON)
+            build_base(PYTHON, foreign)
+            image = operator_image(operator, f"platform/{operator}-operator:{version}-{architecture}")
+            base = {"BASE": f"{PYTHON.tag}-{foreign}", "BUILD_BASE": PYTHON.tag} if foreign else {}
+            labels = {"VERSION": version, "REVISION": revision}
+            _build(
+                replace(image, arguments={**image.arguments, **base, **labels}, architecture=architecture), index=index
+            )
+    return index
+
+
+def push_index(index: str, destination: str, *, tls: bool = True) -> str:
+    """Push an index and its images; return its digest.
+
+    Args:
+        index: name from `build_index`.
+        destination: `docker://REPOSITORY:TAG`, or `oci:DIRECTORY:TAG` for an OCI layout.
+        tls: False for a registry without TLS on this machine.
+    """
+    with tempfile.NamedTemporaryFile("r") as digest_file:
+        _buildah(
+            "manifest", "push", "--all", "--format=oci", f"--digestfile={digest_file.name}",
+            *([] if tls else ["--tls-verify=false"]), index, destination,
+            fix="check that the registry is reachable and that you may push (buildah login)",
+        )  # fmt: skip
+        return digest_file.read().strip()
+
+
 def push(tag: str) -> None:
     """Push an image that `build` built to the registry in its name."""
     fix = "build it first (make docker-build IMG=…), log in (buildah login), and begin the name with the registry"
@@ -260,25 +314,30 @@ def build_base(base: Base, architecture: str = "") -> None:
         excluded = [f"--exclude=./{pattern}" for pattern in _LEFT_OUT]
         run("tar", "--directory", root, *excluded, "--create", "--file", Path(scratch) / "rootfs.tar", ".")
         shutil.rmtree(root)
-        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), ()), architecture)
+        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), (), architecture=architecture))
 
 
-def _build(image: Image, architecture: str = "") -> None:
+def _build(image: Image, index: str = "") -> None:
+    """Build an image in buildah's storage, and add it to an index if one is given."""
     arguments = [f"--build-arg={name}={value}" for name, value in image.arguments.items()]
     if "PIP_INDEX_URL" in os.environ:  # a machine with its own package index
         arguments.append("--build-arg=PIP_INDEX_URL")
     if _CA_BUNDLE.exists():
         arguments.append(f"--secret=id=ca,src={_CA_BUNDLE}")
-    if architecture:
-        arguments.append(f"--platform=linux/{architecture}")
+    if image.architecture and image.base:
+        # buildah 1.28 looks up every FROM with the platform of the result, so the bases are given by name instead.
+        arguments.append(f"--build-arg=TARGETARCH={image.architecture}")
+    elif image.architecture:
+        arguments.append(f"--platform=linux/{image.architecture}")
     log = CACHE / "images" / f"{image.archive.stem}.log"
     # A shared stage gets a tag of its own: `rmi --prune` deletes the layers of stages without one.
-    stages = [(stage, f"platform/stage-{stage}:dev") for stage in image.shared_stages]
-    for target, tag in (*stages, ("", image.built_as)):
+    stages = [
+        ([f"--target={stage}"], f"platform/stage-{stage}:dev{image.architecture}") for stage in image.shared_stages
+    ]
+    for options, tag in (*stages, ([f"--manifest={index}"] if index else [], image.built_as)):
         _buildah(
             "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
-            f"--file={image.containerfile}", *([f"--target={target}"] if target else []), f"--tag={tag}", *arguments,
-            image.context,
+            f"--file={image.containerfile}", *options, f"--tag={tag}", *arguments, image.context,
             log=log,
             fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
         )  # fmt: skip

@@ -7,12 +7,14 @@ import functools
 import itertools
 import json
 import shutil
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from charts.values.metadata import with_release
 from e2e.cluster import binaries
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import REPOSITORY
@@ -21,15 +23,20 @@ CHARTS = REPOSITORY / "charts"
 OPERATORS = tuple(sorted(path.name for path in CHARTS.glob("*-operator")))
 NAMES = tuple(name.removesuffix("-operator") for name in OPERATORS)
 NAMESPACE = "platform-system"
+VERSION: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+IMAGES = {name: f"registry.example.com/platform/{name}-operator" for name in NAMES}
+"""Images that the tests' charts name, as those of a release do."""
 
 Obj = dict[str, Any]
 Values = Mapping[str, Any]
+
+RELABELING: Obj = {"sourceLabels": ["__name__"], "regex": "go_.*", "action": "drop"}
 
 EVERYTHING: Obj = {
     "nameOverride": "mine",
     "image": {"digest": "sha256:" + 64 * "0"},
     "imagePullSecrets": [{"name": "registry"}],
-    "replicas": 3,
+    "replicaCount": 3,
     "watchNamespaces": [NAMESPACE],
     "profiling": True,
     "otlpEndpoint": "http://collector.tracing:4318",
@@ -42,7 +49,15 @@ EVERYTHING: Obj = {
     },
     "certificates": {"source": "certManager"},
     "metrics": {
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
+        "serviceMonitor": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "interval": "30s",
+            "tokenSecret": {"name": "prometheus-token"},
+            "relabelings": [RELABELING],
+            "metricRelabelings": [RELABELING],
+            "operands": {"relabelings": [RELABELING], "metricRelabelings": [RELABELING]},
+        },
         "dashboards": {"enabled": True, "labels": {"team": "storage"}},
         "prometheusRule": {
             "enabled": True,
@@ -69,10 +84,18 @@ EVERYTHING: Obj = {
             ]
         },
     },
-    "topologySpread": [{"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}],
+    "topologySpreadConstraints": [
+        {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "priorityClassName": "system-cluster-critical",
     "podAnnotations": {"example.com/note": "yes"},
     "podLabels": {"team": "storage"},
+    "deploymentAnnotations": {"example.com/reload": "true"},
+    "deploymentLabels": {"team": "storage"},
+    "extraArgs": ["--certificate-lifetime=864000"],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/company", "readOnly": True}],
+    "podSecurityContext": {"supplementalGroups": [7]},
     "extraEnv": [
         {"name": "TZ", "value": "UTC"},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
@@ -81,7 +104,7 @@ EVERYTHING: Obj = {
 """A value for every key that is empty or disabled by default."""
 
 MINIMAL: Obj = {
-    "replicas": 1,
+    "replicaCount": 1,
     "webhook": {"enabled": False},
     "metrics": {"enabled": False},
     "rbac": {"create": False},
@@ -126,10 +149,18 @@ def helm(*arguments: str | Path, values: Values | None = None) -> str:
     return run(binaries.find("helm"), *arguments, *given, stdin=json.dumps(values) if values is not None else None)
 
 
-def copy_to(directory: Path) -> Path:
-    """Copy all charts and download their dependencies into the copy."""
+def copy_to(directory: Path, images: Mapping[str, str] | None = IMAGES) -> Path:
+    """Copy all charts and download their dependencies into the copy.
+
+    Args:
+        directory: parent of the copy.
+        images: images that the charts name, as those of a release do; None for charts as in the source tree.
+    """
     charts = directory / "charts"
     shutil.copytree(CHARTS, charts, ignore=shutil.ignore_patterns("*.tgz", "values"))
+    if images is not None:
+        for chart in (path.parent for path in charts.glob("*/Chart.yaml")):
+            with_release(chart, VERSION, images)
     for name in (*OPERATORS, "platform"):
         helm("dependency", "update", charts / name)
     return charts

@@ -3,11 +3,14 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "operator.fullname" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels: {{- include "operator.labels" . | nindent 4 }}
+  namespace: {{ include "operator.namespace" . | quote }}
+  labels: {{- merge (include "operator.labels" . | fromYaml) .Values.deploymentLabels | toYaml | nindent 4 }}
+  {{- with .Values.deploymentAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   # All replicas serve webhooks and metrics and keep their caches in sync; only the leaders reconcile.
-  replicas: {{ int64 .Values.replicas }}
+  replicas: {{ include "operator.replicas" . }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -19,15 +22,15 @@ spec:
   template:
     metadata:
       labels: {{- include "operator.podLabels" . | nindent 8 }}
-      {{- with .Values.podAnnotations }}
+      {{- with merge (deepCopy .Values.podAnnotations) .Values.global.commonAnnotations }}
       annotations: {{- toYaml . | nindent 8 }}
       {{- end }}
     spec: {{- include "operator.pod" . | nindent 6 }}
 {{- end -}}
 
-{{/* The chart's labels take precedence over podLabels. */}}
+{{/* The chart's labels take precedence over podLabels, and these over global.commonLabels. */}}
 {{- define "operator.podLabels" -}}
-{{- merge (include "operator.labels" . | fromYaml) .Values.podLabels | toYaml -}}
+{{- merge (include "operator.labels" . | fromYaml) .Values.podLabels .Values.global.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "operator.pod" -}}
@@ -61,71 +64,58 @@ containers:
         protocol: TCP
       {{- end }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
-    # The startup probe allows a minute to start (a slow image, a busy node). After that the container is restarted if it
-    # does not respond, or if a reconcile hangs, for a minute. It is ready once its caches are in sync.
     startupProbe:
       httpGet: {path: /healthz, port: probes}
-      periodSeconds: 1
-      timeoutSeconds: 3
-      failureThreshold: 60
+      {{- toYaml .Values.startupProbe | nindent 6 }}
     livenessProbe:
       httpGet: {path: /healthz, port: probes}
-      periodSeconds: 20
-      timeoutSeconds: 5
-      failureThreshold: 3
+      {{- toYaml .Values.livenessProbe | nindent 6 }}
     readinessProbe:
       httpGet: {path: /readyz, port: probes}
-      periodSeconds: 5
-      timeoutSeconds: 3
-      failureThreshold: 2
+      {{- toYaml .Values.readinessProbe | nindent 6 }}
     securityContext: {{- include "operator.containerSecurity" . | nindent 6 }}
-    {{- if include "operator.certificatesMounted" . }}
-    volumeMounts:
-      - name: certificates
-        mountPath: /certificates
-        readOnly: true
+    {{- with concat (include "operator.certificatesMounts" . | fromYamlArray) .Values.extraVolumeMounts }}
+    volumeMounts: {{- toYaml . | nindent 6 }}
     {{- end }}
-{{- if include "operator.certificatesMounted" . }}
-volumes:
-  - name: certificates
-    secret:
-      secretName: {{ include "operator.certificatesSecret" . | quote }}
+{{- with concat (include "operator.certificatesVolumes" . | fromYamlArray) .Values.extraVolumes }}
+volumes: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Security contexts of the Pod Security Standard "restricted", plus a read-only root file system. */}}
+{{/* Number of replicas; the deprecated name has no default, so it is set only by users. */}}
+{{- define "operator.replicas" -}}
+{{- int64 (default .Values.replicaCount .Values.replicas) -}}
+{{- end -}}
+
+{{/* Security contexts, by default of the Pod Security Standard "restricted", with a read-only root file system. */}}
 {{- define "operator.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{- toYaml .Values.podSecurityContext -}}
 {{- end -}}
 
 {{- define "operator.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- toYaml .Values.securityContext -}}
 {{- end -}}
 
+{{/* Secrets of this chart and those of global.imagePullSecrets, which may be plain names, each once. */}}
 {{- define "operator.pullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{- $secrets := .Values.imagePullSecrets }}
+{{- range .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}
+{{- end }}
+{{- with $secrets | uniq }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Scheduling constraints. By default the replicas prefer different nodes and different zones. */}}
+{{/*
+Scheduling constraints; a value of the chart replaces the global one. By default the replicas prefer different nodes and
+different zones.
+*/}}
 {{- define "operator.placement" -}}
 {{- $selected := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "operator.nodes" . }}
 affinity:
-{{- with .Values.affinity }}
+{{- with default .Values.global.affinity .Values.affinity }}
   {{- toYaml . | nindent 2 }}
 {{- else }}
   podAntiAffinity:
@@ -138,19 +128,37 @@ affinity:
 topologySpreadConstraints:
 {{- $zones := list (dict "topologyKey" "topology.kubernetes.io/zone" "whenUnsatisfiable" "ScheduleAnyway") }}
 {{- $whole := dict "maxSkew" 1 "whenUnsatisfiable" "DoNotSchedule" "labelSelector" $selected }}
-{{- range default $zones .Values.topologySpread }}
+{{- range default $zones (default .Values.topologySpreadConstraints .Values.topologySpread) }}
   - {{- merge (deepCopy .) $whole | toYaml | nindent 4 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with default .Values.global.priorityClassName .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* Flags instead of environment variables, so that extraEnv cannot contradict or duplicate them. */}}
+{{/* Nodes on which the operator's pods and those of `helm test` may run. */}}
+{{- define "operator.nodes" -}}
+{{- with default .Values.global.nodeSelector .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with default .Values.global.tolerations .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The operator takes the last of several values of a flag, so extraArgs take precedence. */}}
 {{- define "operator.arguments" -}}
+{{ include "operator.ownArguments" . }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Flags instead of environment variables, so that extraEnv cannot contradict or duplicate them. */}}
+{{- define "operator.ownArguments" -}}
 - --operator-name={{ include "operator.process" . }}
 - --leader-elect
-- --leader-elect-namespace={{ .Release.Namespace }}
+- --leader-elect-namespace={{ include "operator.namespace" . }}
 - --leader-elect-lease-duration={{ int64 .Values.leaderElection.leaseDuration }}
 - --leader-elect-renew-deadline={{ int64 .Values.leaderElection.renewDeadline }}
 - --leader-elect-retry-period={{ int64 .Values.leaderElection.retryPeriod }}
@@ -161,7 +169,7 @@ priorityClassName: {{ . | quote }}
 - --upgrade-timeout={{ int64 .Values.upgradeTimeout }}
 - --log-level={{ .Values.logLevel }}
 - --log-format={{ .Values.logFormat }}
-- --image-repository={{ .Values.operandImageRepository }}
+- --image-repository={{ include "operator.mirrored" (list . .Values.operandImageRepository) }}
 - --agent-image={{ include "operator.agentImage" . }}
 - --health-probe-bind-address=:8081
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}

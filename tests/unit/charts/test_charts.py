@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.cli.options import parse_options, seconds
 from shared.runtime.options import Options
@@ -24,6 +22,7 @@ from tests.support.charts import (
     NAMES,
     OPERATORS,
     VARIANTS,
+    VERSION,
     Obj,
     Values,
     helm,
@@ -173,9 +172,9 @@ def test_field_manager_is_independent_of_release_and_chart_names(operator_chart:
 @pytest.mark.parametrize(
     ("image", "reference"),
     [
-        ({"tag": "dev"}, "platform/{}:dev"),
-        ({}, "platform/{}:{version}"),
-        ({"tag": "dev", "digest": "sha256:" + 64 * "a"}, "platform/{}@sha256:" + 64 * "a"),
+        ({"tag": "dev"}, "registry.example.com/platform/{}:dev"),
+        ({}, "registry.example.com/platform/{}:{version}"),
+        ({"tag": "dev", "digest": "sha256:" + 64 * "a"}, "registry.example.com/platform/{}@sha256:" + 64 * "a"),
     ],
     ids=["tag", "default", "digest"],
 )
@@ -183,7 +182,7 @@ def test_image_digest_takes_precedence_over_tag_and_tag_over_version(
     operator_chart: Path, image: Obj, reference: str
 ) -> None:
     for pod in pods(render(operator_chart, {"image": image})):
-        expected = reference.format(operator_chart.name, version=project_version())
+        expected = reference.format(operator_chart.name, version=VERSION)
         assert pod["spec"]["containers"][0]["image"] == expected
 
 
@@ -204,16 +203,16 @@ def test_scheduling_values_replace_the_defaults(operator_chart: Path) -> None:
     pod = only(render(operator_chart, EVERYTHING), "Deployment")["spec"]["template"]["spec"]
     assert pod["affinity"] == EVERYTHING["affinity"]
     (spread,) = pod["topologySpreadConstraints"]
-    assert EVERYTHING["topologySpread"][0].items() < spread.items()
+    assert EVERYTHING["topologySpreadConstraints"][0].items() < spread.items()
     assert spread["labelSelector"]["matchLabels"]["app.kubernetes.io/name"] == "mine"
 
 
 @pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1), (3, 1)])
 def test_disruption_budget_requires_several_replicas(operator_chart: Path, replicas: int, budgets: int) -> None:
-    objects = render(operator_chart, {"replicas": replicas})
+    objects = render(operator_chart, {"replicaCount": replicas})
     found = of_kind(objects, "PodDisruptionBudget")
     assert [budget["spec"]["maxUnavailable"] for budget in found] == [1] * budgets
-    off = render(operator_chart, {"replicas": replicas, "podDisruptionBudget": {"enabled": False}})
+    off = render(operator_chart, {"replicaCount": replicas, "podDisruptionBudget": {"enabled": False}})
     assert not of_kind(off, "PodDisruptionBudget")
 
 
@@ -318,9 +317,4 @@ def test_chart_versions_equal_the_project_version() -> None:
         chart = yaml.safe_load(path.read_text())
         versions = {chart["version"], chart.get("appVersion", chart["version"])}
         versions |= {each["version"] for each in chart.get("dependencies", ())}
-        assert versions == {project_version()}, path
-
-
-def project_version() -> str:
-    version: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
-    return version
+        assert versions == {VERSION}, path
