@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from shared.api.policy import PlatformPolicy
+from shared.kubernetes.kinds import Obj
 from shared.pki.rotation import LIFETIME
 from shared.runtime.options import Options
 
@@ -20,6 +22,8 @@ class Settings:
         create_timeout: seconds allowed for new servers to become ready before a failure is reported.
         upgrade_timeout: seconds allowed for a rolling update before a failure is reported.
         certificate_lifetime: lifetime of issued certificates in seconds.
+        operator_peers: peers as which the operator connects, as the `from` of a NetworkPolicy; empty if unknown.
+        policy: policy of the platform's administrator.
     """
 
     operator: str
@@ -28,6 +32,8 @@ class Settings:
     create_timeout: float = 600.0
     upgrade_timeout: float = 1800.0
     certificate_lifetime: float = LIFETIME.total_seconds()
+    operator_peers: tuple[Obj, ...] = ()
+    policy: PlatformPolicy = field(default_factory=PlatformPolicy)
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -43,5 +49,7 @@ class Settings:
             options.create_timeout,
             options.upgrade_timeout,
             options.certificate_lifetime,
+            options.operator_peers,
+            options.policy,
             **own,
         )

@@ -54,7 +54,9 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
         **SPECS_REQUIRING[AUTOSCALER],
     )
     world.eventually(lambda: world.is_ready() and world.find(DEPLOYMENT) is None and world.find(AUTOSCALER))
-    world.change(workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None)
+    world.change(
+        workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None, network={"enabled": False}
+    )
     world.eventually(lambda: world.is_ready() and not any(map(world.find, (STATEFUL_SET, *SPECS_REQUIRING))))
     conflicting = {kind: f"taken-{kind.plural}" for kind in EVERYTHING}
     for kind, name in conflicting.items():

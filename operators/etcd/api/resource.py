@@ -18,6 +18,7 @@ from shared.api.spec import (
     Admission,
     AdoptionStatus,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -385,4 +386,15 @@ def _refused_change(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
     return [f"spec.{field}: {refusal}"] if refusal else []
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: EtcdCluster) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    return Exposure(
+        tls=spec.tls.mode != "none",
+        auth=spec.auth is not None and spec.auth.enabled,
+        restricted=spec.network.restricts_clients,
+        images={"spec.image": spec.image} if spec.image else {},
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(EtcdCluster.read(obj)))

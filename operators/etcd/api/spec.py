@@ -12,6 +12,7 @@ from operators.etcd.api.snapshot_stores import S3, Destination, EtcdBackupSpec, 
 from operators.etcd.api.versions import Version
 from shared.api import schedule
 from shared.api.image import Image
+from shared.api.network import NETWORK, Network
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
@@ -346,6 +347,7 @@ class EtcdClusterSpec(PodSettings):
     )
     recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
+    network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
         description=(

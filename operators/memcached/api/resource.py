@@ -15,6 +15,7 @@ from shared.api.spec import (
     INT32,
     Admission,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -229,4 +230,16 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: Memcached) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    images = {"spec.image": spec.image, "spec.metrics.image": spec.metrics_image}
+    return Exposure(
+        tls=spec.tls is not None,
+        auth=spec.auth is not None,
+        restricted=spec.network.restricts_clients,
+        images={field: image for field, image in images.items() if image},
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(Memcached.parse(obj)))

@@ -59,6 +59,10 @@ AFFINITY: Obj = {
     "podAffinity": _POD_AFFINITY,
     "podAntiAffinity": copy.deepcopy(_POD_AFFINITY),
 }
+SELECTOR: Obj = {
+    "matchLabels": {"a": "b"},
+    "matchExpressions": [{"key": "stage", "operator": "In", "values": ["live"]}],
+}
 SOURCES: tuple[Obj, ...] = (
     {"secretKeyRef": {"name": "users", "key": "a", "optional": True}},
     {"configMapKeyRef": {"name": "settings", "key": "a", "optional": True}},
@@ -98,7 +102,11 @@ def _leaf(path: str, schema: Obj) -> Leaf:
 
 
 def _opaque(path: str) -> Iterator[Leaf]:
-    examples = (AFFINITY,) if path.endswith("affinity") else SOURCES
+    examples = SOURCES
+    if path.endswith("affinity"):
+        examples = (AFFINITY,)
+    elif path.endswith("Selector"):
+        examples = (SELECTOR,)
     found = {_pattern(position) for example in examples for position in scalars(example)}
     yield from (_leaf(path + inner, {}) for inner in sorted(found))
 

@@ -32,6 +32,7 @@ from tests.api.support.leaf_batch import Subject
 from tests.api.support.leaf_edits import leaves_of, versions
 from tests.api.support.running import NAME
 from tests.api.support.scenario_runner import MEMCACHED_CAST, Run
+from tests.support import network_cases
 from tests.support.etcd import cases as etcd_cases
 from tests.support.etcd.backup_cases import S3
 from tests.support.memcached import cases as memcached_cases
@@ -158,6 +159,12 @@ MOVES = (
     "read when slots move to a new primary; nothing shows in a cluster at rest: tests/unit/redis/steps/test_scaling.py"
 )
 
+RANGES: dict[str, Any] = {
+    f"network.{clients}[].ipBlock.{name}": lambda _, given=given: st.sampled_from(given)
+    for clients in ("allowFrom", "metricsFrom")
+    for name, given in (("cidr", network_cases.RANGES), ("except[]", network_cases.PARTS))
+}
+
 SUBJECTS = {
     "Memcached": Subject(
         memcached.API,
@@ -165,7 +172,11 @@ SUBJECTS = {
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
-        accepted={"version": versions, "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True)},
+        accepted={
+            **RANGES,
+            "version": versions,
+            "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True),
+        },
         with_pods=("workload",),
         also=(*COMMON, {"metrics": {"image": "exporter:1"}}, {"paused": False}),
     ),
@@ -176,6 +187,7 @@ SUBJECTS = {
         etcd_cases,
         etcd.EtcdCluster.parse,
         accepted={
+            **RANGES,
             "version": versions,
             "extraArgs[]": lambda _: ETCD_ARGUMENTS,
             "size": lambda _: st.integers(1, 4),
@@ -217,6 +229,7 @@ SUBJECTS = {
         redis_cases,
         redis.RedisCluster.parse,
         accepted={
+            **RANGES,
             "version": versions,
             "replicas": lambda _: st.integers(3, 6),
             "replicasPerMaster": lambda _: st.integers(0, 1),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import podspec_cases
+from tests.support import network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
@@ -49,6 +49,7 @@ def backed_up(**changed: Any) -> dict[str, Any]:
 ACCEPTED = over(
     BASE,
     (
+        *network_cases.ACCEPTED,
         *podspec_cases.ACCEPTED,
         Case("three members"),
         Case("one member", {"size": 1}),
@@ -151,6 +152,7 @@ ACCEPTED = over(
 REFUSED = over(
     BASE,
     (
+        *network_cases.REFUSED,
         *podspec_cases.REFUSED,
         Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
         at_least("size", 0, 1),
