@@ -71,7 +71,6 @@ _REFUSED_CLIENTS = (
     Case("a range without addresses", _from({"ipBlock": {}}), "cidr: Required value", "cidr: is required"),
     Case("an empty range", _from({"ipBlock": {"cidr": ""}}), "at least 1 chars", "is too short"),
     Case("a range that is too long", _from({"ipBlock": {"cidr": "1" * 44}}), "more than 43", "at most 43 characters"),
-    Case("a misspelled selector", _from({"podSelector": {"matchLabel": {"a": "b"}}}), "", "not matchLabel"),
     Case("too many clients", _from(*[WEB] * 33), "must have at most 32 items", "at most 32"),
     Case(
         "too many exceptions",
