@@ -4,6 +4,8 @@ OPERATOR ?= memcached#                             operator for run, install, de
 IMG      ?= platform/$(OPERATOR)-operator:dev#     image for docker-build, docker-push and deploy
 NODES    ?= 2#                                     number of nodes of the local cluster, 1 to 5
 CLUSTER  ?= auto#                                  auto, local, kind, or current (the current context of KUBECONFIG)
+REGISTRY ?=#                                       local: publish to a registry on this machine and install from it; with CLUSTER=current, push-images: prefix of images
+VERSIONS ?=#                                       versions of databases to build in addition to those of the samples: all, or 3.7.3,9.1
 ARGS     ?=#                                       more arguments: operator flags for run, pytest options for test-*
 
 OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
@@ -22,7 +24,7 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench dashboards lint \
-        format release-check new-operator new-kind manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
+        format release-check release-dry-run new-operator new-kind manifests charts lock install uninstall run docker-build docker-push push-images deploy undeploy .venv
 
 help: ## List targets and settings
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -33,8 +35,8 @@ help: ## List targets and settings
 
 ##@ Cluster
 
-up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER)
-	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(filter file,$(origin IMG)),,--image $(IMG))
+up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, REGISTRY, VERSIONS)
+	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
 
 down: .venv ## Remove the local cluster; keeps only the cache of binaries and images
 	@$(CLUSTERS) down
@@ -124,6 +126,9 @@ GENERATED := .
 manifests: .venv ## Generate CRDs, reference pages, chart values, dashboards and alert rules
 	@$(PYTHON) -m tools.manifests $(GENERATED)
 
+release-dry-run: .venv ## Make all artifacts of a release in dist/: images of both architectures, SBOMs, charts, notes (ARGS=VERSION)
+	@$(PYTHON) -m tools.release dry-run $(ARGS)
+
 release-check: .venv ## Check what only a release needs: that the catalogues of versions are recent (ARGS=YYYY-MM-DD)
 	@$(PYTHON) -m tools.catalogue_age $(ARGS)
 
@@ -132,14 +137,18 @@ charts: .venv ## Update the charts' dependencies (all are in this repository)
 	    $(HELM) dependency update $$chart > /dev/null; \
 	done
 
-# The locks contain no index URL: each machine has its own.
-UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+# The locks contain no index URL: each machine has its own. common.txt has the packages of every operator, and an operator's
+# lock only its further ones, so that the images share the layer of the common ones.
+UV_COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
              --no-emit-index-url --no-header
-lock: .venv ## Resolve the dependencies again: locks/dev.txt, and one lock per operator for its image
-	$(UV_COMPILE) --all-extras --group dev --output-file locks/dev.txt
+lock: .venv ## Resolve the dependencies again: locks/dev.txt, and the packages of the images
+	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file locks/dev.txt
+	echo uv | $(UV_COMPILE) - --constraint locks/dev.txt --output-file locks/build.txt
+	$(UV_COMPILE) pyproject.toml --constraint locks/dev.txt --output-file locks/common.txt
+	common=$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package=\1/p' locks/common.txt); \
 	for operator in $(OPERATORS); do \
 	    extra=$$(sed -n "s/^$$operator = \[.*/--extra=$$operator/p" pyproject.toml); \
-	    $(UV_COMPILE) $$extra --constraint locks/dev.txt --output-file locks/$$operator.txt; \
+	    $(UV_COMPILE) pyproject.toml $$extra --constraint locks/dev.txt $$common --output-file locks/$$operator.txt; \
 	done
 
 ##@ New operator
@@ -186,6 +195,14 @@ docker-build: .venv ## Build the operator's image IMG; without docker, use build
 
 docker-push: .venv ## Push IMG to its registry
 	@if docker info > /dev/null 2>&1; then docker push $(IMG); else $(CLUSTERS) image push $(IMG); fi
+
+push-images: .venv ## Build and push the images of all operators for CLUSTER=current (REGISTRY=registry.example.com/team)
+	@case "$(REGISTRY)" in ""|local) echo "error: REGISTRY is '$(REGISTRY)', which names no registry"; \
+	    echo "  fix: make push-images REGISTRY=registry.example.com/team"; exit 1;; esac
+	@version=$$(sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml); \
+	for operator in $(OPERATORS); do \
+	    $(MAKE) --no-print-directory docker-build docker-push OPERATOR=$$operator IMG=$(REGISTRY)/$$operator-operator:$$version; \
+	done
 
 # --take-ownership: releases keep their CRDs when uninstalled, so a CRD may still belong to another release.
 deploy: .venv charts ## Install only this operator's chart, with the image IMG

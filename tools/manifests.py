@@ -10,7 +10,7 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
-from docs import reasons, versions
+from docs import compatibility, reasons, versions
 from shared.api import crd, reference
 
 PROJECT = Path(__file__).parents[1]
@@ -32,6 +32,7 @@ def write(project: Path) -> None:
     docs.write(project)
     (project / "docs/reference/reasons.md").write_text(reasons.to_markdown())
     (project / "docs/reference/versions.md").write_text(versions.to_markdown())
+    (project / "docs/reference/compatibility.md").write_text(compatibility.to_markdown())
 
 
 if __name__ == "__main__":

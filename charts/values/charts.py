@@ -28,9 +28,7 @@ class Part(BaseModel):
 class PlatformBase(Values):
     """Values of charts/platform."""
 
-    global_: Global = Field(
-        Global(), alias="global", exclude=True, description="Helm's global values; the chart reads none of them."
-    )
+    global_: Global = Field(Global(), alias="global", description="Values that all charts of a release share.")
 
 
 def _part(name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.alias_generators import to_camel
 
 from charts.values.base import Values
 from charts.values.kubernetes import Affinity, EnvironmentVariable, Labels, LabelSelector, LocalName, Strings, Text
@@ -21,24 +22,54 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
 Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 ImageRepository = Annotated[str, Field(pattern=r"^\S+$")]
+REGISTRY = r"^([A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*/?)?$"
+"""Pattern of a registry with an optional path, without a scheme; empty for none."""
 
 
 class Global(BaseModel):
-    """Helm's global values; the chart reads none of them."""
+    """Values that all charts of a release share; keys of other charts are accepted."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+
+    image_registry: Annotated[str, Field(pattern=REGISTRY)] = Field(
+        "",
+        description="Registry, with an optional path, that replaces the host of every image: those of the operators, "
+        "operandImageRepository and agentImage, such as registry.example.com/mirror. Docker Hub's official images are "
+        "below library/ there. Images that a resource names are not changed.",
+    )
+    image_pull_secrets: list[LocalName | Text] = Field(
+        [],
+        description="Secrets for pulling the operators' images, in addition to imagePullSecrets; names or {name: …}.",
+    )
+    common_labels: Labels = Field(
+        {},
+        description="Labels added to all objects and to the operators' pods. The charts' own labels take precedence.",
+    )
+    common_annotations: Strings = Field(
+        {},
+        description="Annotations added to all objects and to the operators' pods. The charts' own annotations take "
+        "precedence.",
+    )
+    node_selector: Labels = Field({}, description="Node selector of the operators that set no nodeSelector.")
+    tolerations: list[Toleration] = Field([], description="Tolerations of the operators that set no tolerations.")
+    affinity: Affinity = Field(Affinity(), description="Affinity of the operators that set no affinity.")
+    priority_class_name: str = Field("", description="PriorityClass of the operators that set no priorityClassName.")
 
 
 class Library(Values):
     """Values of the library chart, for which Helm adds a key."""
 
-    global_: Global = Field(Global(), alias="global", description="Helm's global values; the chart reads none of them.")
+    global_: Global = Field(Global(), alias="global", description="Values that all charts of a release share.")
 
 
 class ImageValues(Values):
     """The operator's image."""
 
-    repository: ImageRepository = Field(description="Repository of the operator's image.")
+    repository: Annotated[str, Field(pattern=r"^\S*$")] = Field(
+        "",
+        description="Repository of the operator's image. A chart of a release names one; a chart of a source checkout "
+        "is refused without one.",
+    )
     tag: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")] = Field(
         "", description="Tag of the operator's image. Empty: the chart's appVersion."
     )
@@ -266,9 +297,7 @@ class OperatorValues(Values):
     enabled: bool = Field(
         True, exclude=True, description="Condition of the umbrella chart; has no effect in this chart."
     )
-    global_: Global = Field(
-        Global(), alias="global", exclude=True, description="Helm's global values; the chart reads none of them."
-    )
+    global_: Global = Field(Global(), alias="global", description="Values that all charts of a release share.")
     operator_library: Library = Field(
         Library(), alias="operator-library", exclude=True, description="Values of the library chart; it has none."
     )
@@ -279,7 +308,7 @@ class OperatorValues(Values):
     fullname_override: Annotated[str, Field(max_length=52)] = Field(
         "", description="Replaces the full name (release name and operator name) in the names of the chart's objects."
     )
-    image: ImageValues = Field(description="The operator's image.")
+    image: ImageValues = Field(ImageValues(), description="The operator's image.")
     image_pull_secrets: list[LocalName] = Field(
         [], description="Secrets for pulling the operator's image, such as [{name: registry}]."
     )
@@ -438,10 +467,6 @@ def operator_values(
         prometheus_rule=(rule, Field(rule(), description=described)),
     )
     common: dict[str, Any] = {
-        "image": (
-            ImageValues,
-            Field(ImageValues(repository=f"platform/{name}-operator"), description="The operator's image."),
-        ),
         "metrics": (metrics, Field(metrics(), description="Prometheus metrics of the operator.")),
         "operand_image_repository": (ImageRepository, Field(repository or name, description=operand_images)),
     }

@@ -3,22 +3,32 @@
 import argparse
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import binaries, cluster, images, release, targets, teardown
+from e2e.cluster import binaries, cluster, images, registry, release, targets, teardown
 from e2e.cluster.cluster import Cluster, kubectl
 from e2e.cluster.console import Steps
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import snapshot
-from e2e.cluster.paths import KUBECONFIG
+from e2e.cluster.machine import network, snapshot
+from e2e.cluster.paths import KUBECONFIG, STATE
 from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target
+from tools.release import charts, publishing
 
 MAX_NODES = 5
+LOCAL_REGISTRY = "local"
+PROGRAMS = {
+    binaries.KUBERNETES: "the control plane and the nodes",
+    binaries.COREDNS: "cluster DNS",
+    binaries.PAUSE: "sandboxes of pods",
+    binaries.HELM: "installs the charts",
+}
+"""Programs that the local cluster needs, and what for."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,21 +52,24 @@ def up(options: argparse.Namespace) -> None:
     began = time.monotonic()
     steps = Steps()
     with changing(), steps.shown(), _background_worker() as background:
-        local_runs = Cluster.running() is not None
+        local_runs = Cluster.running() is not None or options.registry == LOCAL_REGISTRY
         choice = targets.choose(options.cluster, local_runs=local_runs, kind_can_pull=targets.kind_can_pull)
+        _check_registry(options.registry, choice)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
         if choice == "local":
-            target = _start_local(
-                options.nodes, steps, background, [*operator_images.values(), *images.operand_images()]
-            )
+            loaded = {} if options.registry else operator_images
+            target = _start_local(options.nodes, steps, background, _required(loaded, options.versions))
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target = targets.start_kind(options.nodes)
         else:
             target = targets.current()
-        tags = _tags(target, operator_images, options.image, steps)
-        with steps.step("Install the operators (Helm release platform)"):
-            release.install(target.kubeconfig, tags)
+        if options.registry == LOCAL_REGISTRY:
+            _install_from_registry(target, steps)
+        else:
+            tags = _tags(target, operator_images, options, steps)
+            with steps.step("Install the operators (Helm release platform)"):
+                release.install(target.kubeconfig, tags)
         with steps.step("Apply the samples and wait until they are Ready"):
             release.apply_samples(target.kubeconfig, steps.write)
     _print_summary(steps, target, time.monotonic() - began)
@@ -72,20 +85,39 @@ def _background_worker() -> Iterator[ThreadPoolExecutor]:
         background.shutdown(cancel_futures=True)
 
 
-def _start_local(nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[images.Image]) -> Target:
+def _required(operator_images: Mapping[str, images.Image], versions: str) -> list[tuple[images.Image, str]]:
+    """Return the images that the local cluster needs, each with the reason.
+
+    Args:
+        operator_images: image of each operator.
+        versions: further versions of databases, separated by commas, or `all`.
+    """
+    samples = images.required_by("\n---\n".join(path.read_text() for path in release.sample_files()))
+    further = images.operand_images() if versions == "all" else images.required_by(versions)
+    sampled = {image.tag for image in samples}
+    return [
+        *((image, f"the {name} operator") for name, image in operator_images.items()),
+        *((image, "the samples run it") for image in samples),
+        *((image, f"VERSIONS={versions}") for image in further if image.tag not in sampled),
+    ]
+
+
+def _start_local(
+    nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[tuple[images.Image, str]]
+) -> Target:
     """Start the local cluster while a background thread builds its images, then load the images."""
     cluster.prepare(nodes, steps)
 
-    def build(image: images.Image) -> Path:
+    def build(image: images.Image, reason: str) -> Path:
         if image.archive.exists():
             return image.archive
-        with steps.step(f"Build image {image.tag}"):
+        with steps.step(f"Build image {image.tag} ({reason})"):
             return images.build(image)
 
-    building = [background.submit(build, image) for image in required]
-    for program in binaries.ALL:
+    building = [background.submit(build, image, reason) for image, reason in required]
+    for program, reason in PROGRAMS.items():
         if not binaries.is_built(program):
-            with steps.step(f"Build {', '.join(program.names)} from source"):
+            with steps.step(f"Build {', '.join(program.names)} from source ({reason})"):
                 binaries.build(program)
     running = cluster.start(nodes, steps)
     archives = [future.result() for future in building]
@@ -94,14 +126,53 @@ def _start_local(nodes: int, steps: Steps, background: ThreadPoolExecutor, requi
     return Target("local", running.kubeconfig)
 
 
-def _tags(target: Target, operator_images: dict[str, images.Image], given: str | None, steps: Steps) -> dict[str, str]:
+def _check_registry(given: str, choice: str) -> None:
+    """Refuse a registry that the chosen cluster does not use.
+
+    Raises:
+        ClusterError: the combination makes no sense; the error names one that does.
+    """
+    if given == LOCAL_REGISTRY and choice != "local":
+        raise ClusterError(
+            f"REGISTRY=local is the registry of the local cluster, but the cluster is {choice}",
+            "make up CLUSTER=local REGISTRY=local",
+        )
+    if given and given != LOCAL_REGISTRY and choice != "current":
+        raise ClusterError(
+            f"REGISTRY={given} is for CLUSTER=current; the images of the {choice} cluster come from this machine",
+            f"make up CLUSTER=current REGISTRY={given}",
+        )
+
+
+def _install_from_registry(target: Target, steps: Steps) -> None:
+    """Publish images and charts in a registry on this machine, and install from there as a user would."""
+    running = Cluster.running()
+    assert running is not None, "the local cluster was started by this command"
+    if not any(process.name == registry.NAME for process in running.record.processes):
+        with steps.step(f"Start a registry at {registry.NODES_ADDRESS}"):
+            running.record.add(registry.start(network.HOST_ADDRESS, STATE / "registry"))
+    version = release.version()
+    references = publishing.push_images(registry.NODES_ADDRESS, version, [images.native_architecture()], steps)
+    helm = release.Helm(None)
+    with steps.step("Package the charts with the images' digests and push them"), tempfile.TemporaryDirectory() as made:
+        packaged = charts.package(version, references, Path(made), helm)
+        platform = publishing.push_charts(packaged, registry.NODES_ADDRESS, helm)
+    with steps.step(f"Install the operators from {platform} (Helm release platform)"):
+        release.install_published(target.kubeconfig, platform, version, references)
+
+
+def _tags(
+    target: Target, operator_images: dict[str, images.Image], options: argparse.Namespace, steps: Steps
+) -> dict[str, str]:
     """Return the image of each operator; build and load the images if the cluster gets them from this machine."""
-    if given:
-        return dict.fromkeys(operator_images, given)
+    if options.image:
+        return dict.fromkeys(operator_images, options.image)
+    if options.registry:
+        return {name: f"{options.registry}/{name}-operator:{release.version()}" for name in operator_images}
     if target.name == "current":
         raise ClusterError(
-            "CLUSTER=current needs IMG: the nodes must be able to pull the operator's image",
-            "make docker-build docker-push IMG=…, then make up CLUSTER=current IMG=… (one operator)",
+            "CLUSTER=current needs REGISTRY: the nodes must be able to pull the operators' images",
+            "make push-images up CLUSTER=current REGISTRY=registry.example.com/team",
         )
     if target.load:
         for image in operator_images.values():
@@ -205,6 +276,12 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster", default="auto", help=f"cluster to use: {' | '.join(targets.CHOICES)} (default: auto)"
     )
     starting.add_argument("--nodes", type=int, default=2, help=f"number of nodes, 1 to {MAX_NODES} (default: 2)")
+    starting.add_argument(
+        "--versions", default="", help="versions of databases in addition to those of the samples: all, or 3.7.3,9.1"
+    )
+    starting.add_argument(
+        "--registry", default="", help="local: install from a registry on this machine; with current: images' prefix"
+    )
     starting.add_argument("--image", help="operator image to install instead of building one")
     starting.set_defaults(command=up)
     for command, text in (

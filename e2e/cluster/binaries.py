@@ -50,10 +50,15 @@ KUBERNETES = Program(
 COREDNS = Program(module="coredns", package=".", names=("coredns",))
 PAUSE = Program(module="pause", package=".", names=("pause",))
 HELM = Program(module="helm", package="helm.sh/helm/v4/cmd/helm", names=("helm",))
+HELM3 = Program(module="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm3",))
+"""The former major version of Helm, with which the charts must work too; built when a test first needs it."""
 KUBECONFORM = Program(
     module="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
 )
-ALL = (KUBERNETES, COREDNS, PAUSE, HELM, KUBECONFORM)
+REGISTRY = Program(
+    module="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
+)
+ALL = (KUBERNETES, COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"
@@ -112,9 +117,9 @@ def locked(name: str) -> Iterator[None]:
 
 
 def _go_build(program: Program, directory: Path) -> None:
-    version = _version(program)
-    major, minor = [*version.lstrip("v").split("."), "", ""][:2]
-    stamp = program.version_flag.format(version=version, major=major, minor=minor)
+    built = version(program)
+    major, minor = [*built.lstrip("v").split("."), "", ""][:2]
+    stamp = program.version_flag.format(version=built, major=major, minor=minor)
     packages = program.package.split()
     output = f"{directory}/" if len(packages) > 1 else directory / program.module
     run(
@@ -143,7 +148,7 @@ def cache_path(program: Program) -> Path:
     return CACHE / "bin" / f"{program.module}-{digest.hexdigest()[:12]}"
 
 
-def _version(program: Program) -> str:
+def version(program: Program) -> str:
     """Return the version of the program's main module, as its go.mod requires it."""
     module = "k8s.io/kubernetes" if program is KUBERNETES else program.package.partition("/cmd/")[0]
     found = re.search(rf"{re.escape(module)} (v\S+)", (program.root / program.module / "go.mod").read_text())

@@ -6,12 +6,17 @@ rebuilt, and each node imports an archive once.
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 import operators
 from e2e.cluster import binaries
@@ -24,6 +29,8 @@ from shared.runtime.operator import load
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
+ARCHITECTURES = ("amd64", "arm64")
+"""Architectures of a release, as the images' metadata name them."""
 KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branches does not rebuild
 
 _NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
@@ -32,6 +39,30 @@ _BOOTSTRAP_SCRIPTS = Path("/usr/share/debootstrap/scripts")
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _LEFT_OUT = ("dev/*", "proc/*", "sys/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*",
              "var/cache/apt/*", "var/cache/debconf/*-old", "var/lib/apt/lists/*", "var/log/*")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base system that debootstrap makes, under the name of the official image that a release is built from.
+
+    Attributes:
+        tag: name of the official image.
+        suite: Debian suite.
+        packages: packages in addition to the minimal system.
+    """
+
+    tag: str
+    suite: str
+    packages: tuple[str, ...] = ()
+
+
+def debian_base(suite: str) -> Base:
+    """Return the minimal system of a Debian suite."""
+    return Base(f"docker.io/library/debian:{suite}-slim", suite)
+
+
+PYTHON = Base("docker.io/library/python:3.13-slim-trixie", "trixie", ("ca-certificates", "python3", "python3-venv"))
+"""Base of the operators' images, as in the Dockerfile."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +75,10 @@ class Image:
         context: build context.
         sources: files and directories whose content decides whether the image must be rebuilt.
         arguments: build arguments.
-        suite: Debian suite of the base image; None for an image FROM scratch.
+        base: base image; None for an image FROM scratch.
         first: called before the build to create the context; None if the context exists.
+        architecture: architecture of the image; empty for that of this machine.
+        shared_stages: stages of the Containerfile whose layers the builds of other images use too.
     """
 
     tag: str
@@ -53,8 +86,10 @@ class Image:
     context: Path
     sources: tuple[Path, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
-    suite: str | None = None
+    base: Base | None = None
     first: Callable[[], object] | None = None
+    architecture: str = ""
+    shared_stages: tuple[str, ...] = ()
 
     @property
     def archive(self) -> Path:
@@ -74,8 +109,46 @@ def cluster_images() -> list[Image]:
 
 
 def operand_images() -> list[Image]:
-    """Return the images of the databases, in every version that the tests need."""
+    """Return the images of the databases in every version that the tests need."""
     return [image for operator in operators.installed() if operator.images for image in load(operator.images)()]
+
+
+def required_by(text: str) -> list[Image]:
+    """Return the operand images that a text needs.
+
+    These are the images whose version the text contains, and those of the default versions of resources in it that name
+    neither a version nor an image.
+
+    Args:
+        text: manifests, arguments of a command, or a list of versions.
+    """
+    names = [text]
+    for operator in operators.installed():
+        kind = operator.main.kind.name
+        if kind in text and any(_runs_default(found, kind) for found in _documents(text)):
+            names += [catalogue.default_version for catalogue in operator.catalogues]
+    named = "\n".join(names)
+    return [
+        image
+        for image in operand_images()
+        if re.search(rf"(?<![\w.])v?{re.escape(image.tag.rpartition(':')[2].removeprefix('v'))}(?![\w.])", named)
+    ]
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the YAML or JSON documents of a text; none if it is something else, such as arguments of a command."""
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        return []
+
+
+def _runs_default(document: Any, kind: str) -> bool:
+    """Return whether a document is a resource of a kind that names neither a version nor an image."""
+    if not isinstance(document, dict) or document.get("kind") != kind:
+        return False
+    spec = document.get("spec") or {}
+    return not any(spec.get(name) for name in ("version", "image", "pod"))
 
 
 def operator_image(operator: str, tag: str | None = None) -> Image:
@@ -90,7 +163,7 @@ def operator_image(operator: str, tag: str | None = None) -> Image:
         REPOSITORY / "shared",
         REPOSITORY / "operators" / "__init__.py",
         REPOSITORY / "operators" / operator,
-        REPOSITORY / "locks" / f"{operator}.txt",
+        *(REPOSITORY / "locks" / name for name in ("build.txt", "common.txt", "install.sh", f"{operator}.txt")),
     )
     return Image(
         tag=tag or f"platform/{operator}-operator:dev-{digest(sources)}",
@@ -98,7 +171,8 @@ def operator_image(operator: str, tag: str | None = None) -> Image:
         context=REPOSITORY,
         sources=sources,
         arguments={"OPERATOR": operator},
-        suite="trixie",
+        base=PYTHON,
+        shared_stages=("common",),
     )
 
 
@@ -115,12 +189,60 @@ def build(image: Image) -> Path:
         image.first()
     with binaries.locked("images"):  # one build at a time: builds share buildah's storage and two cores
         if not archive.exists():
-            if image.suite:
-                _base(image.suite)
+            if image.base:
+                build_base(image.base)
             _build(image)
             _push(image, archive)
             _prune(archive)
     return archive
+
+
+def native_architecture() -> str:
+    """Return the architecture of this machine, as the images' metadata name it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+def build_index(operator: str, version: str, revision: str, architectures: Iterable[str]) -> str:
+    """Build an operator's image for several architectures; return the name of their index in buildah's storage.
+
+    Args:
+        operator: name of the operator's package.
+        version: version of the release, for the labels.
+        revision: commit, for the labels.
+        architectures: some of `ARCHITECTURES`; nothing is emulated.
+    """
+    index = f"platform/{operator}-operator:index"
+    with binaries.locked("images"):
+        with suppress(ClusterError):
+            _buildah("manifest", "rm", index)
+        for architecture in architectures:
+            foreign = "" if architecture == native_architecture() else architecture
+            build_base(PYTHON)
+            build_base(PYTHON, foreign)
+            image = operator_image(operator, f"platform/{operator}-operator:{version}-{architecture}")
+            base = {"BASE": f"{PYTHON.tag}-{foreign}", "BUILD_BASE": PYTHON.tag} if foreign else {}
+            labels = {"VERSION": version, "REVISION": revision}
+            _build(
+                replace(image, arguments={**image.arguments, **base, **labels}, architecture=architecture), index=index
+            )
+    return index
+
+
+def push_index(index: str, destination: str, *, tls: bool = True) -> str:
+    """Push an index and its images; return its digest.
+
+    Args:
+        index: name from `build_index`.
+        destination: `docker://REPOSITORY:TAG`, or `oci:DIRECTORY:TAG` for an OCI layout.
+        tls: False for a registry without TLS on this machine.
+    """
+    with tempfile.NamedTemporaryFile("r") as digest_file:
+        _buildah(
+            "manifest", "push", "--all", "--format=oci", f"--digestfile={digest_file.name}",
+            *([] if tls else ["--tls-verify=false"]), index, destination,
+            fix="check that the registry is reachable and that you may push (buildah login)",
+        )  # fmt: skip
+        return digest_file.read().strip()
 
 
 def push(tag: str) -> None:
@@ -156,19 +278,32 @@ def _script(suite: str) -> list[Path]:
     return [] if (_BOOTSTRAP_SCRIPTS / suite).exists() else [_BOOTSTRAP_SCRIPTS / "sid"]
 
 
-def _base(suite: str) -> None:
-    """Create ``debian:<suite>-slim`` in buildah's storage unless it exists."""
-    tag = f"docker.io/library/debian:{suite}-slim"
+def build_base(base: Base, architecture: str = "") -> None:
+    """Create a base image in buildah's storage unless it exists.
+
+    Args:
+        base: image to create.
+        architecture: architecture of Debian; empty for that of this machine. Packages of another one are unpacked, but
+            not configured, because this machine cannot run their scripts.
+    """
+    tag = f"{base.tag}-{architecture}" if architecture else base.tag
     if _has(tag):
         return
     mirror = debian.mirror("build local images")
+    included = [f"--include={','.join(base.packages)}"] if base.packages else []
+    foreign = [f"--arch={architecture}", "--foreign"] if architecture else []
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         root = Path(scratch) / "root"
         run(
-            "unshare", "--mount", "debootstrap", "--variant=minbase", suite, root, mirror, *_script(suite),
-            log=CACHE / "images" / f"debian-{suite}.log",
+            "unshare", "--mount", "debootstrap", "--variant=minbase", *included, *foreign, base.suite, root, mirror,
+            *_script(base.suite),
+            log=CACHE / "images" / f"debian-{Path(tag).name}.log",
             fix=f"check that {mirror} is reachable; a newer suite may need a newer debian-archive-keyring",
         )  # fmt: skip
+        if foreign:
+            for archive in sorted((root / "var/cache/apt/archives").glob("*.deb")):
+                run("dpkg-deb", "--extract", archive, root)
+            shutil.rmtree(root / "debootstrap")
         (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(
             "".join(f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale"))
         )
@@ -179,22 +314,33 @@ def _base(suite: str) -> None:
         excluded = [f"--exclude=./{pattern}" for pattern in _LEFT_OUT]
         run("tar", "--directory", root, *excluded, "--create", "--file", Path(scratch) / "rootfs.tar", ".")
         shutil.rmtree(root)
-        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), ()))
+        _build(Image(tag, IMAGES / "debian" / "Containerfile", Path(scratch), (), architecture=architecture))
 
 
-def _build(image: Image) -> None:
+def _build(image: Image, index: str = "") -> None:
+    """Build an image in buildah's storage, and add it to an index if one is given."""
     arguments = [f"--build-arg={name}={value}" for name, value in image.arguments.items()]
     if "PIP_INDEX_URL" in os.environ:  # a machine with its own package index
         arguments.append("--build-arg=PIP_INDEX_URL")
     if _CA_BUNDLE.exists():
         arguments.append(f"--secret=id=ca,src={_CA_BUNDLE}")
+    if image.architecture and image.base:
+        # buildah 1.28 looks up every FROM with the platform of the result, so the bases are given by name instead.
+        arguments.append(f"--build-arg=TARGETARCH={image.architecture}")
+    elif image.architecture:
+        arguments.append(f"--platform=linux/{image.architecture}")
     log = CACHE / "images" / f"{image.archive.stem}.log"
-    _buildah(
-        "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
-        f"--file={image.containerfile}", f"--tag={image.built_as}", *arguments, image.context,
-        log=log,
-        fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
-    )  # fmt: skip
+    # A shared stage gets a tag of its own: `rmi --prune` deletes the layers of stages without one.
+    stages = [
+        ([f"--target={stage}"], f"platform/stage-{stage}:dev{image.architecture}") for stage in image.shared_stages
+    ]
+    for options, tag in (*stages, ([f"--manifest={index}"] if index else [], image.built_as)):
+        _buildah(
+            "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
+            f"--file={image.containerfile}", *options, f"--tag={tag}", *arguments, image.context,
+            log=log,
+            fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
+        )  # fmt: skip
 
 
 def _push(image: Image, archive: Path) -> None:

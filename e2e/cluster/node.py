@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import binaries
+from e2e.cluster import binaries, registry
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine import cgroups, processes
 from e2e.cluster.machine.commands import run
@@ -126,6 +126,9 @@ def _configure(directory: Path, at: NodeAddress, others: list[NodeAddress], plan
     )
     (directory / "resolv.conf").write_text("# no name server: the cluster resolves only its own names\n")
     (directory / "containerd.toml").write_text(_containerd())
+    local = directory / "registries" / registry.NODES_ADDRESS
+    local.mkdir(parents=True, exist_ok=True)
+    (local / "hosts.toml").write_text(registry.hosts_toml(registry.NODES_ADDRESS))
     (directory / "cni" / "10-platform.conflist").write_text(json.dumps(_pod_network(at), indent=2))
     (directory / "kubelet.json").write_text(json.dumps(_kubelet(at), indent=2))
 
@@ -177,6 +180,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 sandbox_image = "{PAUSE_IMAGE}"
 restrict_oom_score_adj = true
 disable_apparmor = true
+
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "/run/node/registries"
 
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"

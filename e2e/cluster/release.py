@@ -1,6 +1,7 @@
 """Installation of the platform: the Helm release `platform` and the samples."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,14 @@ def operators() -> list[str]:
     return [operator.name for operator in installed()]
 
 
+def version() -> str:
+    """Return the version of the operators and the charts in this tree."""
+    [found] = re.findall(r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
+    return str(found)
+
+
 def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
-    """Install or upgrade the platform, unless the installed release has the same charts and images.
+    """Install or upgrade the platform from this tree, unless the installed release has the same charts and images.
 
     Args:
         kubeconfig: kubeconfig of the cluster; None for the user's own.
@@ -57,38 +64,78 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
         Whether the release was installed or upgraded.
     """
     helm = Helm(kubeconfig)
-    label = f"platform-digest={_digest(tags)}"
-    found = helm("list", "--namespace", NAMESPACE, "--deployed", "--selector", label, "--output", "json")
-    if json.loads(found or "[]"):
+    if _is_installed(helm, tags):
         return False
-    _reject_standalone_releases(helm)
     for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
         helm("dependency", "update", chart, "--skip-refresh")
-    images = []
+    values = []
     for operator, tag in tags.items():
-        repository, _, version = tag.rpartition(":")
-        images += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={version}"]
-    for each in installed():
-        if each.name in tags and each.local_version:
-            images += ["--set", f"{each.name}.checkVersion={each.local_version}"]
-    helm(
-        "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
-        "--take-ownership", "--force-conflicts", "--labels", label, "--wait", "--timeout", "3m", *images,
-        fix=f"check why its pods are not ready: kubectl --namespace {NAMESPACE} get pods,events; read the pods' logs",
-    )  # fmt: skip
+        repository, _, name = tag.rpartition(":")
+        values += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={name}"]
+    _upgrade(helm, tags, CHARTS / RELEASE, *values)
     return True
 
 
+def install_published(kubeconfig: Path | None, chart: str, version: str, images: dict[str, str]) -> bool:
+    """Install or upgrade the platform from a registry; the chart contains the images.
+
+    Args:
+        kubeconfig: kubeconfig of the cluster.
+        chart: OCI reference of the umbrella chart, in a registry without TLS.
+        version: version of the chart.
+        images: image of each operator in the chart, by digest.
+
+    Returns:
+        Whether the release was installed or upgraded.
+    """
+    helm = Helm(kubeconfig)
+    if _is_installed(helm, images):
+        return False
+    _upgrade(helm, images, chart, "--version", version, "--plain-http")
+    return True
+
+
+def _is_installed(helm: Helm, images: dict[str, str]) -> bool:
+    """Return whether the installed release has these images and the charts of this tree; refuse separate releases."""
+    found = helm("list", "--namespace", NAMESPACE, "--deployed", "--selector", _label(images), "--output", "json")
+    if json.loads(found or "[]"):
+        return True
+    _reject_standalone_releases(helm)
+    return False
+
+
+def _upgrade(helm: Helm, images: dict[str, str], chart: str | Path, *options: str) -> None:
+    checked = [
+        f"--set={each.name}.checkVersion={each.local_version}"
+        for each in installed()
+        if each.name in images and each.local_version
+    ]
+    helm(
+        "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace", "--take-ownership",
+        "--force-conflicts", "--labels", _label(images), "--wait", "--timeout", "3m", *options, *checked,
+        fix=f"check why its pods are not ready: kubectl --namespace {NAMESPACE} get pods,events; read the pods' logs",
+    )  # fmt: skip
+
+
+def _label(images: dict[str, str]) -> str:
+    return f"platform-digest={_digest(images)}"
+
+
+def sample_files() -> list[Path]:
+    """Return the samples that `make up` applies: the small and the complete one of every operator."""
+    found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
+    return [path for path in found if path.exists()]
+
+
 def apply_samples(kubeconfig: Path | None, write: Callable[[str], None]) -> list[Path]:
-    """Apply the small and the complete sample of every operator and wait until all are Ready.
+    """Apply the samples and wait until all are Ready.
 
     Samples that were changed by hand on the cluster are not applied.
 
     Returns:
         Files of the samples.
     """
-    found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
-    samples = [path for path in found if path.exists()]
+    samples = sample_files()
     for sample in samples:
         try:
             kubectl("apply", "--server-side", "--field-manager=make-up", "--filename", sample, kubeconfig=kubeconfig)

@@ -26,7 +26,7 @@ spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 0
       containers:
-        - {name: memcached, image: "memcached:1.6.38", imagePullPolicy: Never}
+        - {name: memcached, image: "memcached:1.6.45", imagePullPolicy: Never}
 ---
 apiVersion: v1
 kind: Service
@@ -101,7 +101,7 @@ def _answers(cluster: Cluster, pod: str, host: str) -> bool:
     """
     request = f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
     try:
-        return cluster.kubectl("exec", pod, "--", "bash", "-c", request).startswith("VERSION 1.6.38")
+        return cluster.kubectl("exec", pod, "--", "bash", "-c", request).startswith("VERSION 1.6.45")
     except ClusterError:
         return False
 

@@ -68,23 +68,34 @@ def applied_digest(obj: Obj | None) -> str:
     return annotation(obj, APPLIED)
 
 
-def applied(obj: Obj, manager: str) -> Obj | None:
+def applied(obj: Obj, manager: str, path: Sequence[str] = ()) -> Obj | None:
     """Return the part of an object that a manager applied, to apply it again with a change; None if there is none.
 
     The digest of the former intent is not in it.
+
+    Args:
+        path: names of nested fields, to return only what is in the last one.
 
     Source: "extract, modify, apply" of client-go's apply configurations (ExtractStatefulSet and others).
     """
     record = record_of(obj, manager)
     if record is None:
         return None
-    found: Obj = _extract(obj, record)
+    found: Obj = _extract(obj, _restricted(record, path))
     identity = {key: obj["metadata"][key] for key in ("name", "namespace") if key in obj["metadata"]}
     kind = {key: obj[key] for key in ("apiVersion", "kind")}
     metadata = found.get("metadata", {})
     if annotations := {key: text for key, text in metadata.pop("annotations", {}).items() if key != APPLIED}:
         metadata["annotations"] = annotations
     return kind | found | {"metadata": metadata | identity}
+
+
+def _restricted(record: Obj, path: Sequence[str]) -> Obj:
+    """Return the part of a record under a path."""
+    if not path:
+        return record
+    name = f"f:{path[0]}"
+    return {name: _restricted(record[name], path[1:])} if name in record else {}
 
 
 def _extract(value: Any, node: Obj) -> Any:

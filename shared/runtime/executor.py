@@ -28,7 +28,7 @@ from shared.status.reasons import RESTORED
 log = logging.getLogger(__name__)
 
 MAX_REMEMBERED_INTENTS = 100_000
-"""Maximum number of objects whose last applied intent is remembered; each takes about 150 bytes."""
+"""Maximum number of objects whose last applied intent is remembered; each takes about 250 bytes."""
 
 Permit = Callable[[str], None]
 """Returns if this replica may perform the described act as the leader; raises Unavailable otherwise."""
@@ -60,6 +60,21 @@ class Execution(NamedTuple):
     failure: ExpectedFailure | None = None
 
 
+class _Applied(NamedTuple):
+    """What was last applied to an object.
+
+    Attributes:
+        digest: digest of the intent.
+        fingerprint: the observed object (`Cache.fingerprint`) that does not differ from the intent; 0 for none.
+    """
+
+    digest: str
+    fingerprint: int = 0
+
+
+_NOTHING_APPLIED = _Applied("")
+
+
 class Executor:
     """Executes the plans of one controller.
 
@@ -88,7 +103,7 @@ class Executor:
         self._permit = permit
         self._clock = clock
         self.conflicts = FieldConflicts()
-        self._applied: dict[int, str] = {}  # digest of the last applied intent, by hash of the object
+        self._applied: dict[int, _Applied] = {}  # by hash of the object
         metrics.CONTESTED_OBJECTS.labels(controller=controller.name).set_function(self.conflicts.__len__)
 
     async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> Execution:
@@ -159,6 +174,8 @@ class Executor:
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         action = dataclasses.replace(action, obj=managed_fields.with_digest(action.obj))
+        if self._is_unchanged(action):
+            return False
         kind, metadata = action.kind, action.obj["metadata"]
         observed = await self._read(kind, metadata["namespace"], metadata["name"])
         if observed is None:
@@ -171,6 +188,9 @@ class Executor:
             if paths and self._was_applied(action, observed):
                 return await self._restore(resource, action, observed)
             has_changed = bool(paths) and await self._apply_over(resource, action, observed, paths)
+            if not paths:
+                self._remember(action, self._fingerprint(action))
+                return False
         self._remember(action)
         return has_changed
 
@@ -383,11 +403,28 @@ class Executor:
     def _was_applied(self, action: Apply, observed: Obj | None) -> bool:
         """Return whether this intent was applied before: if the object differs now, another client has changed it."""
         digest = managed_fields.applied_digest(action.obj)
-        return digest in (managed_fields.applied_digest(observed), self._applied.get(_object_hash(action)))
+        return digest in (managed_fields.applied_digest(observed), self._last_applied(action).digest)
 
-    def _remember(self, action: Apply) -> None:
-        """Remember the applied intent: if the object is missing the next time, another client has deleted it."""
-        self._applied[_object_hash(action)] = managed_fields.applied_digest(action.obj)
+    def _is_unchanged(self, action: Apply) -> bool:
+        """Return whether this intent was compared with this very object before, without a difference."""
+        last = self._last_applied(action)
+        is_same_intent = last.digest == managed_fields.applied_digest(action.obj)
+        return is_same_intent and last.fingerprint != 0 and last.fingerprint == self._fingerprint(action)
+
+    def _fingerprint(self, action: Apply) -> int:
+        metadata = action.obj["metadata"]
+        return self._cache.fingerprint(action.kind, metadata["namespace"], metadata["name"])
+
+    def _last_applied(self, action: Apply) -> _Applied:
+        return self._applied.get(_object_hash(action), _NOTHING_APPLIED)
+
+    def _remember(self, action: Apply, fingerprint: int = 0) -> None:
+        """Remember the applied intent: if the object is missing the next time, another client has deleted it.
+
+        Args:
+            fingerprint: the object that does not differ from the intent; 0 for none.
+        """
+        self._applied[_object_hash(action)] = _Applied(managed_fields.applied_digest(action.obj), fingerprint)
         if len(self._applied) > MAX_REMEMBERED_INTENTS:
             self._applied.pop(next(iter(self._applied)))
 

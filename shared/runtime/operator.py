@@ -49,7 +49,7 @@ class Operator:
         dashboard: dashboard page (dashboards.model.OperatorPage).
         alerts: alerting and recording rules (dashboards.rules.model.RuleSet).
         images: builds the operand images for the local cluster; empty if it pulls them.
-        local_version: version that `helm test` uses on the local cluster, if it cannot build the default one.
+        local_version: version that `helm test` uses on the local cluster; empty if the samples run the default one.
     """
 
     name: str

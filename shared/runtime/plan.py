@@ -155,8 +155,10 @@ class Step:
         reason: machine-readable reason in CamelCase. With DONE, a note (`note`).
         message: sentence for people, with the relevant values.
         warning: whether the user should investigate.
-        requeue: seconds after which to reconcile again without a change (an external wait). After a reconcile that
+        requeue: seconds after which to reconcile again without a change: something is due then. After a reconcile that
             changed something the next one follows at once, unless the change was a `Call` that is `lasting`.
+        poll: seconds after which to observe again what the step waits for: pods that become ready, of which most
+            changes are reported by a watch. It may be later while many resources wait (`shared.runtime.pacing`).
     """
 
     actions: tuple[Action, ...] = ()
@@ -165,6 +167,7 @@ class Step:
     message: str = ""
     warning: bool = False
     requeue: float | None = None
+    poll: float | None = None
 
     @classmethod
     def do(cls, *actions: Action) -> Step:
@@ -177,16 +180,30 @@ class Step:
         return cls((), Progress.DONE, reason, message, warning=True)
 
     @classmethod
-    def progressing(cls, reason: Reason, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
+    def progressing(
+        cls,
+        reason: Reason,
+        message: str,
+        *,
+        warning: bool = False,
+        requeue: float | None = None,
+        poll: float | None = None,
+    ) -> Step:
         """Return a step that is not done and does not stop the chain."""
-        return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
+        return cls((), Progress.PROGRESSING, reason, message, warning, requeue, poll)
 
     @classmethod
     def wait(
-        cls, reason: Reason, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
+        cls,
+        reason: Reason,
+        message: str,
+        *actions: Action,
+        warning: bool = False,
+        requeue: float | None = None,
+        poll: float | None = None,
     ) -> Step:
         """Return a step that must be over before the following steps may run."""
-        return cls(actions, Progress.WAITING, reason, message, warning, requeue)
+        return cls(actions, Progress.WAITING, reason, message, warning, requeue, poll)
 
     @classmethod
     def blocked(cls, reason: Reason, message: str) -> Step:
@@ -213,7 +230,8 @@ class Plan:
             ends its own chain only.
         verdict: progress of the resource, with the reason.
         status: whole status of the resource, without conditions (`shared.status.conditions` adds them).
-        requeue: seconds after which to reconcile again.
+        requeue: seconds after which to reconcile again, because something is due.
+        poll: seconds after which to observe again; it may be later while many resources wait (`shared.runtime.pacing`).
         heals_after: seconds after which to reconcile again even if an action fails, because the running database needs
             repairs; None if it needs none.
         repairs: number of the first chains, which repair the running database.
@@ -225,6 +243,7 @@ class Plan:
     requeue: float | None = None
     heals_after: float | None = None
     repairs: int = 0
+    poll: float | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -239,30 +258,42 @@ class Outcome(NamedTuple):
         actions: all actions of the steps, in order.
         verdict: verdict of the step that stops the chain, else of the first one that is not done.
         requeue: shortest time that a step requests, in seconds; None if none does.
+        poll: the same for a poll.
     """
 
     actions: tuple[Action, ...] = ()
     verdict: Verdict = Verdict()
     requeue: float | None = None
+    poll: float | None = None
+
+    @property
+    def soonest(self) -> float | None:
+        """The shorter of the two times."""
+        return shortest(self.requeue, self.poll)
+
+
+def shortest(*seconds: float | None) -> float | None:
+    """Return the shortest of the times that are not None; None if all are."""
+    return min((each for each in seconds if each is not None), default=None)
 
 
 def follow(steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime) -> Outcome:
     """Run the steps in order until one stops the chain."""
     actions: list[Action] = []
     verdict = Verdict()
-    requeues: list[float] = []
+    requeue: float | None = None
+    poll: float | None = None
     for step in steps:
         answer = step(resource, seen, now)
         actions += answer.actions
-        if answer.requeue is not None:
-            requeues.append(answer.requeue)
+        requeue, poll = shortest(requeue, answer.requeue), shortest(poll, answer.poll)
         reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
         is_noted = bool(answer.reason) and reached.done and verdict == Verdict()
         if reached.stops or (verdict.done and not reached.done) or is_noted:
             verdict = reached  # a step that stops the chain is more relevant than one in progress, and that than a note
         if reached.stops:
             break
-    return Outcome(tuple(actions), verdict, min(requeues, default=None))
+    return Outcome(tuple(actions), verdict, requeue, poll)
 
 
 def combine(healing: Sequence[Verdict], provided: Verdict, changed: Verdict) -> Verdict:

@@ -34,6 +34,7 @@ from shared.runtime.dependencies import Dependencies
 from shared.runtime.leader_election import Fence, Times
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
+from shared.runtime.pacing import Pace
 from shared.runtime.probing import probe_continuously
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
@@ -68,6 +69,7 @@ class Lane:
     Args:
         kube: client whose writes are rejected while another replica may lead the shard.
         loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
+        pace: pace of polls of all lanes.
     """
 
     def __init__(
@@ -77,11 +79,12 @@ class Lane:
         kube: Kube,
         recorder: Recorder,
         loss: Callable[[Controller[Any, Any], str], Loss | None],
+        pace: Pace,
     ) -> None:
         self.shard = shard
         controller = self._controller = running.controller
         self._cache = running.cache
-        self.queue = Queue(controller.name)
+        self.queue = Queue(controller.name, pace=pace)
         self.queue.close()
         self._reconciler = Reconciler(
             controller,
@@ -186,11 +189,11 @@ class Process:
                 times=self._times,
             )
             self._shards = self._election.shards
-        limit = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+        limit, pace = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE), Pace()
 
         def lane(running: RunningController, shard: Shard) -> Lane:
             fenced = Bounded(Fence(transports.work, shard.permit), limit)
-            return Lane(running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss)
+            return Lane(running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss, pace)
 
         self._controllers = [
             RunningController(controller, self._shards, lane) for controller in operator.controllers(options)

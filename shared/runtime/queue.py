@@ -2,7 +2,8 @@
 
 A key is processed by one worker at a time. Adding a key several times while it waits results in one reconcile; adding
 it while it is processed results in one more afterwards. Failures back off per key, so that a failing resource does not
-delay others. Observed changes precede background work: resyncs, and the resources that exist when this replica begins.
+delay others. Observed changes and deadlines precede background work: polls, resyncs, and the resources that exist when
+this replica begins.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 
 from shared.kubernetes.kinds import Key
 from shared.observability import metrics, tracing
+from shared.runtime.pacing import MAX_POLL_SECONDS, Pace
 
 FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
@@ -36,10 +38,19 @@ class Queue:
         name: name of the controller, for metrics.
         clock: monotonic time in seconds.
         jitter: returns a number in [0, 1) that spreads retries; constant in tests.
+        pace: pace of polls, which the queues of a process share.
+
+    Attributes:
+        pace: the same.
     """
 
     def __init__(
-        self, name: str, *, clock: Callable[[], float] | None = None, jitter: Callable[[], float] = random.random
+        self,
+        name: str,
+        *,
+        clock: Callable[[], float] | None = None,
+        jitter: Callable[[], float] = random.random,
+        pace: Pace | None = None,
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
@@ -49,7 +60,10 @@ class Queue:
         self._again: dict[Key, bool] = {}  # keys added while in process, and whether that is background work
         self._since_background = 0  # number of keys returned since the last one of the background
         self._handled: dict[Key, float] = {}  # start of processing, by key in process
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._timers: dict[tuple[Key, bool], asyncio.TimerHandle] = {}  # by key, and whether it is background work
+        self._polled: set[Key] = set()  # keys that are polled frequently, except those in process
+        self.pace = pace or Pace()
+        self.pace.counts.append(lambda: len(self._polled))
         self._failures: dict[Key, int] = {}
         self._closed = False
         self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
@@ -71,8 +85,6 @@ class Queue:
         Args:
             background: whether other keys go first. A key that is added both ways counts as a change.
         """
-        if timer := self._timers.pop(key, None):
-            timer.cancel()
         if self._closed:
             return
         if key in self._since:
@@ -99,16 +111,32 @@ class Queue:
             self._enqueue(key, background=False)
 
     def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:
-        """Add a key after a delay in seconds; the earliest of several delays for a key applies."""
+        """Add a key after a delay in seconds; the earliest of several delays for a key applies.
+
+        The next reconcile of the key cancels the delays, and requests new ones.
+        """
         if self._closed:
             return
         when = asyncio.get_running_loop().time() + seconds
-        pending = self._timers.get(key)
+        pending = self._timers.get((key, background))
         if pending is not None and pending.when() <= when:
             return
         if pending is not None:
             pending.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_at(when, partial(self.add, key, background=background))
+        add = partial(self.add, key, background=background)
+        self._timers[key, background] = asyncio.get_running_loop().call_at(when, add)
+
+    def poll(self, key: Key, seconds: float) -> None:
+        """Add a key after a delay, as background work; the delay is longer while many keys are polled.
+
+        Args:
+            seconds: requested delay.
+        """
+        if self._closed:
+            return
+        if seconds < MAX_POLL_SECONDS:
+            self._polled.add(key)
+        self.add_after(key, self.pace.seconds(seconds), background=True)
 
     def retry(self, key: Key, *, at_least: float = 0.0) -> float:
         """Add a key after a failure, with back-off.
@@ -147,6 +175,10 @@ class Queue:
                 break
         self._begin_turn()
         key = self._pop()
+        self._polled.discard(key)
+        for background in (False, True):
+            if timer := self._timers.pop((key, background), None):
+                timer.cancel()
         now = self._clock()
         self._wait.observe(now - self._since.pop(key))
         self._handled[key] = now
@@ -187,7 +219,8 @@ class Queue:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        for forgotten in (self._timers, self._waiting, self._background, self._since, self._again, self._failures):
+        waiting = (self._waiting, self._background, self._since, self._again)
+        for forgotten in (self._timers, self._polled, self._failures, *waiting):
             forgotten.clear()
 
     def open(self) -> None:

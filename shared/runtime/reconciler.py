@@ -23,7 +23,8 @@ from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
-from shared.runtime.plan import Action, Attempt, Call, Plan
+from shared.runtime.pacing import metered
+from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
@@ -134,7 +135,7 @@ class Reconciler:
             started = time.perf_counter()
             with tracing.trace("reconcile", self._traced(key)):
                 try:
-                    result = await self.reconcile(key)
+                    result = await metered(self.reconcile(key), self._queue.pace.note)
                     tracing.note({"result": result})
                     if result in FAILURES:
                         tracing.fail(result)
@@ -185,8 +186,9 @@ class Reconciler:
         metrics.LAST_SUCCESS.labels(controller=self._controller.name).set_to_current_time()
         if plan.requeue is not None:
             self._queue.add_after(key, plan.requeue)
-            return "requeue_after"
-        return "success"
+        if plan.poll is not None:
+            self._queue.poll(key, plan.poll)
+        return "success" if shortest(plan.requeue, plan.poll) is None else "requeue_after"
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
@@ -221,8 +223,7 @@ class Reconciler:
         verdict = dataclasses.replace(plan.verdict, message=f"{plan.verdict.message} {message}".strip())
         if message and verdict.done:
             verdict = dataclasses.replace(verdict, reason=FIELD_CONFLICT, warning=True)
-        requeues = (each for each in (plan.requeue, seconds) if each is not None)
-        return dataclasses.replace(plan, verdict=verdict, requeue=min(requeues, default=None))
+        return dataclasses.replace(plan, verdict=verdict, requeue=shortest(plan.requeue, seconds))
 
     async def _execute(self, key: Key, obj: Obj, plan: Plan) -> bool:
         """Execute a plan; return whether anything changed.

@@ -31,7 +31,7 @@ class Access:
 
     Attributes:
         network: spec.network.
-        clients: ports of clients, which the operator needs too.
+        clients: ports of clients, which the operator needs too, and ports of extra containers.
         metrics: ports of metrics.
         peers: ports on which the pods connect to each other.
         helpers: further pods of the operator that connect as clients, as the `from` of a NetworkPolicy.

@@ -17,7 +17,7 @@ from shared.api.policy import PlatformPolicy
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
 from shared.runtime import settings
-from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow
+from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
 from shared.status import observed_secrets
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
@@ -124,29 +124,27 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
         versions = self._secret_versions(resource, facts, now)
         secrets = observed_secrets.report(resource.reported, versions, spec_is_met=verdict.done)
-        requeues = [self._requested(outcomes, verdict), self.poll_seconds, remaining]
         return Plan(
             tuple(outcome.actions for outcome in outcomes if outcome.actions),
             verdict,
             self._status(*running, now, phase, verdict) | secrets,
-            min((seconds for seconds in requeues if seconds is not None), default=None),
+            shortest(remaining, *(outcome.requeue for outcome in outcomes)),
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
+            poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
         )
 
-    def _requested(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:
-        """Return the shortest time that a step requests, or else the default while the verdict lasts."""
-        requested = min((outcome.requeue for outcome in outcomes if outcome.requeue is not None), default=None)
-        if requested is not None:
-            return requested
+    def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:
+        """Return the shortest time of a poll that a step requests; without any request, the default of the verdict."""
+        if any(outcome.soonest is not None for outcome in outcomes):
+            return shortest(*(outcome.poll for outcome in outcomes))
         at_rest = verdict.progress in (Progress.DONE, Progress.PAUSED, Progress.BLOCKED)
         return self.poll_seconds if at_rest else self.busy_seconds
 
     def _heals_after(self, healing: Sequence[Outcome]) -> float | None:
         """Return the seconds until repairs continue; None if nothing needs a repair."""
         unfinished = [outcome for outcome in healing if outcome.verdict.stops]
-        due = (self.busy_seconds if each.requeue is None else each.requeue for each in unfinished)
-        return min((seconds for seconds in due if seconds is not None), default=None)
+        return shortest(*(self.busy_seconds if each.soonest is None else each.soonest for each in unfinished))
 
     @staticmethod
     def _pauses(_resource: Resource, /) -> float:

@@ -7,12 +7,14 @@ import functools
 import itertools
 import json
 import shutil
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from charts.values.metadata import with_release
 from e2e.cluster import binaries
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import REPOSITORY
@@ -21,6 +23,9 @@ CHARTS = REPOSITORY / "charts"
 OPERATORS = tuple(sorted(path.name for path in CHARTS.glob("*-operator")))
 NAMES = tuple(name.removesuffix("-operator") for name in OPERATORS)
 NAMESPACE = "platform-system"
+VERSION: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+IMAGES = {name: f"registry.example.com/platform/{name}-operator" for name in NAMES}
+"""Images that the tests' charts name, as those of a release do."""
 
 Obj = dict[str, Any]
 Values = Mapping[str, Any]
@@ -135,10 +140,18 @@ def helm(*arguments: str | Path, values: Values | None = None) -> str:
     return run(binaries.find("helm"), *arguments, *given, stdin=json.dumps(values) if values is not None else None)
 
 
-def copy_to(directory: Path) -> Path:
-    """Copy all charts and download their dependencies into the copy."""
+def copy_to(directory: Path, images: Mapping[str, str] | None = IMAGES) -> Path:
+    """Copy all charts and download their dependencies into the copy.
+
+    Args:
+        directory: parent of the copy.
+        images: images that the charts name, as those of a release do; None for charts as in the source tree.
+    """
     charts = directory / "charts"
     shutil.copytree(CHARTS, charts, ignore=shutil.ignore_patterns("*.tgz", "values"))
+    if images is not None:
+        for chart in (path.parent for path in charts.glob("*/Chart.yaml")):
+            with_release(chart, VERSION, images)
     for name in (*OPERATORS, "platform"):
         helm("dependency", "update", charts / name)
     return charts

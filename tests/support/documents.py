@@ -98,6 +98,7 @@ HELM_OPTIONS = frozenset(
         "--force-conflicts",
         "--install",
         "--values",
+        "--version",
     ]
 )
 PLACEHOLDER = re.compile(r"^[A-Z_]+$|…")

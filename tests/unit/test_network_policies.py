@@ -153,6 +153,17 @@ async def test_clients_are_restricted_to_those_that_the_spec_admits(case: Case) 
 
 
 @KINDS
+async def test_ports_of_extra_containers_are_for_clients(case: Case) -> None:
+    log = {"name": "log", "image": "log:1", "ports": [{"containerPort": 8080}]}
+    world = await world_of(case, OPERATOR_PEERS, extraContainers=[log], network={"allowFrom": [{"podSelector": {}}]})
+    given = list(policies(world).values())
+    for target in servers(world):
+        found = others(target)
+        assert admits(given, found["client"], target, 8080)
+        assert not admits(given, found["client elsewhere"], target, 8080)
+
+
+@KINDS
 async def test_empty_list_admits_no_client(case: Case) -> None:
     network: Obj = {"allowFrom": [], "metricsFrom": []}
     found = admitted(await world_of(case, OPERATOR_PEERS, network=network), case)

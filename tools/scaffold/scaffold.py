@@ -136,7 +136,7 @@ def _lock_without_extra() -> Path:
     """Return the lock of an operator without additional dependencies."""
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for lock in sorted((PROJECT / "locks").glob("*.txt")):
-        if lock.stem not in {*extras, "dev"}:
+        if lock.stem not in {*extras, "build", "common", "dev"}:
             return lock
     raise ScaffoldError("locks/ has no lock of an operator without additional dependencies; fix: make lock")
 

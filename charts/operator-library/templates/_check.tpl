@@ -86,12 +86,7 @@ spec:
   enableServiceLinks: false
   securityContext: {{- include "operator.podSecurity" . | nindent 4 }}
   {{- include "operator.pullSecrets" . | nindent 2 }}
-  {{- with .Values.nodeSelector }}
-  nodeSelector: {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations: {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "operator.nodes" . | nindent 2 }}
   containers:
     - name: check
       image: {{ include "operator.image" . | quote }}

@@ -19,15 +19,15 @@ spec:
   template:
     metadata:
       labels: {{- include "operator.podLabels" . | nindent 8 }}
-      {{- with .Values.podAnnotations }}
+      {{- with merge (deepCopy .Values.podAnnotations) .Values.global.commonAnnotations }}
       annotations: {{- toYaml . | nindent 8 }}
       {{- end }}
     spec: {{- include "operator.pod" . | nindent 6 }}
 {{- end -}}
 
-{{/* The chart's labels take precedence over podLabels. */}}
+{{/* The chart's labels take precedence over podLabels, and these over global.commonLabels. */}}
 {{- define "operator.podLabels" -}}
-{{- merge (include "operator.labels" . | fromYaml) .Values.podLabels | toYaml -}}
+{{- merge (include "operator.labels" . | fromYaml) .Values.podLabels .Values.global.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "operator.pod" -}}
@@ -113,23 +113,26 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* Secrets of this chart and those of global.imagePullSecrets, which may be plain names, each once. */}}
 {{- define "operator.pullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{- $secrets := .Values.imagePullSecrets }}
+{{- range .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}
+{{- end }}
+{{- with $secrets | uniq }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Scheduling constraints. By default the replicas prefer different nodes and different zones. */}}
+{{/*
+Scheduling constraints; a value of the chart replaces the global one. By default the replicas prefer different nodes and
+different zones.
+*/}}
 {{- define "operator.placement" -}}
 {{- $selected := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "operator.nodes" . }}
 affinity:
-{{- with .Values.affinity }}
+{{- with default .Values.global.affinity .Values.affinity }}
   {{- toYaml . | nindent 2 }}
 {{- else }}
   podAntiAffinity:
@@ -145,8 +148,18 @@ topologySpreadConstraints:
 {{- range default $zones .Values.topologySpread }}
   - {{- merge (deepCopy .) $whole | toYaml | nindent 4 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with default .Values.global.priorityClassName .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Nodes on which the operator's pods and those of `helm test` may run. */}}
+{{- define "operator.nodes" -}}
+{{- with default .Values.global.nodeSelector .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with default .Values.global.tolerations .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -165,7 +178,7 @@ priorityClassName: {{ . | quote }}
 - --upgrade-timeout={{ int64 .Values.upgradeTimeout }}
 - --log-level={{ .Values.logLevel }}
 - --log-format={{ .Values.logFormat }}
-- --image-repository={{ .Values.operandImageRepository }}
+- --image-repository={{ include "operator.mirrored" (list . .Values.operandImageRepository) }}
 - --agent-image={{ include "operator.agentImage" . }}
 {{- with .Values.policy }}
 {{- if .requireTLS }}

@@ -41,15 +41,37 @@ helm.sh/chart: {{ printf "%s-%s" (include "operator.process" .) .Chart.Version |
 {{/* A digest takes precedence over a tag. */}}
 {{- define "operator.image" -}}
 {{- with .Values.image -}}
+{{- $name := include "operator.mirrored" (list $ .repository) -}}
 {{- if .digest -}}
-{{ .repository }}@{{ .digest }}
+{{ $name }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{ $name }}:{{ default $.Chart.AppVersion .tag }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* Image of sidecar and init containers: agentImage, or by default the operator's image, which contains these programs. */}}
 {{- define "operator.agentImage" -}}
-{{- default (include "operator.image" .) .Values.agentImage -}}
+{{- with .Values.agentImage -}}
+{{ include "operator.mirrored" (list $ .) }}
+{{- else -}}
+{{ include "operator.image" . }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Image with its host replaced by global.imageRegistry. Arguments, as a list: the root, and the image. As container runtimes
+read it, an image without a host is one of docker.io, where a name of one part is below library/.
+*/}}
+{{- define "operator.mirrored" -}}
+{{- $registry := (index . 0).Values.global.imageRegistry | trimSuffix "/" -}}
+{{- $image := index . 1 -}}
+{{- if or (not $registry) (hasPrefix (print $registry "/") $image) -}}
+{{ $image }}
+{{- else -}}
+{{- $host := regexFind "^([^/]*[.:][^/]*|localhost)/" $image -}}
+{{- $path := trimPrefix $host $image -}}
+{{- $official := and (has $host (list "" "docker.io/" "index.docker.io/")) (not (contains "/" $path)) -}}
+{{ $registry }}/{{ ternary "library/" "" $official }}{{ $path }}
+{{- end -}}
 {{- end -}}

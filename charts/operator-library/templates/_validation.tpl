@@ -2,6 +2,10 @@
 Validation of values that the schema cannot express, such as contradictions. Each message names the value to change.
 */}}
 {{- define "operator.validate" -}}
+{{- if not .Values.image.repository -}}
+{{- $value := printf "%simage.repository" (ternary "" (print .Chart.Name ".") .Chart.IsRoot) -}}
+{{- fail (printf "image.repository of %s is empty, because a chart of a source checkout names no published image. Set %s to an image that the nodes can pull (make docker-build docker-push IMG=...), or install the chart of a release." (include "operator.process" .) $value) -}}
+{{- end -}}
 {{- with .Values.leaderElection -}}
 {{- if ge (int64 .renewDeadline) (int64 .leaseDuration) -}}
 {{- fail (printf "leaderElection.renewDeadline (%d) must be less than leaderElection.leaseDuration (%d), so that a leader stops before another replica takes over. Decrease renewDeadline or increase leaseDuration." (int64 .renewDeadline) (int64 .leaseDuration)) -}}

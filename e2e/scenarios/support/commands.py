@@ -9,12 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from e2e.cluster import binaries
+from e2e.cluster import binaries, images
+from e2e.cluster.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASE, SYSTEM = "platform", "platform-system"
 
 Found = TypeVar("Found")
+
+_provided: set[str] = set()
+"""Images that this session loaded into the nodes."""
 
 
 def until(what: str, check: Callable[[], Found | None], *, seconds: float = 60.0, every: float = 0.25) -> Found:
@@ -72,6 +76,17 @@ def run(command: list[str], environment: dict[str, str], *, given: str | None = 
     return done.stdout
 
 
+def provide_images(text: str) -> None:
+    """Build and load the operand images that a command needs, if this machine's local cluster runs.
+
+    `make up` has only the images of the samples; other clusters pull images.
+    """
+    missing = [image for image in images.required_by(text) if image.tag not in _provided]
+    if missing and (cluster := Cluster.running()):
+        cluster.load_images([images.build(image) for image in missing])
+        _provided.update(image.tag for image in missing)
+
+
 class Kubectl:
     """kubectl in one namespace.
 
@@ -96,6 +111,7 @@ class Kubectl:
         """
         command = [str(ROOT / ".venv/bin/kubectl"), "--namespace", self.namespace, *arguments]
         text = given if isinstance(given, str) or given is None else json.dumps(given)
+        provide_images("\n".join([*arguments, text or ""]))
         return run(command, self.environment, given=text)
 
     def apply(self, manifest: object) -> str:

@@ -393,7 +393,7 @@ def exposure(resource: EtcdCluster) -> Exposure:
         tls=spec.tls.mode != "none",
         auth=spec.auth is not None and spec.auth.enabled,
         restricted=spec.network.restricts_clients,
-        images={"spec.image": spec.image} if spec.image else {},
+        images=({"spec.image": spec.image} if spec.image else {}) | spec.extra_images,
     )
 
 

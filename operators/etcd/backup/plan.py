@@ -55,8 +55,8 @@ class Planner:
         facts = Assessment(backup, seen, now)
         if finished := report.finished(facts):
             return finished
-        actions, verdict, requeue = follow(self._steps(), backup, facts, now)
-        return Plan((actions,), verdict, report.status(facts), requeue)
+        found = follow(self._steps(), backup, facts, now)
+        return Plan((found.actions,), found.verdict, report.status(facts), found.requeue, poll=found.poll)
 
 
 def await_snapshot(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:

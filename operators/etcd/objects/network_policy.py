@@ -15,7 +15,7 @@ def access(resource: EtcdCluster, own: Owner) -> Access:
         own,
         COMPONENT,
         resource.spec.network,
-        clients=(CLIENT_PORT,),
+        clients=(CLIENT_PORT, *resource.spec.extra_ports),
         metrics=(METRICS_PORT,),
         peers=(PEER_PORT,),
         helpers=(snapshots,),

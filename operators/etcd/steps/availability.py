@@ -66,7 +66,7 @@ def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     reason = MEMBER_FAILING if failing else current
     message = " ".join(part for part in parts if part)
     return Step.progressing(
-        reason, message, warning=degraded, requeue=BUSY_SECONDS if degraded else MEMBERSHIP_POLL_SECONDS
+        reason, message, warning=degraded, poll=BUSY_SECONDS if degraded else MEMBERSHIP_POLL_SECONDS
     )
 
 

@@ -50,7 +50,7 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
         remove = member_changes.remove(resource, facts, instance)
         return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
     message, warning = f"{instance.name} is joining: {hindrance or _catch_up(facts, instance)}", bool(hindrance)
-    return Step((), Progress.WAITING, JOINING, message, warning=warning, requeue=MEMBERSHIP_POLL_SECONDS)
+    return Step((), Progress.WAITING, JOINING, message, warning=warning, poll=MEMBERSHIP_POLL_SECONDS)
 
 
 def _catch_up(seen: Observed, instance: Instance) -> str:

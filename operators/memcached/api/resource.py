@@ -8,7 +8,7 @@ import re
 from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED, features_of
-from operators.memcached.api.spec import DEFAULT_VERSION, VERSION, MemcachedSpec
+from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
@@ -195,6 +195,8 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
             f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
+    if spec.warm_restart:
+        warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
     try:
         version = Image.parse(spec.image_reference("memcached")).version
     except ValueError:  # rejected by the rules
@@ -238,7 +240,7 @@ def exposure(resource: Memcached) -> Exposure:
         tls=spec.tls is not None,
         auth=spec.auth is not None,
         restricted=spec.network.restricts_clients,
-        images={field: image for field, image in images.items() if image},
+        images={field: image for field, image in images.items() if image} | spec.extra_images,
     )
 
 

@@ -12,4 +12,5 @@ def access(resource: Memcached, own: Owner) -> Access:
     """Return the access to the servers."""
     spec = resource.spec
     metrics = () if spec.metrics_port is None else (spec.metrics_port,)
-    return Access(own, COMPONENT, spec.network, clients=(spec.container_port,), metrics=metrics)
+    clients = (spec.container_port, *spec.extra_ports)
+    return Access(own, COMPONENT, spec.network, clients=clients, metrics=metrics)

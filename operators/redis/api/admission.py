@@ -161,7 +161,7 @@ def exposure(resource: RedisCluster) -> Exposure:
         tls=spec.tls.mode != "none",
         auth=spec.auth is not None,
         restricted=spec.network.restricts_clients,
-        images={field: image for field, image in images.items() if image},
+        images={field: image for field, image in images.items() if image} | spec.extra_images,
         host_path="spec.pod[0].volumes" if template.volumes and template.volumes.type == "hostPath" else "",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,8 +14,10 @@ from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import ImageName, PodTemplate, normalized_affinity
 from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
 from operators.redis.api.slot_assignment import UpdateStrategy
+from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
 from shared.api.network import NETWORK, Network
+from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.quantity import parse_quantity
@@ -105,7 +108,20 @@ class Recovery(SpecModel):
 ConfigValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\r\n]*$")]
 
 
-class RedisClusterSpec(PodSettings):
+RESERVED = Reserved(
+    containers=("redis", "exporter", "init"),
+    volumes=("data", "config", "users", "tls"),
+    paths=("/data", "/etc/redis"),
+    ports=(("6379", lambda _: 6379), ("16379", lambda _: 16379), ("9121", lambda _: 9121)),
+    port_names=("client", "bus", "metrics"),
+)
+"""Names, paths and ports of the pods of the nodes, with any spec."""
+
+SHUTDOWN_GRACE_SECONDS = 300
+"""Maximum time for a shutdown, in which a node waits for its replicas and writes its data."""
+
+
+class RedisClusterSpec(PodSettings, PodExtensions):
     """The desired cluster."""
 
     replicas: Annotated[int, Field(ge=3, le=500)] = Field(
@@ -195,14 +211,14 @@ class RedisClusterSpec(PodSettings):
     )
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
-    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
+    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
 
-    @property
+    @cached_property
     def template(self) -> PodTemplate:
         """Return pod[0]; an empty one if there is none."""
         return self.pod[0] if self.pod else PodTemplate()
 
-    @property
+    @cached_property
     def pods(self) -> PodSettings:
         """Return the pod settings, whether they are set here or in pod[0]."""
         given = {name: getattr(self, name) for name in PodSettings.model_fields}
@@ -278,7 +294,7 @@ class RedisClusterSpec(PodSettings):
         given = self.template.monitor_image
         return self.metrics is not None and not (self.metrics.image or given)
 
-    @property
+    @cached_property
     def max_memory(self) -> int | None:
         """Return maxmemory in bytes: as specified, or three quarters of the memory limit; None if neither is set.
 

@@ -16,4 +16,5 @@ def access(resource: RedisCluster, own: Owner) -> Access:
     met, and both clusters would merge.
     """
     metrics = (METRICS_PORT,) if resource.spec.exporter_image else ()
-    return Access(own, COMPONENT, resource.spec.network, clients=(PORT,), metrics=metrics, peers=(BUS_PORT,))
+    clients = (PORT, *resource.spec.extra_ports)
+    return Access(own, COMPONENT, resource.spec.network, clients=clients, metrics=metrics, peers=(BUS_PORT,))

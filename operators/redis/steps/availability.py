@@ -38,7 +38,7 @@ def await_nodes(resource: RedisCluster, seen: Assessment, now: datetime) -> Step
         [f"{_count(resource, seen)}.", *missing[:MAX_LISTED_ITEMS], *([f"And {more} more."] if more > 0 else [])]
     )
     warning = reason in (NODE_FAILING, DEGRADED)
-    return Step.progressing(reason, message, warning=warning, requeue=BUSY_SECONDS)
+    return Step.progressing(reason, message, warning=warning, poll=BUSY_SECONDS)
 
 
 def complete(resource: RedisCluster, seen: Assessment) -> bool:

@@ -40,7 +40,7 @@ def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
         )
     if missing := why_incomplete(seen):
         failing = any(instance.pod and instance.pod.problem for instance in seen.staying)
-        return Step.wait(CREATING, missing, warning=failing, requeue=GOSSIP_SECONDS)
+        return Step.wait(CREATING, missing, warning=failing, poll=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
             NOT_EMPTY,

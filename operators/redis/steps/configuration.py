@@ -76,12 +76,16 @@ def _digest(text: str) -> str:
 
 def config_digest(resource: RedisCluster, seen: Observed) -> str:
     """Return a digest of the settings that need a restart."""
-    return _configuration(resource, seen)[1][READ_ONCE]
+    return config_marks(resource, seen)[0]
 
 
-def config_mark(resource: RedisCluster, seen: Observed) -> str:
-    """Return the marker of the runtime settings that new servers read from the file and running ones have applied."""
-    return _configuration(resource, seen)[1][CONFIG_MARK]
+def config_marks(resource: RedisCluster, seen: Observed) -> tuple[str, str]:
+    """Return the digest of the settings that need a restart, and the marker of the runtime settings.
+
+    The latter are those that new servers read from the file and that running ones have applied.
+    """
+    annotations = _configuration(resource, seen)[1]
+    return annotations[READ_ONCE], annotations[CONFIG_MARK]
 
 
 def ensure_config_map(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:

@@ -22,7 +22,7 @@ from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
-from operators.redis.steps.configuration import config_digest, config_mark, template_text
+from operators.redis.steps.configuration import config_marks, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
@@ -40,7 +40,7 @@ from shared.steps import certificates as steps
 from shared.steps import network_policy as policies
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
-from shared.steps.deferred import keep_deferred
+from shared.steps.deferred import AFFINITY, keep_deferred
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -132,11 +132,16 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     """
     own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
     image = runs.image_reference(settings.image_repository)
-    marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
-    template = pod.pod(runs, own, image, marks, config_digest(runs, seen), template_text(runs, seen))
+    digest, mark = config_marks(runs, seen)
+    template = pod.pod(
+        runs, own, image, made_with(seen.secrets) | {CONFIG_MARK: mark}, digest, template_text(runs, seen)
+    )
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
     spec = runs.spec  # for the default exporter of another release, no node restarts
-    given = pod.DEFERRED if spec.exporter_image and not spec.default_exporter else ()
+    given = (
+        *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
+        *((AFFINITY,) if spec.pods.affinity is not None else ()),
+    )
     made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))

@@ -103,4 +103,4 @@ def delete_released_volumes(resource: RedisCluster, seen: Assessment, _now: date
     if not removed:
         return PASS
     names = ", ".join(instance.name for instance in removed)
-    return Step.progressing(SCALING, f"Removing {names}.", requeue=SYNC_SECONDS)
+    return Step.progressing(SCALING, f"Removing {names}.", poll=SYNC_SECONDS)

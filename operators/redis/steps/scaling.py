@@ -50,7 +50,7 @@ def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: dat
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.awaited:
         away = " ".join(instance.why_away for instance in seen.awaited)
-        return Step.wait(SCALING, f"{goal}: waiting for nodes. {away}", requeue=SYNC_SECONDS)
+        return Step.wait(SCALING, f"{goal}: waiting for nodes. {away}", poll=SYNC_SECONDS)
     if seen.unsynced:
         message = f"{goal}: waiting for {', '.join(seen.unsynced)} to sync before a replica becomes a primary."
         return Step.wait(SCALING, message, requeue=SYNC_SECONDS)

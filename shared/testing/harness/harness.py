@@ -269,6 +269,9 @@ class _ManualTimerQueue(Queue):
     def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:  # noqa: ARG002
         self._later[key] = min(seconds, self._later.get(key, seconds))
 
+    def poll(self, key: Key, seconds: float) -> None:
+        self.add_after(key, seconds)
+
     @property
     def delay(self) -> float | None:
         """Seconds until the first timer; None if there is none."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.api.reserved_directives import RESERVED
-from tests.support import network_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 
 VERSION = "8.0.2"
@@ -102,6 +102,7 @@ ACCEPTED = over(
     (
         *network_cases.ACCEPTED,
         *podspec_cases.ACCEPTED,
+        *extension_cases.ACCEPTED,
         *map(in_pod, shared(podspec_cases.ACCEPTED)),
         Case("three primaries with one replica each"),
         Case("first release", SEED),
@@ -174,6 +175,8 @@ REFUSED = over(
     (
         *network_cases.REFUSED,
         *podspec_cases.REFUSED,
+        *extension_cases.REFUSED,
+        *extension_cases.reserved(containers="redis", volume="data", path="/data", port=16379, port_name="bus"),
         *map(in_pod, shared(podspec_cases.REFUSED)),
         Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is required"),
         at_least("replicas", 2, 3),

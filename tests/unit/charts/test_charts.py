@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.api.policy import PlatformPolicy
 from shared.cli.options import parse_options, seconds
@@ -25,6 +23,7 @@ from tests.support.charts import (
     NAMES,
     OPERATORS,
     VARIANTS,
+    VERSION,
     Obj,
     Values,
     helm,
@@ -210,9 +209,9 @@ def test_field_manager_is_independent_of_release_and_chart_names(operator_chart:
 @pytest.mark.parametrize(
     ("image", "reference"),
     [
-        ({"tag": "dev"}, "platform/{}:dev"),
-        ({}, "platform/{}:{version}"),
-        ({"tag": "dev", "digest": "sha256:" + 64 * "a"}, "platform/{}@sha256:" + 64 * "a"),
+        ({"tag": "dev"}, "registry.example.com/platform/{}:dev"),
+        ({}, "registry.example.com/platform/{}:{version}"),
+        ({"tag": "dev", "digest": "sha256:" + 64 * "a"}, "registry.example.com/platform/{}@sha256:" + 64 * "a"),
     ],
     ids=["tag", "default", "digest"],
 )
@@ -220,7 +219,7 @@ def test_image_digest_takes_precedence_over_tag_and_tag_over_version(
     operator_chart: Path, image: Obj, reference: str
 ) -> None:
     for pod in pods(render(operator_chart, {"image": image})):
-        expected = reference.format(operator_chart.name, version=project_version())
+        expected = reference.format(operator_chart.name, version=VERSION)
         assert pod["spec"]["containers"][0]["image"] == expected
 
 
@@ -355,9 +354,4 @@ def test_chart_versions_equal_the_project_version() -> None:
         chart = yaml.safe_load(path.read_text())
         versions = {chart["version"], chart.get("appVersion", chart["version"])}
         versions |= {each["version"] for each in chart.get("dependencies", ())}
-        assert versions == {project_version()}, path
-
-
-def project_version() -> str:
-    version: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
-    return version
+        assert versions == {VERSION}, path

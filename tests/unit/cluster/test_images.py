@@ -1,12 +1,16 @@
 """Debian mirrors in apt sources, image tags and hashes, and versions for which an image exists."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries, images
+import operators
+from e2e.cluster import __main__ as main
+from e2e.cluster import binaries, images, release
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import debian
+from e2e.cluster.paths import REPOSITORY
 from e2e.databases import redis_programs
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.manifests import images as etcd_images
@@ -60,6 +64,54 @@ def test_digest_depends_on_content_and_names_but_not_caches(tmp_path: Path) -> N
     second = images.digest([source])
     (source / "a.py").rename(source / "b.py")
     assert len({first, second, images.digest([source])}) == 3
+
+
+def tags_for(text: str) -> set[str]:
+    return {image.tag.rpartition("/")[2] for image in images.required_by(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ('{"spec": {"version": "1.6.18"}}', {"memcached:1.6.18"}),
+        ("set image sts/a etcd=gcr.io/etcd-development/etcd:v3.5.35", {"etcd:v3.5.35"}),
+        ("3.7.3,9.1", {"etcd:v3.7.3", "valkey:9.1"}),
+        ("11.6.18 1.6.180 v3.5 10.241.9.1", set()),
+        ("get pods -o json", set()),
+        ("kind: Memcached\nspec: {size: 1}", {"memcached:1.6.45"}),
+        ("kind: EtcdCluster\nspec: {size: 1, version: 3.6.16}", {"etcd:v3.6.16"}),
+        ("kind: EtcdCluster\nspec: {size: 1, image: 'elsewhere/etcd:v3.6.0'}", set()),
+        ("get memcached -o jsonpath={.items[?(@.kind=='Memcached')]}", set()),
+    ],
+)
+def test_operand_images_follow_from_versions_in_a_text(text: str, required: set[str]) -> None:
+    assert tags_for(text) == required
+
+
+def test_samples_need_one_image_of_each_engine_and_helm_test_no_further_one() -> None:
+    samples = "\n---\n".join(path.read_text() for path in release.sample_files())
+    required = tags_for(samples)
+    assert required == {"etcd:v3.6.16", "memcached:1.6.45", "redis:8.0.2", "redis_exporter:v1.69.0"}
+    for operator in operators.installed():
+        checked = operator.local_version or operator.catalogues[0].default_version
+        assert any(tag.endswith(checked) for tag in required), operator.name
+
+
+def test_reason_of_an_image_is_shown() -> None:
+    reasons = {image.tag: reason for image, reason in main._required({}, "3.7.3,1.6.45")}
+    assert reasons["gcr.io/etcd-development/etcd:v3.7.3"] == "VERSIONS=3.7.3,1.6.45"
+    assert reasons["memcached:1.6.45"] == "the samples run it"
+    assert len(main._required({}, "all")) == len(images.operand_images())
+
+
+@pytest.mark.parametrize("operator", [each.name for each in operators.installed()])
+def test_lock_of_an_operator_repeats_no_common_package(operator: str) -> None:
+    def packages(lock: str) -> dict[str, str]:
+        return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (REPOSITORY / "locks" / lock).read_text(), re.MULTILINE))
+
+    own, common, development = packages(f"{operator}.txt"), packages("common.txt"), packages("dev.txt")
+    assert not own.keys() & common.keys()
+    assert {**own, **common}.items() <= development.items()
 
 
 def test_operator_tag_contains_a_hash_of_its_sources() -> None:

@@ -26,7 +26,7 @@ def test_cluster_in_its_desired_state_is_ready_and_reports_endpoints() -> None:
     assert (made.status["phase"], made.status["size"], made.status["readyMembers"]) == ("Running", 3, 3)
     assert (made.status["leader"], made.status["version"]) == ("demo-1", "3.6.8")
     assert made.status["endpoints"] == [f"http://demo-{n}.demo.default.svc:2379" for n in range(3)]
-    assert made.requeue == 30.0, "no watch reports the leader, file sizes and alarms"
+    assert made.poll == 30.0, "no watch reports the leader, file sizes and alarms"
 
 
 def test_status_of_a_ready_cluster_ignores_small_changes() -> None:

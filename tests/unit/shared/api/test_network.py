@@ -15,7 +15,7 @@ def network(**given: Any) -> Network:
 
 
 def test_misspelled_selector_is_refused() -> None:
-    """It would be empty otherwise, and an empty selector selects everything."""
+    """Without its unknown key the selector would be empty, and an empty selector selects everything."""
     for selector in ("podSelector", "namespaceSelector"):
         with pytest.raises(InvalidSpec, match="matchLabels and matchExpressions, not matchLabel") as refused:
             network(allowFrom=[{selector: {"matchLabel": {"app": "web"}}}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -184,3 +185,17 @@ def test_pod_settings_become_fields_of_a_pod() -> None:
         }
     ]
     assert settings.environment() == [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+
+
+def test_copy_of_a_model_computes_its_cached_properties_again() -> None:
+    class Memory(SpecModel):
+        limit: int
+
+        @cached_property
+        def cache(self) -> int:
+            return self.limit // 2
+
+    before = Memory(limit=8)
+    assert before.cache == 4
+    after = before.model_copy(update={"limit": 4})
+    assert (after.cache, before.cache, after == Memory(limit=4)) == (2, 4, True)

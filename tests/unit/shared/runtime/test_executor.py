@@ -9,7 +9,7 @@ import pytest
 
 from operators.etcd.client.errors import Unhealthy
 from shared.api.spec import InvalidSpec
-from shared.kubernetes import accessors
+from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Conflict, NotEvictable, Unavailable
 from shared.kubernetes.kinds import (
@@ -508,3 +508,26 @@ async def test_invalid_spec_is_not_reported_as_a_database_error(lab: Lab) -> Non
     lab.boxes.observe_error = InvalidSpec("spec.lid: no such lid")
     assert await lab.plan() == ["terminal_error"]
     assert accessors.condition(lab.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"
+
+
+async def test_object_is_compared_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison of a StatefulSet takes a millisecond, and most reconciles of a resource change nothing."""
+    compared: list[str] = []
+    difference = managed_fields.difference
+
+    def counted(desired: Obj, observed: Obj, manager: str) -> list[str]:
+        compared.append(desired["metadata"]["name"])
+        return difference(desired, observed, manager)
+
+    monkeypatch.setattr(managed_fields, "difference", counted)
+    lab = Lab()
+    one = lab.own.object(SERVICE, "a", component="box", spec={"ports": [{"port": 80}]})
+    two = lab.own.object(SERVICE, "a", component="box", spec={"ports": [{"port": 81}]})
+    for intent in (one, one, one, one):
+        await lab.do(Apply(SERVICE, intent))
+    assert len(compared) == 1, "after its creation"
+    await lab.do(Apply(SERVICE, two))
+    await lab.do(Apply(SERVICE, two))
+    assert len(compared) == 3, "a new intent, and its result"
+    lab.user_client.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 8080}]}})
+    assert await lab.do(Apply(SERVICE, two)), "an edit by another client is restored"

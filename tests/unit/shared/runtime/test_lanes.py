@@ -11,6 +11,7 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.pacing import Pace
 from shared.runtime.plan import Plan
 from shared.runtime.process import Lane, RunningController
 from shared.runtime.shards import Shard, shard_of
@@ -37,7 +38,7 @@ async def running() -> RunningController:
     controller: Controller[Obj, None] = Controller("box-operator", BOX, (), dict, _observe, _plan)
 
     def lane(running: RunningController, shard: Shard) -> Lane:
-        return Lane(running, shard, kube, recorder, lambda *_: None)
+        return Lane(running, shard, kube, recorder, lambda *_: None, Pace())
 
     made = RunningController(controller, [Shard(0, 2), Shard(1, 2)], lane)
     for obj in boxes():

@@ -21,14 +21,14 @@ def test_actions_accumulate_and_the_first_unfinished_step_is_the_verdict() -> No
     steps = [
         returns(PASS),
         returns(Step.do(ONE)),
-        returns(Step.progressing(Reason("First"), "one", requeue=30)),
+        returns(Step.progressing(Reason("First"), "one", requeue=30, poll=2)),
         returns(Step.do(TWO)),
         returns(Step.progressing(Reason("Second"), "two", requeue=5)),
     ]
-    actions, verdict, requeue = follow(steps, None, None, NOW)
+    actions, verdict, requeue, poll = follow(steps, None, None, NOW)
     assert actions == (ONE, TWO)
     assert (verdict.progress, verdict.reason, verdict.message) == (Progress.PROGRESSING, "First", "one")
-    assert requeue == 5
+    assert (requeue, poll) == (5, 2)
 
 
 def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
@@ -37,7 +37,7 @@ def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
         Step.blocked(Reason("Blocked"), "…"),
         Step.paused(Reason("Blocked"), "…"),
     ):
-        actions, verdict, _ = follow(
+        actions, verdict, *_ = follow(
             [returns(Step.progressing(Reason("Earlier"), "")), returns(blocking), returns(Step.do(TWO))],
             None,
             None,
@@ -48,10 +48,10 @@ def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
 
 
 def test_resource_is_ready_if_every_step_is_done() -> None:
-    _, verdict, requeue = follow([returns(PASS)], None, None, NOW)
+    _, verdict, requeue, poll = follow([returns(PASS)], None, None, NOW)
     assert verdict.done
     assert verdict.reason == "Ready"
-    assert requeue is None
+    assert (requeue, poll) == (None, None)
 
 
 DONE = Verdict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
@@ -17,6 +17,7 @@ from shared.runtime.leader_election import REQUESTED_BY, Leadership, Times
 from shared.runtime.shards import Election, Shard, lease_of, shard_of
 from shared.status.events import Recorder
 from shared.testing import ApiServer
+from tests.support.virtual_time import in_virtual_time
 
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)
 KEYS = [Key(f"team-{number % 7}", f"cache-{number}") for number in range(10_000)]
@@ -117,6 +118,7 @@ async def until(check: object, seconds: float = 3.0) -> None:
             await asyncio.sleep(0.01)
 
 
+@in_virtual_time
 async def test_replica_that_leads_every_shard_hands_half_of_them_to_a_second(server: ApiServer) -> None:
     work = Work()
     async with replica(server, "a", 4, work):
@@ -129,6 +131,7 @@ async def test_replica_that_leads_every_shard_hands_half_of_them_to_a_second(ser
         await until(lambda: work.shares()["a"] == 64, 6 * TIMES.retry_period)
 
 
+@in_virtual_time
 async def test_request_of_a_replica_that_ended_costs_no_more_than_its_reservation(server: ApiServer) -> None:
     """A Lease is reserved for the replica that requested it, which may not exist any more."""
     work = Work()
@@ -142,6 +145,7 @@ async def test_request_of_a_replica_that_ended_costs_no_more_than_its_reservatio
         assert REQUESTED_BY not in (lease["metadata"].get("annotations") or {})
 
 
+@in_virtual_time
 async def test_replica_keeps_its_only_shard(server: ApiServer) -> None:
     work = Work()
     async with replica(server, "a", 2, work), replica(server, "b", 2, work):
@@ -154,6 +158,7 @@ async def test_replica_keeps_its_only_shard(server: ApiServer) -> None:
         assert work.terms == terms
 
 
+@in_virtual_time
 async def test_requests_with_a_single_shard_are_those_of_an_operator_without_shards(server: ApiServer) -> None:
     [shard] = election(server, "a", 1).shards
     async with shard.term():
@@ -171,6 +176,7 @@ async def test_requests_with_a_single_shard_are_those_of_an_operator_without_sha
     assert [obj["metadata"]["name"] for _, obj in server.objects(LEASE)] == ["operator", "operator-2"]
 
 
+@in_virtual_time
 async def test_other_number_of_shards_waits_until_the_last_replica_has_ended(server: ApiServer) -> None:
     work, loop = Work(), asyncio.get_running_loop()
     async with replica(server, "new", 1, work):
@@ -190,15 +196,15 @@ async def test_other_number_of_shards_waits_until_the_last_replica_has_ended(ser
 
 
 class Lossy:
-    """A network that loses requests and responses, and may be down."""
+    """A network that loses requests and responses, and may be down, for all Leases or for some."""
 
     def __init__(self, server: ApiServer, chance: random.Random) -> None:
         self._server = server
         self._chance = chance
-        self.is_away = False
+        self.is_down_for: Callable[[str], bool] = lambda path: False
 
     async def request(self, request: Request) -> Response:
-        if self.is_away or self._chance.random() < 0.1:
+        if self.is_down_for(request.path) or self._chance.random() < 0.1:
             raise Unavailable("request lost")
         await asyncio.sleep(self._chance.random() * 0.02)
         answer = await self._server.request(request)
@@ -207,19 +213,29 @@ class Lossy:
         return answer
 
 
-@pytest.mark.parametrize("seed", range(3))
+OUTAGES: tuple[Callable[[str], bool], ...] = (
+    lambda path: False,
+    lambda path: True,
+    lambda path: path.endswith("/operator"),  # the guard of replicas with shards, and the Lease of one without
+    lambda path: "-shard-" in path,
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@in_virtual_time
 async def test_no_key_is_ever_worked_on_by_two(server: ApiServer, seed: int) -> None:
     """Replicas with 2, 4 and no shards come and go, on networks that lose messages; some lose the API server."""
     chance, work = random.Random(seed), Work()
-    end = asyncio.get_running_loop().time() + 4
+    random.seed(seed)  # the pauses between attempts to take a Lease
+    end = asyncio.get_running_loop().time() + 20
 
     async def live(number: int) -> None:
         while asyncio.get_running_loop().time() < end:
             network = Lossy(server, chance)
             async with replica(network, f"replica-{number}", (2, 2, 4, 1)[number % 4], work):
                 await asyncio.sleep(chance.random() * 1.5)
-                network.is_away = chance.random() < 0.5
-                await asyncio.sleep(chance.random())
+                network.is_down_for = chance.choice(OUTAGES)
+                await asyncio.sleep(chance.random() * 3)  # three times the duration of a Lease
             await asyncio.sleep(chance.random() * 0.5)
 
     async with asyncio.TaskGroup() as group:
@@ -230,6 +246,7 @@ async def test_no_key_is_ever_worked_on_by_two(server: ApiServer, seed: int) -> 
 
 
 @pytest.mark.parametrize("frozen", ["guard", "shard"])
+@in_virtual_time
 async def test_frozen_replica_may_not_act_once_one_of_its_leases_expired(server: ApiServer, frozen: str) -> None:
     """A suspended process resumes within a task, before it learns that it lost the Lease."""
     now = 0.0

@@ -125,7 +125,7 @@ class RingOperator:
         return Observed(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
 
     def plan(self, ring: Ring, seen: Observed, now: datetime) -> Plan:
-        actions, verdict, requeue = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
+        actions, verdict, requeue, _ = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
         return Plan((actions,), verdict, self.status(ring, seen), requeue)
 
     def status(self, ring: Ring, seen: Observed) -> Obj:

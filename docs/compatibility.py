@@ -1,0 +1,72 @@
+"""The reference page of compatibility: versions of Kubernetes, Helm and the databases that the tests run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+import operators
+from e2e.cluster import binaries
+from e2e.cluster.images import Image
+from shared.runtime.operator import Operator, load
+from tools.release.sbom import PYTHON
+
+CHART = Path(__file__).parents[1] / "charts/platform/Chart.yaml"
+HEADER = "<!-- Generated from the versions that the tests run by `make manifests`. Do not edit. -->\n"
+INTRODUCTION = """\
+# Compatibility
+
+Versions that the tests of this tree run: the programs are built from these modules, and the images of databases from
+these versions. Other versions are likely to work, but no test shows it.
+"""
+SUPPORT = """\
+## Support
+
+- A release supports the versions above. The charts refuse Kubernetes older than {kubernetes} (`kubeVersion`).
+- Only the newest minor version gets fixes ([security policy](../../SECURITY.md)). An upgrade replaces no database pod.
+- Lines of databases that their project no longer maintains still run, with a warning ([versions](versions.md)).
+- Images are published for amd64 and arm64. The end-to-end tests run on amd64.
+"""
+
+
+def to_markdown() -> str:
+    """Return the page."""
+    return "\n".join([HEADER + INTRODUCTION, *_platform(), *_databases(), SUPPORT.format(kubernetes=_oldest())])
+
+
+def _platform() -> Iterator[str]:
+    yield "## Platform\n"
+    yield "| component | version | tests |"
+    yield "|---|---|---|"
+    yield f"| Kubernetes | {_version(binaries.KUBERNETES)} | API tests (no nodes), end-to-end tests (nodes) |"
+    yield f"| Helm | {_version(binaries.HELM)} | charts, API tests and end-to-end tests |"
+    yield f"| Python in the images | {PYTHON} | end-to-end tests |"
+    yield ""
+
+
+def _databases() -> Iterator[str]:
+    yield "## Databases\n"
+    yield "Container tests or end-to-end tests run each of these versions; `make up` runs those of the samples.\n"
+    yield "| operator | images |"
+    yield "|---|---|"
+    for operator in operators.installed():
+        if operator.images:
+            yield f"| {operator.name} | {', '.join(f'`{tag}`' for tag in _tags(operator))} |"
+    yield ""
+
+
+def _tags(operator: Operator) -> list[str]:
+    built: list[Image] = load(operator.images)()
+    return [image.tag for image in built]
+
+
+def _version(program: binaries.Program) -> str:
+    return binaries.version(program).removeprefix("v")
+
+
+def _oldest() -> str:
+    """Return the oldest version of Kubernetes that the charts accept."""
+    constraint = str(yaml.safe_load(CHART.read_text())["kubeVersion"])
+    return constraint.removeprefix(">=").removesuffix("-0").removesuffix(".0")

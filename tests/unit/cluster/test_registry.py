@@ -1,0 +1,78 @@
+"""Registries of `make up`: the local one, and a prefix of images for the current cluster."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster import __main__ as main
+from e2e.cluster import images, node, registry, release
+from e2e.cluster.console import Steps
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.targets import Target
+
+IMAGES = {name: f"10.240.0.1:5000/platform/{name}-operator@sha256:{'0' * 64}" for name in release.operators()}
+
+
+@pytest.mark.parametrize("choice", ["kind", "current"])
+def test_local_registry_is_only_for_the_local_cluster(choice: str) -> None:
+    with pytest.raises(ClusterError, match=f"REGISTRY=local is the registry of the local cluster.*{choice}"):
+        main._check_registry("local", choice)
+
+
+@pytest.mark.parametrize("choice", ["kind", "local"])
+def test_other_registry_is_only_for_the_current_cluster(choice: str) -> None:
+    with pytest.raises(ClusterError, match=r"REGISTRY=registry\.example/team is for CLUSTER=current"):
+        main._check_registry("registry.example/team", choice)
+
+
+@pytest.mark.parametrize(("given", "choice"), [("", "kind"), ("local", "local"), ("registry.example/team", "current")])
+def test_matching_registry_is_accepted(given: str, choice: str) -> None:
+    main._check_registry(given, choice)
+
+
+def test_prefix_names_the_image_of_every_operator_for_the_current_cluster() -> None:
+    operator_images = {name: images.operator_image(name) for name in release.operators()}
+    options = argparse.Namespace(image=None, registry="registry.example/team")
+    tags = main._tags(Target("current", None), operator_images, options, Steps())
+    assert tags["redis"] == f"registry.example/team/redis-operator:{release.version()}"
+    assert tags.keys() == operator_images.keys()
+
+
+def test_current_cluster_without_registry_is_refused_with_the_command_that_helps() -> None:
+    options = argparse.Namespace(image=None, registry="")
+    with pytest.raises(ClusterError, match="CLUSTER=current needs REGISTRY") as caught:
+        main._tags(Target("current", None), {}, options, Steps())
+    assert "make push-images up CLUSTER=current REGISTRY=" in caught.value.fix
+
+
+def test_nodes_pull_from_the_local_registry_without_tls() -> None:
+    assert 'config_path = "/run/node/registries"' in node._containerd()
+    assert registry.NODES_ADDRESS == "10.240.0.1:5000"
+
+
+def test_published_chart_is_installed_with_its_own_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+
+    def helm(self: release.Helm, *arguments: str | Path, fix: str = "") -> str:
+        commands.append(tuple(map(str, arguments)))
+        return "[]"
+
+    monkeypatch.setattr(release.Helm, "__call__", helm)
+    assert release.install_published(None, "oci://10.240.0.1:5000/charts/platform", "0.2.0", IMAGES)
+    upgrade = commands[-1]
+    assert upgrade[:4] == ("upgrade", "--install", "platform", "oci://10.240.0.1:5000/charts/platform")
+    assert upgrade[upgrade.index("--version") :][:3] == ("--version", "0.2.0", "--plain-http")
+    assert not [each for each in upgrade if ".image." in each]
+
+
+def test_installed_images_and_charts_are_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def helm(self: release.Helm, *arguments: Any, fix: str = "") -> str:
+        assert arguments[0] == "list"
+        return '[{"name": "platform"}]'
+
+    monkeypatch.setattr(release.Helm, "__call__", helm)
+    assert not release.install_published(None, "oci://10.240.0.1:5000/charts/platform", "0.2.0", IMAGES)
