@@ -76,9 +76,13 @@ def values_yaml(model: BaseModel) -> str:
 
 
 def schema_json(model: type[BaseModel]) -> str:
-    """Return values.schema.json; objects reject unknown keys, except maps and models without fields."""
-    schema = model.model_json_schema(by_alias=True)
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **_closed(schema)}, indent=2) + "\n"
+    """Return values.schema.json; objects reject unknown keys, except maps and models without fields.
+
+    At the top, keys with the prefix x- are accepted: they hold YAML anchors, which users of GitOps tools share.
+    """
+    schema = _closed(model.model_json_schema(by_alias=True))
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "patternProperties": {"^x-": {}}}
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def flags_yaml(flags: Iterable[Flag[Any]]) -> str:

@@ -12,6 +12,15 @@ from pydantic.alias_generators import to_camel
 
 from charts.values.base import Values
 from charts.values.kubernetes import Affinity, EnvironmentVariable, Labels, LabelSelector, LocalName, Strings, Text
+from charts.values.pods import (
+    Capabilities,
+    ContainerSecurityContext,
+    PodSecurityContext,
+    Probe,
+    Profile,
+    Volume,
+    VolumeMount,
+)
 from charts.values.rules import PrometheusRule, Thresholds
 from shared.api.network import Peer
 from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
@@ -20,7 +29,9 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 """An unprivileged port."""
 
 Seconds = Annotated[int, Field(ge=1)]
+Replicas = Annotated[int, Field(ge=1, le=10)]
 Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+NAMESPACE_OR_EMPTY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
 ImageRepository = Annotated[str, Field(pattern=r"^\S+$")]
 REGISTRY = r"^([A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*/?)?$"
 """Pattern of a registry with an optional path, without a scheme; empty for none."""
@@ -191,12 +202,41 @@ class CertificatesValues(Values):
     issuer_ref: IssuerRef = Field(IssuerRef(), description="Issuer of the certificate, if source is certManager.")
 
 
+class Relabeling(Values):
+    """A rule that changes labels, as in a ServiceMonitor."""
+
+    source_labels: list[Text] | None = None
+    separator: str | None = None
+    target_label: str | None = None
+    regex: str | None = None
+    modulus: Annotated[int, Field(ge=0)] | None = None
+    replacement: str | None = None
+    action: str | None = None
+
+
+RELABELINGS: Any = Field([], description="Rules that change the labels of the targets before they are scraped.")
+METRIC_RELABELINGS: Any = Field([], description="Rules that change or drop metrics after they are scraped.")
+
+
+class TokenSecret(Values):
+    """Secret with the token with which Prometheus reads the operator's metrics."""
+
+    name: str = Field(
+        "",
+        description="Name of a Secret in the namespace of the operator, with the token of an account that may get "
+        "/metrics. Empty: Prometheus uses the token of its own account, which it reads from its file system.",
+    )
+    key: Text = Field("token", description="Key of the token in the Secret.")
+
+
 class OperandMonitor(Values):
     """ServiceMonitor of the databases."""
 
     enabled: bool = Field(
         True, description="Create a second ServiceMonitor, for all databases of the operator that expose metrics."
     )
+    relabelings: list[Relabeling] = RELABELINGS
+    metric_relabelings: list[Relabeling] = METRIC_RELABELINGS
 
 
 class ServiceMonitor(Values):
@@ -209,6 +249,13 @@ class ServiceMonitor(Values):
     interval: Annotated[str, Field(pattern=r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")] = Field(
         "", description="Scrape interval, such as 30s. Empty: Prometheus's default."
     )
+    token_secret: TokenSecret = Field(
+        TokenSecret(),
+        description="Token with which Prometheus reads the operator's metrics. Needed where the Prometheus operator "
+        "denies access to files (arbitraryFSAccessThroughSMs).",
+    )
+    relabelings: list[Relabeling] = RELABELINGS
+    metric_relabelings: list[Relabeling] = METRIC_RELABELINGS
     operands: OperandMonitor = Field(
         OperandMonitor(), description="ServiceMonitor of the databases that the operator manages."
     )
@@ -308,14 +355,23 @@ class OperatorValues(Values):
     fullname_override: Annotated[str, Field(max_length=52)] = Field(
         "", description="Replaces the full name (release name and operator name) in the names of the chart's objects."
     )
+    namespace_override: Annotated[str, Field(max_length=63, pattern=NAMESPACE_OR_EMPTY)] = Field(
+        "", description="Namespace of the chart's objects. Empty: the namespace of the release."
+    )
     image: ImageValues = Field(ImageValues(), description="The operator's image.")
     image_pull_secrets: list[LocalName] = Field(
         [], description="Secrets for pulling the operator's image, such as [{name: registry}]."
     )
-    replicas: Annotated[int, Field(ge=1, le=10)] = Field(
+    replica_count: Replicas = Field(
         2,
         description="Number of replicas of the operator. One replica leads; the others serve webhooks and take over "
         "within seconds.",
+    )
+    replicas: Replicas | None = Field(
+        None,
+        exclude=True,
+        description="Deprecated name of replicaCount, which it overrides.",
+        json_schema_extra={"deprecated": True},
     )
     shards: Annotated[int, Field(ge=1, le=10)] = Field(
         1,
@@ -412,19 +468,69 @@ class OperatorValues(Values):
         Affinity(),
         description="Affinity of the operator's pods. Empty: the replicas prefer different nodes.",
     )
-    topology_spread: list[TopologySpread] = Field(
+    topology_spread_constraints: list[TopologySpread] = Field(
         [],
         description="Topology spread constraints of the operator's pods. Empty: the replicas prefer different zones.",
     )
+    topology_spread: list[TopologySpread] | None = Field(
+        None,
+        exclude=True,
+        description="Deprecated name of topologySpreadConstraints, which it overrides.",
+        json_schema_extra={"deprecated": True},
+    )
     priority_class_name: str = Field("", description="PriorityClass of the operator's pods.")
+    deployment_annotations: Strings = Field({}, description="Annotations added to the operator's Deployment.")
+    deployment_labels: Labels = Field(
+        {}, description="Labels added to the operator's Deployment. The chart's own labels take precedence."
+    )
     pod_annotations: Strings = Field({}, description="Annotations added to the operator's pods.")
     pod_labels: Labels = Field(
         {}, description="Labels added to the operator's pods. The chart's own labels take precedence."
+    )
+    pod_security_context: PodSecurityContext = Field(
+        PodSecurityContext(
+            run_as_non_root=True,
+            run_as_user=65532,
+            run_as_group=65532,
+            seccomp_profile=Profile(type="RuntimeDefault"),
+        ),
+        description="Security context of the operator's pods. Set runAsUser and runAsGroup to null if the cluster "
+        "assigns them, as OpenShift's restricted-v2 does.",
+    )
+    security_context: ContainerSecurityContext = Field(
+        ContainerSecurityContext(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=Capabilities(drop=["ALL"]),
+        ),
+        description="Security context of the operator's container.",
+    )
+    startup_probe: Probe = Field(
+        Probe(period_seconds=1, timeout_seconds=3, failure_threshold=60),
+        description="Timing of the startup probe. It allows a minute to start, on a slow or busy node too.",
+    )
+    liveness_probe: Probe = Field(
+        Probe(period_seconds=20, timeout_seconds=5, failure_threshold=3),
+        description="Timing of the liveness probe. The container is restarted if it does not respond, or if a "
+        "reconcile hangs, for a minute.",
+    )
+    readiness_probe: Probe = Field(
+        Probe(period_seconds=5, timeout_seconds=3, failure_threshold=2),
+        description="Timing of the readiness probe. The operator is ready once its caches are in sync.",
+    )
+    extra_args: list[Annotated[str, Field(pattern=r"^--[a-z]")]] = Field(
+        [],
+        description="Arguments added to those of the operator, such as [--certificate-lifetime=864000]. They take "
+        "precedence over the arguments that the chart sets.",
     )
     extra_env: list[EnvironmentVariable] = Field(
         [],
         description="Environment variables added to the operator's container. The flags that the chart sets take "
         "precedence.",
+    )
+    extra_volumes: list[Volume] = Field([], description="Volumes added to the operator's pods.")
+    extra_volume_mounts: list[VolumeMount] = Field(
+        [], description="Mounts added to the operator's container, such as those of extraVolumes."
     )
 
 

@@ -26,6 +26,7 @@ To create {summary}, and to list the fields of its spec:
   kubectl apply --filename samples/{name}/small.yaml
   kubectl get {plural}
   kubectl explain {kind}.spec
+{{{{- include "operator.deprecations" (list $.Values.{name} "{name}.") }}}}
 {{{{- end }}}}
 """
 

@@ -33,11 +33,13 @@ class Workload:
         kind: Deployment or StatefulSet.
         obj: the object; None if it does not exist.
         pods: pods that have not ended, in the order of their names, including those that are being deleted.
+        pod_objs: the same pods as objects, without those that are being deleted.
     """
 
     kind: Kind
     obj: Obj | None = None
     pods: tuple[Pod, ...] = ()
+    pod_objs: tuple[Obj, ...] = ()
 
     @cached_property
     def ready(self) -> tuple[Pod, ...]:
@@ -123,7 +125,8 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     key = Key(resource.namespace, resource.name)
     pods = cache.owned(POD, key)
     workloads = {
-        name: Workload(kind, cache.get(kind, *key), _servers(pods, kind, key)) for name, kind in WORKLOADS.items()
+        name: _workload(kind, cache.get(kind, *key), [pod for pod in pods if belongs(pod, kind, key.name)])
+        for name, kind in WORKLOADS.items()
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
@@ -143,10 +146,11 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     )
 
 
-def _servers(pods: Iterable[Obj], kind: Kind, key: Key) -> tuple[Pod, ...]:
-    """Return the pods of a workload that have not ended."""
-    found = (Pod.of(pod, container=CONTAINER) for pod in pods if belongs(pod, kind, key.name))
-    return tuple(pod for pod in found if not pod.ended)
+def _workload(kind: Kind, obj: Obj | None, pods: Iterable[Obj]) -> Workload:
+    """Return a workload with its pods that have not ended."""
+    found = [(pod, server) for pod in pods if not (server := Pod.of(pod, container=CONTAINER)).ended]
+    present = tuple(pod for pod, server in found if not server.leaving)
+    return Workload(kind, obj, tuple(server for _, server in found), present)
 
 
 def belongs(pod: Obj, kind: Kind, name: str) -> bool:

@@ -25,12 +25,14 @@ from operators.memcached.steps.provisioning import (
     require_exporter_image,
     require_secrets,
     require_valid_certificates,
+    resize_servers,
 )
 from operators.memcached.steps.users_reload import await_users
 from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
+from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
@@ -55,6 +57,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),
             partial(ensure_autoscaler, settings),
             report_failing_server,
+            resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
@@ -62,7 +65,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_ending_certificates,  # of servers that match the spec
         )
 
-    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES})
+    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

@@ -79,12 +79,15 @@ class Patch:
         change: a JSON merge patch (RFC 7386).
         noted: annotation that records a rejection of the change by the API server, and the prefix of its value: the
             plan then continues and can read it. None: a rejection is an error.
+        subresource: subresource that is changed, such as `resize`; empty for the object itself. A server without the
+            subresource rejects the change.
     """
 
     kind: Kind
     obj: Obj
     change: Obj
     noted: tuple[str, str] | None = None
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,13 @@ RESTORED = COMMON.add(
     Severity.NORMAL,
     "An object of the resource was changed or deleted by another client, and the operator restored it.",
 )
+RESIZING = COMMON.add(
+    "Resizing",
+    Severity.NORMAL,
+    "The CPU and memory of running pods change, without a restart.",
+    "Setting the CPU and memory of {names} without a restart.",
+    "Waiting for the kubelet to set the CPU and memory of {name} without a restart: {why}.",
+)
 RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
 SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")
 SECRET_INVALID = COMMON.add(

@@ -30,11 +30,13 @@ IMAGES = {name: f"registry.example.com/platform/{name}-operator" for name in NAM
 Obj = dict[str, Any]
 Values = Mapping[str, Any]
 
+RELABELING: Obj = {"sourceLabels": ["__name__"], "regex": "go_.*", "action": "drop"}
+
 EVERYTHING: Obj = {
     "nameOverride": "mine",
     "image": {"digest": "sha256:" + 64 * "0"},
     "imagePullSecrets": [{"name": "registry"}],
-    "replicas": 3,
+    "replicaCount": 3,
     "watchNamespaces": [NAMESPACE],
     "profiling": True,
     "otlpEndpoint": "http://collector.tracing:4318",
@@ -47,7 +49,15 @@ EVERYTHING: Obj = {
     },
     "certificates": {"source": "certManager"},
     "metrics": {
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
+        "serviceMonitor": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "interval": "30s",
+            "tokenSecret": {"name": "prometheus-token"},
+            "relabelings": [RELABELING],
+            "metricRelabelings": [RELABELING],
+            "operands": {"relabelings": [RELABELING], "metricRelabelings": [RELABELING]},
+        },
         "dashboards": {"enabled": True, "labels": {"team": "storage"}},
         "prometheusRule": {
             "enabled": True,
@@ -83,10 +93,18 @@ EVERYTHING: Obj = {
             ]
         },
     },
-    "topologySpread": [{"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}],
+    "topologySpreadConstraints": [
+        {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "priorityClassName": "system-cluster-critical",
     "podAnnotations": {"example.com/note": "yes"},
     "podLabels": {"team": "storage"},
+    "deploymentAnnotations": {"example.com/reload": "true"},
+    "deploymentLabels": {"team": "storage"},
+    "extraArgs": ["--certificate-lifetime=864000"],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/company", "readOnly": True}],
+    "podSecurityContext": {"supplementalGroups": [7]},
     "extraEnv": [
         {"name": "TZ", "value": "UTC"},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
@@ -95,7 +113,7 @@ EVERYTHING: Obj = {
 """A value for every key that is empty or disabled by default."""
 
 MINIMAL: Obj = {
-    "replicas": 1,
+    "replicaCount": 1,
     "webhook": {"enabled": False},
     "metrics": {"enabled": False},
     "rbac": {"create": False},

@@ -40,6 +40,21 @@ CERTIFICATE = struct(
     usages={"type": "array", "items": one_of("digital signature", "key encipherment", "server auth", "client auth")},
 )
 
+RELABELINGS: Obj = {
+    "type": "array",
+    "items": struct(
+        sourceLabels=TEXTS,
+        separator={"type": "string"},
+        targetLabel={"type": "string"},
+        regex={"type": "string"},
+        modulus={"type": "integer"},
+        replacement={"type": "string"},
+        action=one_of(
+            "replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep", "lowercase", "uppercase"
+        ),
+    ),
+}
+
 SERVICE_MONITOR = struct(
     "selector",
     "endpoints",
@@ -56,6 +71,9 @@ SERVICE_MONITOR = struct(
             honorLabels={"type": "boolean"},
             interval={"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"},
             bearerTokenFile={"type": "string"},
+            authorization=struct(type={"type": "string"}, credentials=struct("key", name=TEXT, key=TEXT)),
+            relabelings=RELABELINGS,
+            metricRelabelings=RELABELINGS,
             tlsConfig=struct(serverName=TEXT, ca=struct(secret=struct("key", name=TEXT, key=TEXT))),
         ),
     },

@@ -5,7 +5,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ include "operator.serviceAccountName" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -86,7 +86,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ $name | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 rules:
   - apiGroups: [coordination.k8s.io]
@@ -114,7 +114,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ $name | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
@@ -188,7 +188,7 @@ rules:
 {{- define "operator.subject" -}}
 - kind: ServiceAccount
   name: {{ include "operator.serviceAccountName" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
 {{- end -}}
 
 {{/*

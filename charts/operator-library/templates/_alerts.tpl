@@ -37,7 +37,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
   name: {{ include "operator.fullname" $ | quote }}
-  namespace: {{ $.Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" $ | quote }}
   labels: {{- merge (include "operator.labels" $ | fromYaml) .labels | toYaml | nindent 4 }}
 spec:
   groups: {{- toYaml $groups | nindent 4 }}

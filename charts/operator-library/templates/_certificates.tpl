@@ -23,7 +23,7 @@ release contains a key.
 {{- $hosts := list -}}
 {{- range $part, $enabled := dict "metrics" (and .Values.metrics.enabled .Values.metrics.secure) "webhook" .Values.webhook.enabled -}}
 {{- if $enabled -}}
-{{- $service := printf "%s-%s.%s.svc" (include "operator.fullname" $) $part $.Release.Namespace -}}
+{{- $service := printf "%s-%s.%s.svc" (include "operator.fullname" $) $part (include "operator.namespace" $) -}}
 {{- $hosts = append (append $hosts $service) (printf "%s.cluster.local" $service) -}}
 {{- end -}}
 {{- end -}}
@@ -37,11 +37,28 @@ release contains a key.
 {{- end -}}
 {{- end -}}
 
+{{/* Volume and mount of the certificate, each as a list, which is empty if the operator reads it through the API. */}}
+{{- define "operator.certificatesVolumes" -}}
+{{- if include "operator.certificatesMounted" . -}}
+- name: certificates
+  secret:
+    secretName: {{ include "operator.certificatesSecret" . | quote }}
+{{- end -}}
+{{- end -}}
+
+{{- define "operator.certificatesMounts" -}}
+{{- if include "operator.certificatesMounted" . -}}
+- name: certificates
+  mountPath: /certificates
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
 {{- define "operator.certificatesArguments" -}}
 {{- if include "operator.certificatesMounted" . -}}
 - --certificates=/certificates
 {{- else if include "operator.certificatesNeeded" . -}}
-- --certificates=self:{{ .Release.Namespace }}/{{ include "operator.certificatesSecret" . }}
+- --certificates=self:{{ include "operator.namespace" . }}/{{ include "operator.certificatesSecret" . }}
 - --certificate-hosts={{ include "operator.certificatesHosts" . }}
 {{- end }}
 {{- with include "operator.certificatesInjected" . }}
@@ -62,7 +79,7 @@ apiVersion: v1
 kind: Secret
 metadata:
   name: {{ $name | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 type: Opaque
 {{- else if eq .Values.certificates.source "certManager" }}
@@ -74,7 +91,7 @@ apiVersion: cert-manager.io/v1
 kind: Issuer
 metadata:
   name: {{ $name | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   selfSigned: {}
@@ -84,7 +101,7 @@ apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata:
   name: {{ $name | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   secretName: {{ include "operator.certificatesSecret" . | quote }}

@@ -3,15 +3,15 @@
 successful test deletes all of its objects; after a failure they stay until the next test, so that the pod's log can be read.
 */}}
 {{- define "operator.check" -}}
-{{- $namespace := first (append .Values.watchNamespaces .Release.Namespace) }}
-{{- if has .Release.Namespace .Values.watchNamespaces }}{{ $namespace = .Release.Namespace }}{{ end }}
+{{- $own := include "operator.namespace" . }}
+{{- $namespace := ternary $own (first (append .Values.watchNamespaces $own)) (has $own .Values.watchNamespaces) }}
 {{- $plural := index .Chart.Annotations "platform/checked" }}
 {{- $crd := .Files.Get (printf "files/crds/%s.yaml" $plural) | fromYaml }}
 {{- $name := printf "check-%s" (include "operator.fullname" .) }}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace -2) | nindent 2 }}
+metadata: {{- include "operator.checkMetadata" (list . (include "operator.namespace" .) -2) | nindent 2 }}
 automountServiceAccountToken: false
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -36,12 +36,12 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $name | quote }}
-    namespace: {{ .Release.Namespace | quote }}
+    namespace: {{ include "operator.namespace" . | quote }}
 {{- if .Values.networkPolicy.enabled }}
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace -2) | nindent 2 }}
+metadata: {{- include "operator.checkMetadata" (list . (include "operator.namespace" .) -2) | nindent 2 }}
 spec:
   podSelector:
     matchLabels: {{- include "operator.checkLabels" . | nindent 6 }}
@@ -66,19 +66,19 @@ spec:
     - from:
         - namespaceSelector:
             matchLabels:
-              kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}
+              kubernetes.io/metadata.name: {{ include "operator.namespace" . | quote }}
           podSelector:
             matchLabels: {{- include "operator.checkLabels" . | nindent 14 }}
         - namespaceSelector:
             matchLabels:
-              kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}
+              kubernetes.io/metadata.name: {{ include "operator.namespace" . | quote }}
           podSelector:
             matchLabels: {{- include "operator.selectorLabels" . | nindent 14 }}
 {{- end }}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace 0) | nindent 2 }}
+metadata: {{- include "operator.checkMetadata" (list . (include "operator.namespace" .) 0) | nindent 2 }}
 spec:
   restartPolicy: Never
   serviceAccountName: {{ $name | quote }}

@@ -11,7 +11,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ include "operator.fullname" $ }}-dashboards
-  namespace: {{ $.Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" $ | quote }}
   labels: {{- merge (include "operator.labels" $ | fromYaml) .labels | toYaml | nindent 4 }}
   {{- with .annotations }}
   annotations: {{- toYaml . | nindent 4 }}

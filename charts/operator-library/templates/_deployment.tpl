@@ -3,11 +3,14 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "operator.fullname" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels: {{- include "operator.labels" . | nindent 4 }}
+  namespace: {{ include "operator.namespace" . | quote }}
+  labels: {{- merge (include "operator.labels" . | fromYaml) .Values.deploymentLabels | toYaml | nindent 4 }}
+  {{- with .Values.deploymentAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   # All replicas serve webhooks and metrics and keep their caches in sync; only the leaders reconcile.
-  replicas: {{ int64 .Values.replicas }}
+  replicas: {{ include "operator.replicas" . }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -65,52 +68,36 @@ containers:
         protocol: TCP
       {{- end }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
-    # The startup probe allows a minute to start (a slow image, a busy node). After that the container is restarted if it
-    # does not respond, or if a reconcile hangs, for a minute. It is ready once its caches are in sync.
     startupProbe:
       httpGet: {path: /healthz, port: probes}
-      periodSeconds: 1
-      timeoutSeconds: 3
-      failureThreshold: 60
+      {{- toYaml .Values.startupProbe | nindent 6 }}
     livenessProbe:
       httpGet: {path: /healthz, port: probes}
-      periodSeconds: 20
-      timeoutSeconds: 5
-      failureThreshold: 3
+      {{- toYaml .Values.livenessProbe | nindent 6 }}
     readinessProbe:
       httpGet: {path: /readyz, port: probes}
-      periodSeconds: 5
-      timeoutSeconds: 3
-      failureThreshold: 2
+      {{- toYaml .Values.readinessProbe | nindent 6 }}
     securityContext: {{- include "operator.containerSecurity" . | nindent 6 }}
-    {{- if include "operator.certificatesMounted" . }}
-    volumeMounts:
-      - name: certificates
-        mountPath: /certificates
-        readOnly: true
+    {{- with concat (include "operator.certificatesMounts" . | fromYamlArray) .Values.extraVolumeMounts }}
+    volumeMounts: {{- toYaml . | nindent 6 }}
     {{- end }}
-{{- if include "operator.certificatesMounted" . }}
-volumes:
-  - name: certificates
-    secret:
-      secretName: {{ include "operator.certificatesSecret" . | quote }}
+{{- with concat (include "operator.certificatesVolumes" . | fromYamlArray) .Values.extraVolumes }}
+volumes: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Security contexts of the Pod Security Standard "restricted", plus a read-only root file system. */}}
+{{/* Number of replicas; the deprecated name has no default, so it is set only by users. */}}
+{{- define "operator.replicas" -}}
+{{- int64 (default .Values.replicaCount .Values.replicas) -}}
+{{- end -}}
+
+{{/* Security contexts, by default of the Pod Security Standard "restricted", with a read-only root file system. */}}
 {{- define "operator.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{- toYaml .Values.podSecurityContext -}}
 {{- end -}}
 
 {{- define "operator.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- toYaml .Values.securityContext -}}
 {{- end -}}
 
 {{/* Secrets of this chart and those of global.imagePullSecrets, which may be plain names, each once. */}}
@@ -145,7 +132,7 @@ affinity:
 topologySpreadConstraints:
 {{- $zones := list (dict "topologyKey" "topology.kubernetes.io/zone" "whenUnsatisfiable" "ScheduleAnyway") }}
 {{- $whole := dict "maxSkew" 1 "whenUnsatisfiable" "DoNotSchedule" "labelSelector" $selected }}
-{{- range default $zones .Values.topologySpread }}
+{{- range default $zones (default .Values.topologySpreadConstraints .Values.topologySpread) }}
   - {{- merge (deepCopy .) $whole | toYaml | nindent 4 }}
 {{- end }}
 {{- with default .Values.global.priorityClassName .Values.priorityClassName }}
@@ -163,11 +150,19 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Flags instead of environment variables, so that extraEnv cannot contradict or duplicate them. */}}
+{{/* The operator takes the last of several values of a flag, so extraArgs take precedence. */}}
 {{- define "operator.arguments" -}}
+{{ include "operator.ownArguments" . }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Flags instead of environment variables, so that extraEnv cannot contradict or duplicate them. */}}
+{{- define "operator.ownArguments" -}}
 - --operator-name={{ include "operator.process" . }}
 - --leader-elect
-- --leader-elect-namespace={{ .Release.Namespace }}
+- --leader-elect-namespace={{ include "operator.namespace" . }}
 - --leader-elect-lease-duration={{ int64 .Values.leaderElection.leaseDuration }}
 - --leader-elect-renew-deadline={{ int64 .Values.leaderElection.renewDeadline }}
 - --leader-elect-retry-period={{ int64 .Values.leaderElection.retryPeriod }}

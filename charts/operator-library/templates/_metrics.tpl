@@ -9,7 +9,7 @@ apiVersion: v1
 kind: Service
 metadata:
   name: {{ include "operator.fullname" . }}-metrics
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   selector: {{- include "operator.selectorLabels" . | nindent 4 }}
@@ -40,7 +40,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
   name: {{ include "operator.fullname" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.monitorLabels" . | nindent 4 }}
 spec:
   selector:
@@ -52,9 +52,16 @@ spec:
       {{- include "operator.interval" . | nindent 6 }}
       {{- if .Values.metrics.secure }}
       scheme: https
+      {{- with .Values.metrics.serviceMonitor.tokenSecret }}
+      {{- if .name }}
+      authorization:
+        credentials: {{- toYaml . | nindent 10 }}
+      {{- else }}
       bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+      {{- end }}
+      {{- end }}
       tlsConfig:
-        serverName: {{ include "operator.fullname" . }}-metrics.{{ .Release.Namespace }}.svc
+        serverName: {{ include "operator.fullname" . }}-metrics.{{ include "operator.namespace" . }}.svc
         ca:
           secret:
             name: {{ include "operator.certificatesSecret" . | quote }}
@@ -62,6 +69,7 @@ spec:
       {{- else }}
       scheme: http
       {{- end }}
+      {{- include "operator.relabelings" .Values.metrics.serviceMonitor | nindent 6 }}
 {{- end -}}
 
 {{/*
@@ -73,7 +81,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
   name: {{ include "operator.fullname" . }}-operands
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.monitorLabels" . | nindent 4 }}
 spec:
   selector:
@@ -92,6 +100,7 @@ spec:
       path: /metrics
       scheme: http
       {{- include "operator.interval" . | nindent 6 }}
+      {{- include "operator.relabelings" .Values.metrics.serviceMonitor.operands | nindent 6 }}
 {{- end -}}
 
 {{- define "operator.monitorLabels" -}}
@@ -102,4 +111,13 @@ spec:
 {{- with .Values.metrics.serviceMonitor.interval -}}
 interval: {{ . }}
 {{- end -}}
+{{- end -}}
+
+{{- define "operator.relabelings" -}}
+{{- with .relabelings }}
+relabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

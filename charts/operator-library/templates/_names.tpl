@@ -19,6 +19,11 @@ umbrella chart, and a value could be overridden.
 {{- default $full .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Namespace of the chart's objects. */}}
+{{- define "operator.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
 {{- define "operator.serviceAccountName" -}}
 {{- $own := ternary (include "operator.fullname" .) "default" .Values.serviceAccount.create -}}
 {{- default $own .Values.serviceAccount.name -}}

@@ -9,7 +9,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ include "operator.fullname" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   podSelector:
@@ -50,7 +50,7 @@ the operator has no address of its own, so that its peers are unknown unless a v
 {{- if .Values.operatorPeers -}}
 {{- toJson .Values.operatorPeers -}}
 {{- else if not .Values.hostNetwork -}}
-{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "operator.namespace" .)) -}}
 {{- $pods := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) -}}
 {{- list (dict "namespaceSelector" $namespace "podSelector" $pods) | toJson -}}
 {{- end -}}

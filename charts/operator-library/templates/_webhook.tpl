@@ -9,7 +9,7 @@ apiVersion: v1
 kind: Service
 metadata:
   name: {{ include "operator.fullname" . }}-webhook
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "operator.namespace" . | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   selector: {{- include "operator.selectorLabels" . | nindent 4 }}
@@ -36,7 +36,7 @@ name: {{ include "operator.fullname" . | quote }}
 labels: {{- include "operator.labels" . | nindent 2 }}
 {{- if eq .Values.certificates.source "certManager" }}
 annotations:
-  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "operator.fullname" . }}-certificates
+  cert-manager.io/inject-ca-from: {{ include "operator.namespace" . }}/{{ include "operator.fullname" . }}-certificates
 {{- end }}
 {{- end -}}
 
@@ -50,7 +50,7 @@ annotations:
     clientConfig:
       service:
         name: {{ include "operator.fullname" $root }}-webhook
-        namespace: {{ $root.Release.Namespace | quote }}
+        namespace: {{ include "operator.namespace" $root | quote }}
         path: /{{ $operation }}
         port: 443
     rules:

@@ -226,6 +226,11 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
         changed.append("image" if spec.get("image") != former.get("image") else "version")
     if not changed or before.spec.size == 0:
         return []
+    if changed == ["resources"]:
+        return [
+            "spec.resources: Kubernetes 1.33 and later resize the servers without a restart if only amounts of CPU and "
+            "memory change. Otherwise the change replaces all servers, one by one, and the new servers start empty."
+        ]
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
     pause = resource.spec.update_strategy.pause_seconds
     hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."

@@ -41,4 +41,13 @@ RedisOperatorValues = operator_values(
     "official repository, such as 8.0.2.",
     thresholds=RedisThresholds,
     rbac=(RedisRbac, Field(RedisRbac(), description="RBAC permissions of the operator.")),
+    agent_image=(
+        str | None,
+        Field(
+            None,
+            exclude=True,
+            description="Deprecated. It has no effect: the operator adds no container with its own image.",
+            json_schema_extra={"deprecated": True},
+        ),
+    ),
 )

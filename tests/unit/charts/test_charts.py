@@ -128,11 +128,12 @@ def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
 
 
 def test_operator_knows_the_peers_that_its_pods_are(operator_chart: Path) -> None:
-    objects = render(operator_chart)
-    (peer,) = options_of(objects).operator_peers
-    pod = only(objects, "Deployment")["spec"]["template"]["metadata"]
-    assert selects(peer["podSelector"], pod["labels"])
-    assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "platform-system"}}
+    for values, namespace in (({}, "platform-system"), ({"namespaceOverride": "operators"}, "operators")):
+        objects = render(operator_chart, values)
+        (peer,) = options_of(objects).operator_peers
+        pod = only(objects, "Deployment")["spec"]["template"]["metadata"]
+        assert selects(peer["podSelector"], pod["labels"])
+        assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
 
 
 def test_operator_on_the_network_of_the_host_has_the_peers_of_the_values(operator_chart: Path) -> None:
@@ -240,16 +241,16 @@ def test_scheduling_values_replace_the_defaults(operator_chart: Path) -> None:
     pod = only(render(operator_chart, EVERYTHING), "Deployment")["spec"]["template"]["spec"]
     assert pod["affinity"] == EVERYTHING["affinity"]
     (spread,) = pod["topologySpreadConstraints"]
-    assert EVERYTHING["topologySpread"][0].items() < spread.items()
+    assert EVERYTHING["topologySpreadConstraints"][0].items() < spread.items()
     assert spread["labelSelector"]["matchLabels"]["app.kubernetes.io/name"] == "mine"
 
 
 @pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1), (3, 1)])
 def test_disruption_budget_requires_several_replicas(operator_chart: Path, replicas: int, budgets: int) -> None:
-    objects = render(operator_chart, {"replicas": replicas})
+    objects = render(operator_chart, {"replicaCount": replicas})
     found = of_kind(objects, "PodDisruptionBudget")
     assert [budget["spec"]["maxUnavailable"] for budget in found] == [1] * budgets
-    off = render(operator_chart, {"replicas": replicas, "podDisruptionBudget": {"enabled": False}})
+    off = render(operator_chart, {"replicaCount": replicas, "podDisruptionBudget": {"enabled": False}})
     assert not of_kind(off, "PodDisruptionBudget")
 
 

@@ -132,7 +132,7 @@ def test_schemas_accept_global_values_and_the_enabled_switch(charts: Path) -> No
         ({"memcache": {"enabled": True}}, "memcache"),
         ({"memcached": {"enabled": "yes"}}, "/memcached/enabled"),
         ({"memcached": {"logLevel": "loud"}}, "/logLevel"),
-        ({"memcached": {"replicas": 0}}, "/replicas"),
+        ({"memcached": {"replicaCount": 0}}, "/replicaCount"),
         ({"memcached": {"image": {"digest": "abc"}}}, "/image/digest"),
         ({"memcached": {"watchNamespaces": "shop"}}, "/watchNamespaces"),
         ({"memcached": {"watchNamespaces": ["Shop"]}}, "/watchNamespaces/0"),
