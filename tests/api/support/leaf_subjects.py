@@ -213,7 +213,7 @@ SUBJECTS = {
                 st.integers(FREE[True] + 1, 99) if before <= 45 else st.integers(1, FREE[False])
             ),
         },
-        with_pods=("size", "storage.", "version", "auth.", "backup.", "defragmentation."),
+        with_pods=("size", "storage.", "version", "auth.", "backup.", "connectionSecret", "defragmentation."),
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
         unseen={
             **UNCHANGEABLE,
