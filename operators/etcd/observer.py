@@ -41,6 +41,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.steps import connection
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
 from shared.steps.network_policy import network_policy_name
 
@@ -74,6 +75,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         ),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
+        connection=await connection.read(kube, *key),
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}

@@ -19,6 +19,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.steps import connection
+from shared.steps.connection import ConnectionSecret
 from shared.steps.network_policy import network_policy_name
 
 TEMPLATE_HASH = "pod-template-hash"
@@ -97,6 +99,7 @@ class Observed:
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
+        connection: the Secret for clients; None if it was not read.
     """
 
     workload: Workload
@@ -107,6 +110,7 @@ class Observed:
     secrets: Secrets = field(default_factory=Secrets)
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
+    connection: ConnectionSecret | None = None
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
@@ -143,6 +147,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, resource, workload),
+        connection=await connection.read(kube, resource.namespace, resource.name),
     )
 
 

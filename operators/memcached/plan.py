@@ -15,6 +15,8 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
+from operators.memcached.steps.connection_secret import ensure_connection
+from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
@@ -49,6 +51,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
             partial(ensure_network_policy, settings),  # access to the ports, before servers exist
             partial(ensure_service, settings),  # before the servers that have its DNS names
@@ -64,6 +67,9 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             refresh_certificates,  # without a restart
             report_ending_certificates,  # of servers that match the spec
         )
+
+    def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
+        return ((partial(ensure_connection, self.settings),),)  # a copy for clients, on which no server depends
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)

@@ -17,6 +17,7 @@ from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
+from shared.steps.connection import ConnectionSecret
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Observed:
         bus_policy: NetworkPolicy of the cluster bus that an earlier build of the operator made.
         former: pod names of nodes that were removed permanently, by node id.
         adoptable: volumes of a deleted resource of this name.
+        connection: the Secret for clients; None if it was not read.
     """
 
     stateful_set: Obj | None = None
@@ -59,6 +61,7 @@ class Observed:
     bus_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
     adoptable: Adoptable = field(default_factory=Adoptable)
+    connection: ConnectionSecret | None = None
 
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:

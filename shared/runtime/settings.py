@@ -24,6 +24,8 @@ class Settings:
         certificate_lifetime: lifetime of issued certificates in seconds.
         operator_peers: peers as which the operator connects, as the `from` of a NetworkPolicy; empty if unknown.
         policy: policy of the platform's administrator.
+        write_secrets: whether the operator may create Secrets that resources do not need to run: generated passwords,
+            and connections for clients.
     """
 
     operator: str
@@ -34,6 +36,7 @@ class Settings:
     certificate_lifetime: float = LIFETIME.total_seconds()
     operator_peers: tuple[Obj, ...] = ()
     policy: PlatformPolicy = field(default_factory=PlatformPolicy)
+    write_secrets: bool = True
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -51,5 +54,6 @@ class Settings:
             options.certificate_lifetime,
             options.operator_peers,
             options.policy,
+            options.write_secrets,
             **own,
         )

@@ -192,6 +192,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with include "operator.peers" . }}
 - {{ printf "--operator-peers=%s" . | quote }}
 {{- end }}
+{{- if eq (get .Values.rbac "writeSecrets" | toString) "false" }}
+- --no-write-secrets
+{{- end }}
 - --health-probe-bind-address=:{{ int64 .Values.probePort }}
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}

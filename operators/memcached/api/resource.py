@@ -12,8 +12,10 @@ from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION,
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
+    BINDING,
     INT32,
     Admission,
+    Binding,
     CustomResource,
     Exposure,
     InvalidSpec,
@@ -63,6 +65,7 @@ class MemcachedStatus(Status):
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    binding: Binding | None = Field(None, description=BINDING)
 
 
 API = Resource(
