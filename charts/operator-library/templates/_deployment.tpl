@@ -175,6 +175,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 - --log-format={{ .Values.logFormat }}
 - --image-repository={{ include "operator.mirrored" (list . .Values.operandImageRepository) }}
 - --agent-image={{ include "operator.agentImage" . }}
+{{- if eq (get .Values.rbac "writeSecrets" | toString) "false" }}
+- --no-write-secrets
+{{- end }}
 {{- with .Values.policy }}
 {{- if .requireTLS }}
 - --require-tls
@@ -191,9 +194,6 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with include "operator.peers" . }}
 - {{ printf "--operator-peers=%s" . | quote }}
-{{- end }}
-{{- if eq (get .Values.rbac "writeSecrets" | toString) "false" }}
-- --no-write-secrets
 {{- end }}
 - --health-probe-bind-address=:{{ int64 .Values.probePort }}
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
