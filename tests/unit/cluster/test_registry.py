@@ -56,7 +56,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_cluster")
 @pytest.mark.parametrize("choice", ["current", "local", "kind", "auto"])
-def test_one_image_for_all_operators_is_refused(choice: str) -> None:
+def test_image_of_one_operator_is_refused_for_all(choice: str) -> None:
     given = ["up", "--cluster", choice, "--image", "registry.example/team/redis-operator:dev"]
     with pytest.raises(ClusterError, match=r"IMG=registry\.example/team/redis-operator:dev names one image") as caught:
         main.up(main._parser().parse_args(given))
