@@ -182,17 +182,16 @@ class EnvVar(SpecModel):
     )
 
 
-def distinct(variables: list[EnvVar]) -> list[EnvVar]:
-    """Return the variables if all names are distinct.
+def distinct(field: str) -> AfterValidator:
+    """Return a validator that refuses a list in which two items have the same value of a field."""
 
-    Raises:
-        ValueError: a name occurs twice.
-    """
-    names = [variable.name for variable in variables]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{', '.join(twice)} is listed more than once; keep one")
-    return variables
+    def check(items: list[Any]) -> list[Any]:
+        values = [getattr(item, field) for item in items]
+        if twice := sorted({str(value) for value in values if values.count(value) > 1}):
+            raise ValueError(f"{', '.join(twice)} is listed more than once; keep one")
+        return items
+
+    return AfterValidator(check)
 
 
 OWN_LABELS = (
@@ -268,6 +267,10 @@ def _count(given: int | str, size: int) -> int:
     return given if isinstance(given, int) else math.ceil(int(given.removesuffix("%")) * size / 100)
 
 
+_APART = {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
+"""Weight of each topology in the default affinity: a second pod on a node is worse than one in the same zone."""
+
+
 class PodSettings(SpecModel):
     """Common settings of pods, directly in the spec."""
 
@@ -287,7 +290,8 @@ class PodSettings(SpecModel):
     )
     topology_spread: Annotated[list[TopologySpread], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Spreading of the pods over nodes and zones; by default evenly over nodes, best effort.",
+        description="Spreading of the pods over nodes and zones; by default evenly over nodes and "
+        "zones, best effort (unless affinity is set).",
     )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
@@ -301,7 +305,7 @@ class PodSettings(SpecModel):
     annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
         default_factory=dict, description="Additional annotations of the pods."
     )
-    env: Annotated[list[EnvVar], AfterValidator(distinct), Field(max_length=128)] = Field(
+    env: Annotated[list[EnvVar], distinct("name"), Field(max_length=128)] = Field(
         default_factory=list,
         description="Environment variables of the main container.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
@@ -341,6 +345,18 @@ class PodSettings(SpecModel):
         ]
         evenly = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
         return [{**constraint, "labelSelector": {"matchLabels": dict(selector)}} for constraint in given or [evenly]]
+
+    def apart(self, selector: Mapping[str, str]) -> Obj:
+        """Return the default affinity of pods with these labels, which prefers free nodes first, and then free zones.
+
+        A topology spread constraint over zones would cancel that over nodes where nodes have no zones: the scheduler
+        scores only nodes that have the keys of all constraints. Nothing is returned if the spec decides itself.
+        """
+        if self.affinity is not None or self.topology_spread:
+            return {}
+        labels = {"labelSelector": {"matchLabels": dict(selector)}}
+        terms = [{"weight": weight, "podAffinityTerm": labels | {"topologyKey": key}} for key, weight in _APART.items()]
+        return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}
 
     def environment(self) -> list[Obj]:
         """Return the variables as fields of a container."""

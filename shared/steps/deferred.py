@@ -16,25 +16,29 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
 _TEMPLATE = "spec.template"
-_CONTAINERS = ("spec", "template", "spec", "containers")
+_POD = ("spec", "template", "spec")
 
 FROM_SPEC = "platform.ydzs.io/from-spec"
 """Annotation of a workload: the deferred parts whose present values are from the spec, separated by commas."""
 
 
 class Deferred(NamedTuple):
-    """A field of a container that does not restart pods by itself.
+    """A field of a container, or of the pod, that does not restart pods by itself.
 
     Attributes:
-        container: name of the container.
-        field: field of the container, such as `image` or `livenessProbe`.
+        container: name of the container; empty for a field of the pod.
+        field: the field, such as `image` or `livenessProbe`.
     """
 
     container: str
     field: str
 
     def __str__(self) -> str:
-        return f"{self.container}.{self.field}"
+        return f"{self.container}.{self.field}" if self.container else self.field
+
+
+AFFINITY = Deferred("", "affinity")
+"""Affinity of the pods: by default, operators spread them over zones."""
 
 
 class Digest(NamedTuple):
@@ -71,25 +75,25 @@ def keep_deferred(
         from_spec: parts that the spec sets; they are not deferred.
     """
     desired = _recording(desired, from_spec)
-    given, present = {*annotation(current, FROM_SPEC).split(","), *map(str, from_spec)}, _containers(desired)
+    given, present = {*annotation(current, FROM_SPEC).split(","), *map(str, from_spec)}, _holders(desired)
     parts = [part for part in parts if part.container in present and str(part) not in given]
-    if current is None or not (parts or digest):  # most workloads of Memcached have no such part
+    if current is None or not (parts or digest):
         return desired
-    applied = _containers(managed_fields.applied(current, manager, _CONTAINERS) or {})
+    applied = _holders(managed_fields.applied(current, manager, _POD) or {})
     if not applied:
         return desired
-    kept = _with_own_containers(desired)
+    kept = _with_own_parts(desired)
     for container, field in parts:
         if container in applied:
-            _set(_containers(kept).get(container, {}), field, applied[container].get(field))
+            _set(_holders(kept).get(container, {}), field, applied[container].get(field))
     if digest is not None:
         template = kept["spec"]["template"]
         template["metadata"]["annotations"][digest.annotation] = digest.of(template)
     return desired if restarts_pods(kept, current, manager, digest) else kept
 
 
-def _with_own_containers(workload: Obj) -> Obj:
-    """Return a copy of a workload whose containers, and annotations of the template, can be changed."""
+def _with_own_parts(workload: Obj) -> Obj:
+    """Return a copy of a workload whose pod, its containers, and annotations of the template can be changed."""
     spec, template = workload["spec"], dict(workload["spec"]["template"])
     template["spec"] = template["spec"] | {"containers": [dict(each) for each in template["spec"]["containers"]]}
     if annotations := template.get("metadata", {}).get("annotations"):
@@ -122,14 +126,15 @@ def _changes_template(path: str) -> bool:
     return _TEMPLATE.startswith(path) or path.startswith(f"{_TEMPLATE}.")
 
 
-def _containers(workload: Obj) -> dict[str, Obj]:
-    """Return the containers of a workload's template by name."""
+def _holders(workload: Obj) -> dict[str, Obj]:
+    """Return the holders of deferred parts in a workload's template: its pod (with an empty name) and containers."""
     pod: Obj = workload.get("spec", {}).get("template", {}).get("spec", {})
-    return {container["name"]: container for container in pod.get("containers", ())}
+    containers = {container["name"]: container for container in pod.get("containers", ())}
+    return {"": pod} | containers if containers else {}
 
 
-def _set(container: Obj, field: str, value: Any) -> None:
-    """Set a field of a container, or remove it if the value is None."""
-    container.pop(field, None)
+def _set(holder: Obj, field: str, value: Any) -> None:
+    """Set a field of a container or a pod, or remove it if the value is None."""
+    holder.pop(field, None)
     if value is not None:
-        container[field] = value
+        holder[field] = value

@@ -107,6 +107,7 @@ PLACEHOLDER = re.compile(r"^[A-Z_]+$|…")
 def documents() -> list[Path]:
     """Return every Markdown file of the tree."""
     folders = [path for path in REPOSITORY.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    folders = [path for path in folders if path.name != "dist"]  # artifacts of releases
     folders.append(REPOSITORY / ".github")
     return sorted([*REPOSITORY.glob("*.md"), *(found for folder in folders for found in folder.rglob("*.md"))])
 

@@ -15,6 +15,7 @@ from operators.etcd.operator import clusters as etcd_clusters
 from operators.memcached.operator import controller as memcached_controller
 from operators.redis.api import spec as redis_spec
 from operators.redis.operator import clusters as redis_clusters
+from shared.api.podspec import PodSettings
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.runtime.controller import Controller
@@ -98,6 +99,37 @@ async def test_upgraded_operator_replaces_no_pod(
     await upgraded(world, released(subject, 2))
     assert uids(world) == before
     assert templates(world) == template
+
+
+@pytest.mark.parametrize(("subject", "steps"), CASES)
+async def test_default_affinity_of_a_new_release_replaces_no_pod(
+    subject: Subject, steps: tuple[ScenarioStep, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(released(subject, 1))
+    with monkeypatch.context() as former:
+        former.setattr(PodSettings, "apart", lambda *_: {})
+        await ScenarioRun(world).run_steps(steps)
+    before, template = uids(world), templates(world)
+    await upgraded(world, released(subject, 2))
+    assert uids(world) == before
+    assert templates(world) == template
+
+
+@pytest.mark.parametrize("edited", [{"memoryMB": 128}, {"affinity": {"podAntiAffinity": {}}}], ids=str)
+async def test_next_roll_adopts_the_default_affinity(edited: Obj, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(released(memcached.MEMCACHED, 1))
+    with monkeypatch.context() as former:
+        former.setattr(PodSettings, "apart", lambda *_: {})
+        await ScenarioRun(world).run_steps((apply(size=2),))
+    await upgraded(world, released(memcached.MEMCACHED, 2))
+    await ScenarioRun(world).run_steps((apply(size=2, **edited),))
+    await ScenarioRun(world).run_steps((apply(size=2),))
+    [template] = templates(world)
+    terms = template["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["podAffinityTerm"]["topologyKey"] for term in terms] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
 
 
 async def test_next_roll_adopts_the_exporter_of_the_new_release() -> None:

@@ -23,7 +23,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.release import Helm, operators
 from tools import catalogue_age
-from tools.release import changelog, charts, publishing, sbom
+from tools.release import changelog, charts, layout, publishing, sbom
 
 CHANGELOG = REPOSITORY / "CHANGELOG.md"
 DIST = REPOSITORY / "dist"
@@ -77,7 +77,10 @@ def versions_in_tree() -> dict[str, str]:
 
 def notes(options: argparse.Namespace) -> None:
     """Print the release notes: the section of the changelog, and the digests of the images."""
-    sys.stdout.write(_notes(changelog.section(CHANGELOG.read_text(), options.version), _images(options.image)))
+    section = changelog.section(CHANGELOG.read_text(), options.version)
+    root = f"{options.home}/blob/v{options.version}"
+    text = changelog.with_absolute_links(section, root) if options.home else changelog.without_links(section)
+    sys.stdout.write(_notes(text, _images(options.image)))
 
 
 def _notes(section: str, digests: dict[str, str]) -> str:
@@ -124,6 +127,11 @@ def dry_run(options: argparse.Namespace) -> None:
             references = publishing.push_images(
                 address, version, options.architectures, steps, layout=output / "images"
             )
+            with steps.step("Inspect the OCI layout: every image is complete and of its own architecture"):
+                if found := layout.problems(output / "images", options.architectures):
+                    raise ClusterError(
+                        "images are wrong:\n  " + "\n  ".join(found), "read locks/install.sh and Dockerfile"
+                    )
             for operator in operators():
                 _write_sbom(operator, version, output / "sbom" / f"{operator}-operator.cdx.json")
             with steps.step("Package the charts with the images' digests, push them, pull them again"):
@@ -133,7 +141,7 @@ def dry_run(options: argparse.Namespace) -> None:
                 _round_trip(packaged, version, address, references)
         finally:
             processes.stop([server])
-        (output / "notes.md").write_text(_notes(section, references))
+        (output / "notes.md").write_text(_notes(changelog.without_links(section), references))
         _write_checksums(output)
     steps.write(
         f"\nThe artifacts are in {output.relative_to(REPOSITORY)}. Signatures and provenance need the release workflow."
@@ -182,13 +190,13 @@ def _parser() -> argparse.ArgumentParser:
     writing.add_argument("operator", choices=operators())
     writing.set_defaults(command=write_sbom)
     packaging = commands.add_parser("charts", help="package the charts")
-    packaging.add_argument("--home", default="", help="URL of the project")
     packaging.set_defaults(command=package_charts)
     for each in (checking, printing, writing, packaging):
         each.add_argument("version", help="version without a leading v")
     for each in (writing, packaging):
         each.add_argument("--output", type=Path, required=True)
     for each in (printing, packaging):
+        each.add_argument("--home", default="", help="URL of the project")
         each.add_argument("--image", action="append", default=[], metavar="OPERATOR=REPOSITORY@DIGEST")
     trying = commands.add_parser("dry-run", help="make every artifact on this machine")
     trying.add_argument("version", nargs="?", help="version without a leading v (default: that of pyproject.toml)")

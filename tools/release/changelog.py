@@ -33,4 +33,19 @@ def section(changelog: str, version: str) -> str:
 def entries(text: str) -> list[str]:
     """Return the entries of a section, each as one line without Markdown links to files of the tree."""
     found = re.findall(r"^- (.*(?:\n  .*)*)", text, re.MULTILINE)
-    return [re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(each.split())) for each in found]
+    return [" ".join(each.split()) for each in map(without_links, found)]
+
+
+def without_links(text: str) -> str:
+    """Return a text with the title of each Markdown link instead of the link."""
+    return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text)
+
+
+def with_absolute_links(text: str, root: str) -> str:
+    """Return a text whose links to files of the tree are URLs, because a page of notes is not a file of the tree.
+
+    Args:
+        text: Markdown.
+        root: URL of the tree at the version.
+    """
+    return re.sub(r"\]\((?!https?://|#)([^)]+)\)", rf"]({root}/\1)", text)

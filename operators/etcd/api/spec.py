@@ -11,7 +11,9 @@ from operators.etcd.api.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_R
 from operators.etcd.api.snapshot_stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
 from operators.etcd.api.versions import Version
 from shared.api import schedule
+from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
@@ -29,6 +31,9 @@ Above it, a member takes minutes to start and to be sent to a new member; etcd i
 
 Source: https://etcd.io/docs/v3.6/dev-guide/limit/#storage-size-limit
 """
+
+HAND_OVER_SECONDS = 30
+"""Seconds in which a terminating etcd finishes running requests; the leader hands over before."""
 
 _LOG_BYTES = 512 * MIB
 """Space reserved on a volume for the write-ahead log: five retained segments of 64 MiB, and new ones."""
@@ -239,7 +244,17 @@ class Metrics(SpecModel):
     )
 
 
-class EtcdClusterSpec(PodSettings):
+RESERVED = Reserved(
+    containers=("etcd",),
+    volumes=("data", "client-tls", "peer-tls"),
+    paths=("/var/lib/etcd", "/etc/etcd"),
+    ports=(("2379", lambda _: 2379), ("2380", lambda _: 2380), ("2381", lambda _: 2381)),
+    port_names=("client", "peer", "metrics"),
+)
+"""Names, paths and ports of the pods of the members, with any spec."""
+
+
+class EtcdClusterSpec(PodSettings, PodExtensions):
     """Desired state of an EtcdCluster."""
 
     size: Annotated[int, Field(ge=1, le=9)] = Field(
@@ -362,7 +377,7 @@ class EtcdClusterSpec(PodSettings):
         ),
     )
 
-    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
+    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
 
     @property
     def target(self) -> Version:
@@ -403,6 +418,11 @@ class EtcdClusterSpec(PodSettings):
     def needed_storage(self) -> int:
         """Volume size, in bytes, that has space for the quota, a second copy of the database, and the log."""
         return 2 * self.quota + _LOG_BYTES
+
+    @property
+    def stop_seconds(self) -> int:
+        """Seconds for an orderly stop: etcd allows two election timeouts for the handover, then closes connections."""
+        return HAND_OVER_SECONDS + 2 * self.election_timeout // 1000
 
     def container_resources(self) -> Obj:
         """Return the resources of the container: small default requests and no limits, unless the spec sets them."""

@@ -14,7 +14,8 @@ _MAX_ADVISED_MEMBERS = 7
 
 def warnings_for(spec: EtcdClusterSpec) -> list[str]:
     """Return the warnings about a spec."""
-    return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec)]
+    stops = spec.short_stop(spec.stop_seconds, "clients of a leader wait for an election")
+    return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec), *stops]
 
 
 def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Version | None) -> list[str]:

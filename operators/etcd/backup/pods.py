@@ -126,6 +126,7 @@ def snapshot_pod(
         volumes.append(volume)
         mounts.append(mount)
     return _pod(
+        cluster,
         backup_owner(backup, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
@@ -195,6 +196,7 @@ def cleaning_pod(settings: Settings, resource: EtcdCluster, number: int, node: s
     claim = {"claimName": names.volume_name(resource, number)}
     arguments = ["clean", f"--home={HOME}", f"--token={token}"]
     return _pod(
+        resource,
         names.owner(resource, settings.operator),
         cleaning_pod_name(resource),
         _CLEAN,
@@ -230,6 +232,7 @@ def _made_of(
     fetching = _operator_container(settings, "fetch", fetch, [home, *([mount] if mount else ())])
     restoring = _restoring(settings, resource, number, cluster_token, home, has_checksum=volume is not None)
     return _pod(
+        resource,
         names.owner(resource, settings.operator),
         name,
         _RESTORE,
@@ -287,6 +290,7 @@ def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
 
 
 def _pod(
+    cluster: EtcdCluster,
     own: Owner,
     name: str,
     component: str,
@@ -312,6 +316,7 @@ def _pod(
         spec["initContainers"] = init
     if seconds is not None:
         spec["activeDeadlineSeconds"] = seconds
+    spec = cluster.spec.with_access(spec)
     made = own.object(POD, name, component=component, spec=spec)
     recipe = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
     made["metadata"]["annotations"] = annotations | {RECIPE: recipe}

@@ -17,16 +17,13 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.steps.deferred import Deferred, Digest
+from shared.steps.deferred import AFFINITY, Deferred, Digest
 
 RUN_AS_USER = 65532
 """User and group of the members: no user of a node, and known to images that run as nonroot."""
 
 TEMPLATE = "etcd.ydzs.io/template"
 """Annotation of pods: digest of the template from which the pod was created."""
-
-HAND_OVER_SECONDS = 30
-"""Seconds in which a terminating etcd finishes running requests; the leader hands over before."""
 
 STARTUP_SECONDS = 900
 """Seconds until a member must serve: before that, it reads its database and compares it with its peers."""
@@ -39,7 +36,7 @@ MIN_HANG_SECONDS = 180
 DEFRAGMENTED_BYTES_PER_SECOND = 10 * 10**6
 """Cautious speed of a defragmentation. With a local disk, 55 to 95 MB/s were measured (etcd 3.5 and 3.6)."""
 
-DEFERRED = (Deferred(CONTAINER, "livenessProbe"),)
+DEFERRED = (Deferred(CONTAINER, "livenessProbe"), AFFINITY)
 """Parts of the template that do not restart members by themselves."""
 
 
@@ -96,23 +93,23 @@ def pod(
     labels = own.labels(COMPONENT) | serving_label(begins, serves=serves)
     annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
     annotations |= bootstrap.annotated(resource, begins)
-    made: Obj = {
-        "metadata": {"labels": spec.labels | labels, "annotations": annotations},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            # etcd allows two election timeouts for the handover, and then closes the connections of clients.
-            "terminationGracePeriodSeconds": HAND_OVER_SECONDS + 2 * spec.election_timeout // 1000,
-            # OnRootMismatch: otherwise each start would open etcd's private directory to the group.
-            "securityContext": restricted(RUN_AS_USER)
-            | {"fsGroup": RUN_AS_USER, "fsGroupChangePolicy": "OnRootMismatch"},
-            "containers": [_etcd(resource, image, quota or spec.quota)],
-            "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
-            **spec.placement(),
-        },
+    pod_spec: Obj = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": spec.stop_seconds,
+        # OnRootMismatch: otherwise each start would open etcd's private directory to the group.
+        "securityContext": restricted(RUN_AS_USER) | {"fsGroup": RUN_AS_USER, "fsGroupChangePolicy": "OnRootMismatch"},
+        "containers": [_etcd(resource, image, quota or spec.quota)],
+        "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
+        **spec.apart(own.selector(COMPONENT)),
+        **spec.placement(),
     }
     if volumes := _volumes(resource, secrets):
-        made["spec"]["volumes"] = volumes
+        pod_spec["volumes"] = volumes
+    made: Obj = {
+        "metadata": {"labels": spec.labels | labels, "annotations": annotations},
+        "spec": spec.extended(pod_spec),
+    }
     annotations[TEMPLATE] = digest(made)
     return made
 

@@ -29,7 +29,7 @@ from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
-from shared.steps.deferred import keep_deferred, restarts_pods
+from shared.steps.deferred import AFFINITY, keep_deferred, restarts_pods
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -222,7 +222,8 @@ def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mou
         runs, own, image(settings, runs, seen), follows.start, mounts, quota(runs, seen), serves=follows.serves
     )
     made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
-    return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST)
+    given = (AFFINITY,) if runs.spec.affinity is not None else ()
+    return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
 
 
 def _count(resource: EtcdCluster, seen: Observed) -> int:

@@ -8,7 +8,7 @@ import re
 from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED, features_of
-from operators.memcached.api.spec import DEFAULT_VERSION, VERSION, MemcachedSpec
+from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
@@ -194,6 +194,8 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
             f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
+    if spec.warm_restart:
+        warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
     try:
         version = Image.parse(spec.image_reference("memcached")).version
     except ValueError:  # rejected by the rules

@@ -21,7 +21,9 @@ from operators.memcached.api.reserved_flags import (
     REFUSED_WITH_WARM_RESTART,
     REWRITTEN,
 )
+from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import FORM as IMAGE
+from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.spec import INT32, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
@@ -190,7 +192,23 @@ class Extstore(SpecModel):
     )
 
 
-class MemcachedSpec(PodSettings):
+STOP_SECONDS = 30
+"""Seconds in which a terminating server ends; with warmRestart, it saves its items."""
+
+RESERVED = Reserved(
+    containers=("memcached", "exporter", "reloader"),
+    volumes=("auth", "tls", "items", "extstore"),
+    paths=("/etc/memcached", "/var/cache/memcached", "/var/lib/memcached"),
+    ports=(
+        ("self.containerPort", lambda spec: spec.container_port),
+        ("(has(self.metrics) ? self.metrics.port : 0)", lambda spec: spec.metrics.port if spec.metrics else 0),
+    ),
+    port_names=("memcached", "metrics"),
+)
+"""Names, paths and ports of the pods of the servers, with any spec."""
+
+
+class MemcachedSpec(PodSettings, PodExtensions):
     """Desired state of the servers."""
 
     size: Annotated[int, Field(ge=0, le=1000)] = Field(
@@ -284,6 +302,7 @@ class MemcachedSpec(PodSettings):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *PodSettings.RULES,
+        *extension_rules(RESERVED),
         Rule(
             f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
             lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
-from operators.memcached.api.spec import Extstore
+from operators.memcached.api.spec import STOP_SECONDS, Extstore
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -91,17 +91,18 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": STOP_SECONDS,
         "securityContext": security,
         "containers": containers,
         "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
+        **spec.apart(own.selector(COMPONENT)),
         **spec.placement(),
     }
     if reloads:
         pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
     if volumes := _volumes(resource):
         pod_spec["volumes"] = volumes
-    return {"metadata": metadata, "spec": pod_spec}
+    return {"metadata": metadata, "spec": spec.extended(pod_spec)}
 
 
 def _server(resource: Memcached, image: str) -> Obj:

@@ -23,7 +23,7 @@ from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
-from shared.steps.deferred import Deferred, keep_deferred, restarts_pods
+from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
 
 
 def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
@@ -68,8 +68,12 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _
     """
     kind, current = facts.observed.workload.kind, facts.observed.workload.obj
     image = _sidecar_image(settings, resource, current)
-    deferred = (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
-    from_spec = deferred if resource.spec.metrics_image else ()
+    images = (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
+    deferred = (*images, AFFINITY)
+    from_spec = (
+        *(images if resource.spec.metrics_image else ()),
+        *((AFFINITY,) if resource.spec.affinity is not None else ()),
+    )
 
     def made(*, reloads: bool) -> Obj:
         built = _workload(settings, resource, facts, Sidecar(image, reloads))

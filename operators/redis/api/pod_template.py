@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from operators.redis.api.rules import POD_RULES, VOLUME_RULES
 from shared.api.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
@@ -57,7 +57,7 @@ class PodTemplate(SpecModel):
         default_factory=dict,
         description="Annotations added to the pods. Same as spec.annotations; set only one of the two.",
     )
-    env: Annotated[list[EnvVar], AfterValidator(distinct), Field(max_length=128)] = Field(
+    env: Annotated[list[EnvVar], distinct("name"), Field(max_length=128)] = Field(
         default_factory=list,
         description="Environment variables of the containers. Same as spec.env; set only one of the two. MAXMEMORY "
         "sets maxmemory, in the format of redis.conf, such as 2gb. Other changes restart the pods one by one.",

@@ -14,7 +14,9 @@ from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import ImageName, PodTemplate, normalized_affinity
 from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
 from operators.redis.api.slot_assignment import UpdateStrategy
+from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.quantity import parse_quantity
@@ -116,7 +118,20 @@ class Recovery(SpecModel):
 ConfigValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\r\n]*$")]
 
 
-class RedisClusterSpec(PodSettings):
+RESERVED = Reserved(
+    containers=("redis", "exporter", "init"),
+    volumes=("data", "config", "users", "tls"),
+    paths=("/data", "/etc/redis"),
+    ports=(("6379", lambda _: 6379), ("16379", lambda _: 16379), ("9121", lambda _: 9121)),
+    port_names=("client", "bus", "metrics"),
+)
+"""Names, paths and ports of the pods of the nodes, with any spec."""
+
+SHUTDOWN_GRACE_SECONDS = 300
+"""Maximum time for a shutdown, in which a node waits for its replicas and writes its data."""
+
+
+class RedisClusterSpec(PodSettings, PodExtensions):
     """The desired cluster."""
 
     replicas: Annotated[int, Field(ge=3, le=500)] = Field(
@@ -210,7 +225,7 @@ class RedisClusterSpec(PodSettings):
     )
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
-    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *CLUSTER_RULES)
+    RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
 
     @cached_property
     def template(self) -> PodTemplate:

@@ -7,6 +7,7 @@ import re
 from operators.redis.api.catalogue import CATALOGUES, features_of
 from operators.redis.api.pod_template import strayed
 from operators.redis.api.resource import RedisCluster
+from operators.redis.api.spec import SHUTDOWN_GRACE_SECONDS
 from shared.api.spec import as_object
 from shared.kubernetes.quantity import parse_quantity
 
@@ -25,6 +26,7 @@ def warnings_for(resource: RedisCluster) -> list[str]:
         *_of_pods(resource),
         *_of_safety(resource),
         *_of_version(resource),
+        *resource.spec.short_stop(SHUTDOWN_GRACE_SECONDS, "writes that it has not replicated or saved may be lost"),
     ]
 
 

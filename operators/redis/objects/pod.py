@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from operators.redis.api.engine_versions import features
 from operators.redis.api.pod_template import HOST_DIRECTORY
 from operators.redis.api.resource import RedisCluster
+from operators.redis.api.spec import SHUTDOWN_GRACE_SECONDS
 from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.objects import names
 from operators.redis.objects.names import (
@@ -42,16 +43,13 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.steps.deferred import Deferred, Digest
+from shared.steps.deferred import AFFINITY, Deferred, Digest
 
 USER_ID = 65532
 """User and group of the nodes: no user of the host, and also used by images that run as `nobody`."""
 
 TEMPLATE = "redis.middleware.hc.cn/template"
 """Annotation of pods: digest of the template that they were created from."""
-
-SHUTDOWN_GRACE_SECONDS = 300
-"""Maximum time for a shutdown, in which a node waits for its replicas and writes its data."""
 
 START_TIMEOUT_SECONDS = 900
 """Time until a server must listen, which it does before it loads its data."""
@@ -77,21 +75,23 @@ def pod(
     containers = [_server(resource, image, template)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
-    made: Obj = {
-        "metadata": {"labels": settings.labels | own.labels(COMPONENT), "annotations": annotations},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": SHUTDOWN_GRACE_SECONDS,
-            "securityContext": restricted(USER_ID) | {"fsGroup": USER_ID, "fsGroupChangePolicy": "OnRootMismatch"},
-            "containers": containers,
-            "volumes": _volumes(resource),
-            "topologySpreadConstraints": settings.spread(own.selector(COMPONENT)),
-            **settings.placement(),
-        },
+    pod_spec: Obj = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": SHUTDOWN_GRACE_SECONDS,
+        "securityContext": restricted(USER_ID) | {"fsGroup": USER_ID, "fsGroupChangePolicy": "OnRootMismatch"},
+        "containers": containers,
+        "volumes": _volumes(resource),
+        "topologySpreadConstraints": settings.spread(own.selector(COMPONENT)),
+        **settings.apart(own.selector(COMPONENT)),
+        **settings.placement(),
     }
     if spec.template.init_image:
-        made["spec"]["initContainers"] = [_preparing(resource, spec.template.init_image)]
+        pod_spec["initContainers"] = [_preparing(resource, spec.template.init_image)]
+    made: Obj = {
+        "metadata": {"labels": settings.labels | own.labels(COMPONENT), "annotations": annotations},
+        "spec": spec.extended(pod_spec),
+    }
     annotations[TEMPLATE] = digest(made)
     return made
 
@@ -108,7 +108,8 @@ def digest(template: Obj) -> str:
 DIGEST = Digest(TEMPLATE, digest)
 """Changes of the template that restart nodes."""
 
-DEFERRED = (Deferred(EXPORTER, "image"),)
+EXPORTER_IMAGE = Deferred(EXPORTER, "image")
+DEFERRED = (EXPORTER_IMAGE, AFFINITY)
 """Parts of the template that do not restart nodes by themselves, unless the spec sets them."""
 
 

@@ -39,7 +39,7 @@ from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
-from shared.steps.deferred import keep_deferred
+from shared.steps.deferred import AFFINITY, keep_deferred
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -119,7 +119,10 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     )
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
     spec = runs.spec  # for the default exporter of another release, no node restarts
-    given = pod.DEFERRED if spec.exporter_image and not spec.default_exporter else ()
+    given = (
+        *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
+        *((AFFINITY,) if spec.pods.affinity is not None else ()),
+    )
     made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
+from tests.support.extension_cases import FULL
 
 Position = tuple[str | int, ...]
 """Keys and indices from a spec to a value."""
@@ -65,6 +66,12 @@ SOURCES: tuple[Obj, ...] = (
     {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
     {"resourceFieldRef": {"containerName": "exporter", "resource": "limits.cpu", "divisor": "1m"}},
 )
+EXAMPLES: dict[str, tuple[Obj, ...]] = {
+    "affinity": (AFFINITY,),
+    "valueFrom": SOURCES,
+    **{kind: (volume[kind],) for volume in FULL["extraVolumes"] for kind in ("projected", "csi") if kind in volume},
+}
+"""Examples of the parts that Kubernetes defines, by the name of the field."""
 
 
 class Leaf(NamedTuple):
@@ -98,7 +105,7 @@ def _leaf(path: str, schema: Obj) -> Leaf:
 
 
 def _opaque(path: str) -> Iterator[Leaf]:
-    examples = (AFFINITY,) if path.endswith("affinity") else SOURCES
+    examples = EXAMPLES[re.split(r"[.\[]", path)[-1]]
     found = {_pattern(position) for example in examples for position in scalars(example)}
     yield from (_leaf(path + inner, {}) for inner in sorted(found))
 

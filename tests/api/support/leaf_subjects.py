@@ -34,6 +34,7 @@ from tests.api.support.running import NAME
 from tests.api.support.scenario_runner import MEMCACHED_CAST, Run
 from tests.support.etcd import cases as etcd_cases
 from tests.support.etcd.backup_cases import S3
+from tests.support.extension_cases import FULL
 from tests.support.memcached import cases as memcached_cases
 from tests.support.redis import cases as redis_cases
 from tests.support.schema import spec_schema
@@ -152,6 +153,17 @@ COMMON: tuple[Obj, ...] = (
 )
 """Fields of all kinds, in a context in which each of them can have other values."""
 
+VOLUMES = st.sampled_from([volume["name"] for volume in FULL["extraVolumes"]])
+MOUNTED: dict[str, Any] = {
+    f"{field}[].name": lambda _: VOLUMES
+    for field in ("extraVolumeMounts", "extraContainers[].volumeMounts", "extraInitContainers[].volumeMounts")
+}
+"""A mount names a volume of the spec."""
+
+UNCHANGEABLE = {
+    "extraInitContainers[].restartPolicy": "it has one value: tests/support/extension_cases.py sets and removes it"
+}
+
 PROTECTION = "an admission policy reads it when the resource is deleted: tests/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
 MOVES = (
@@ -165,7 +177,12 @@ SUBJECTS = {
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
-        accepted={"version": versions, "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True)},
+        unseen=UNCHANGEABLE,
+        accepted={
+            **MOUNTED,
+            "version": versions,
+            "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True),
+        },
         with_pods=("workload",),
         also=(*COMMON, {"metrics": {"image": "exporter:1"}}, {"paused": False}),
     ),
@@ -176,6 +193,7 @@ SUBJECTS = {
         etcd_cases,
         etcd.EtcdCluster.parse,
         accepted={
+            **MOUNTED,
             "version": versions,
             "extraArgs[]": lambda _: ETCD_ARGUMENTS,
             "size": lambda _: st.integers(1, 4),
@@ -189,6 +207,7 @@ SUBJECTS = {
         with_pods=("size", "storage.", "version", "auth.", "backup.", "defragmentation."),
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
         unseen={
+            **UNCHANGEABLE,
             "recovery.confirm": TOKEN.format("tests/api/crash/test_etcd.py, lost quorum and recovery"),
             "recovery.release": TOKEN.format("tests/unit/etcd/simulation, scenarios of recoveries"),
             "deletionProtection": PROTECTION,
@@ -217,6 +236,7 @@ SUBJECTS = {
         redis_cases,
         redis.RedisCluster.parse,
         accepted={
+            **MOUNTED,
             "version": versions,
             "replicas": lambda _: st.integers(3, 6),
             "replicasPerMaster": lambda _: st.integers(0, 1),
@@ -235,6 +255,7 @@ SUBJECTS = {
         with_pods=("replicas", "storage."),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
         unseen={
+            **UNCHANGEABLE,
             "updateStrategy.type": MOVES,
             "updateStrategy.pipeline": MOVES,
             "updateStrategy.waitForReplicas": MOVES,

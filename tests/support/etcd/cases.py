@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import podspec_cases
+from tests.support import extension_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
@@ -50,6 +50,7 @@ ACCEPTED = over(
     BASE,
     (
         *podspec_cases.ACCEPTED,
+        *extension_cases.ACCEPTED,
         Case("three members"),
         Case("one member", {"size": 1}),
         Case("the most members", {"size": 9}),
@@ -152,6 +153,10 @@ REFUSED = over(
     BASE,
     (
         *podspec_cases.REFUSED,
+        *extension_cases.REFUSED,
+        *extension_cases.reserved(
+            containers="etcd", volume="data", path="/var/lib/etcd", port=2380, port_name="client"
+        ),
         Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
         at_least("size", 0, 1),
         at_most("size", 10, 9),

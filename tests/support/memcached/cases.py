@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import podspec_cases
+from tests.support import extension_cases, podspec_cases
 from tests.support.cases import Case, at_least, at_most
 
 
@@ -25,6 +25,7 @@ NAME_WORDS = "metadata.name is also the name of the Service"
 
 ACCEPTED = (
     *podspec_cases.ACCEPTED,
+    *extension_cases.ACCEPTED,
     Case("the seed manifest"),
     Case("no servers", {"size": 0}),
     Case("the maximum size", {"size": 1000}),
@@ -137,6 +138,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "env[].name": {"env": [{"name": "E"}]},
     "env[].value": {"env": [{"name": "E", "value": "v"}]},
     "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+    **extension_cases.CHANGES,
     "paused": {"paused": True},
 }
 """A change for each leaf of the spec; each change gives different objects."""
@@ -144,6 +146,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 REFUSED = (
     *podspec_cases.REFUSED,
+    *extension_cases.REFUSED,
+    *extension_cases.reserved(
+        containers="exporter", volume="items", path="/var/cache/memcached", port=11211, port_name="metrics"
+    ),
     Case("a missing size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
     Case(
         "a size that is not a number",

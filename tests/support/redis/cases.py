@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.api.reserved_directives import RESERVED
-from tests.support import podspec_cases
+from tests.support import extension_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 
 VERSION = "8.0.2"
@@ -101,6 +101,7 @@ ACCEPTED = over(
     BASE,
     (
         *podspec_cases.ACCEPTED,
+        *extension_cases.ACCEPTED,
         *map(in_pod, shared(podspec_cases.ACCEPTED)),
         Case("three primaries with one replica each"),
         Case("first release", SEED),
@@ -173,6 +174,8 @@ REFUSED = over(
     BASE,
     (
         *podspec_cases.REFUSED,
+        *extension_cases.REFUSED,
+        *extension_cases.reserved(containers="redis", volume="data", path="/data", port=16379, port_name="bus"),
         *map(in_pod, shared(podspec_cases.REFUSED)),
         Case("no replicas", {"replicas": ...}, "spec.replicas: Required value", "spec.replicas: is required"),
         at_least("replicas", 2, 3),

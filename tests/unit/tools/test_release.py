@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.release import operators
 from tools.release import __main__ as release
-from tools.release import changelog, charts, sbom
+from tools.release import changelog, charts, layout, sbom
 
 CHANGELOG = """\
 # Changelog
@@ -75,6 +78,13 @@ def test_entries_are_single_lines_without_links_into_the_tree() -> None:
         "A guide (how to) with a second line.",
         "Another.",
     ]
+
+
+def test_links_of_notes_lead_to_the_tree_at_the_version() -> None:
+    text = "[a](docs/a.md#b), [c](https://example.com/c), [d](#d)"
+    linked = changelog.with_absolute_links(text, "https://example.com/project/blob/v0.2.0")
+    assert linked == "[a](https://example.com/project/blob/v0.2.0/docs/a.md#b), [c](https://example.com/c), [d](#d)"
+    assert changelog.without_links(text) == "a, c, d"
 
 
 def test_changelog_of_the_tree_has_entries() -> None:
@@ -147,6 +157,56 @@ def test_every_chart_is_packaged_with_version_and_digest_the_umbrella_last(tmp_p
     assert seen == {**expected, "platform": ("0.9.0", "")}
     assert list(seen)[-1] == "platform"
     assert [path.name for path in packaged] == [f"{name}-0.9.0.tgz" for name in seen]
+
+
+def blob(layout: Path, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    (layout / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+    (layout / "blobs/sha256" / digest).write_bytes(content)
+    return f"sha256:{digest}"
+
+
+def oci_layout(layout: Path, images: dict[str, int]) -> dict[str, str]:
+    """Write an OCI layout with one index; return the digest of each image's layer.
+
+    Args:
+        images: field e_machine of the program in the image, by architecture.
+    """
+    manifests, layers = [], {}
+    for architecture, machine in images.items():
+        program, archive = b"\x7fELF".ljust(18, b"\0") + machine.to_bytes(2, "little"), io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w:gz") as files:
+            for name, content in (("opt/module.so", program), ("opt/module.py", b"pass"), ("opt/empty", b"")):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                files.addfile(entry, io.BytesIO(content))
+        layers[architecture] = blob(layout, archive.getvalue())
+        manifest = blob(layout, json.dumps({"layers": [{"digest": layers[architecture]}]}).encode())
+        manifests.append({"digest": manifest, "platform": {"architecture": architecture, "os": "linux"}})
+    index = blob(layout, json.dumps({"manifests": manifests}).encode())
+    named = {"org.opencontainers.image.ref.name": "redis-operator-0.2.0"}
+    (layout / "index.json").write_text(json.dumps({"manifests": [{"digest": index, "annotations": named}]}))
+    return layers
+
+
+def test_layout_with_programs_of_each_architecture_has_no_problems(tmp_path: Path) -> None:
+    oci_layout(tmp_path, {"amd64": 62, "arm64": 183})
+    assert layout.problems(tmp_path, ["amd64", "arm64"]) == []
+
+
+def test_program_of_the_building_machine_in_an_image_of_another_architecture_is_found(tmp_path: Path) -> None:
+    oci_layout(tmp_path, {"amd64": 62, "arm64": 62})
+    assert layout.problems(tmp_path, ["amd64", "arm64"]) == [
+        "redis-operator-0.2.0 for arm64: opt/module.so is for machine 62 of ELF, not 183"
+    ]
+
+
+def test_missing_architecture_and_changed_layer_are_found(tmp_path: Path) -> None:
+    layers = oci_layout(tmp_path, {"amd64": 62})
+    (tmp_path / "blobs" / "sha256" / layers["amd64"].removeprefix("sha256:")).write_bytes(b"other")
+    changed, missing = layout.problems(tmp_path, ["amd64", "arm64"])
+    assert changed.startswith(f"redis-operator-0.2.0 for amd64: the content of layer {layers['amd64']} has the digest ")
+    assert missing == "redis-operator-0.2.0 has no image for arm64"
 
 
 def test_registry_listens_on_the_given_address_only(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tests.support.memcached.scenarios import (
 )
 
 BASE: Obj = {"size": 1}
+VOLUMES: Obj = {"extraVolumes": [{"name": "logs", "emptyDir": {}}]}
 FIELDS: dict[str, list[Obj]] = {
     "size": [{"size": 2}, {"size": 0}],
     "image": [{"image": "example.com:5000/memcached@sha256:" + "0" * 64}],
@@ -64,6 +65,16 @@ FIELDS: dict[str, list[Obj]] = {
     "affinity": [{"affinity": {"podAntiAffinity": {}}}],
     "topologySpread": [{"topologySpread": [{"topologyKey": "zone"}]}],
     "priorityClassName": [{"priorityClassName": "high"}],
+    "imagePullSecrets": [{"imagePullSecrets": [{"name": "registry"}]}],
+    "imagePullPolicy": [{"imagePullPolicy": "Always"}],
+    "serviceAccountName": [{"serviceAccountName": "shop"}],
+    "terminationGracePeriodSeconds": [{"terminationGracePeriodSeconds": 60}],
+    "podSecurityContext": [{"podSecurityContext": {"runAs": "Platform"}}, {"podSecurityContext": {"runAsUser": 1000}}],
+    "containerSecurityContext": [{"containerSecurityContext": {"readOnlyRootFilesystem": False}}],
+    "extraContainers": [{"extraContainers": [{"name": "a", "image": "a:1"}]}],
+    "extraInitContainers": [{"extraInitContainers": [{"name": "b", "image": "b:1"}]}],
+    "extraVolumes": [VOLUMES],
+    "extraVolumeMounts": [{**VOLUMES, "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs"}]}],
 }
 WRONG: tuple[Obj, ...] = (
     INVALID,
