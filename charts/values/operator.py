@@ -500,6 +500,13 @@ class OperatorValues(Values):
     )
 
 
+WRITE_SECRETS = Field(
+    True,
+    description="Allow the operator to create and update Secrets by name, which it needs for generated passwords (auth "
+    "without a Secret) and for the connection Secrets of clients. If false, it only reads Secrets that resources name, "
+    "writes no connection Secrets, and refuses auth without a Secret.",
+)
+
 CERT_MANAGER = Field(
     True,
     description="Allow the operator to request certificates from cert-manager, which clusters with tls.mode "

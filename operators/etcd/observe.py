@@ -19,6 +19,7 @@ from shared.api.catalogue import Bug
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
+from shared.steps.connection import ConnectionSecret
 
 MAX_LAG_ENTRIES = 5000
 """Entries of Raft's log that a healthy member may lag behind: above it, etcd itself rejects requests.
@@ -126,6 +127,7 @@ class Observed:
         backup: snapshots of the cluster.
         former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
             exists.
+        connection: the Secret for clients; None if it was not read.
     """
 
     stateful_set: Obj | None = None
@@ -145,6 +147,7 @@ class Observed:
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
     former_resource: str = ""
+    connection: ConnectionSecret | None = None
 
     @cached_property
     def voters(self) -> tuple[Member, ...]:

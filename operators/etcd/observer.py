@@ -32,6 +32,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.steps import connection
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
@@ -61,6 +62,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
+        connection=await connection.read(kube, *key),
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}

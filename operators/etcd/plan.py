@@ -20,8 +20,9 @@ from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
+from operators.etcd.steps.connection_secret import ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, require_access, store_password
+from operators.etcd.steps.credentials import ensure_auth, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
@@ -72,6 +73,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
+            partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
@@ -85,6 +87,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
         settings = self.settings
         return (
+            (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
             (partial(schedule_backups, settings),),  # regardless of any other problem
             (partial(renew_secrets, settings),),  # certificates, before they expire
             (partial(store_password, settings),),  # the operator is never locked out

@@ -19,6 +19,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.steps import connection
+from shared.steps.connection import ConnectionSecret
 
 TEMPLATE_HASH = "pod-template-hash"
 """Label of a Deployment's pods and ReplicaSets."""
@@ -32,11 +34,13 @@ class Workload:
         kind: Deployment or StatefulSet.
         obj: the object; None if it does not exist.
         pods: pods that have not ended, in the order of their names, including those that are being deleted.
+        pod_objs: the same pods as objects, without those that are being deleted.
     """
 
     kind: Kind
     obj: Obj | None = None
     pods: tuple[Pod, ...] = ()
+    pod_objs: tuple[Obj, ...] = ()
 
     @cached_property
     def ready(self) -> tuple[Pod, ...]:
@@ -93,6 +97,7 @@ class Observed:
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
+        connection: the Secret for clients; None if it was not read.
     """
 
     workload: Workload
@@ -102,6 +107,7 @@ class Observed:
     secrets: Secrets = field(default_factory=Secrets)
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
+    connection: ConnectionSecret | None = None
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
@@ -120,7 +126,8 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     key = Key(resource.namespace, resource.name)
     pods = cache.owned(POD, key)
     workloads = {
-        name: Workload(kind, cache.get(kind, *key), _servers(pods, kind, key)) for name, kind in WORKLOADS.items()
+        name: _workload(kind, cache.get(kind, *key), [pod for pod in pods if belongs(pod, kind, key.name)])
+        for name, kind in WORKLOADS.items()
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
@@ -134,13 +141,15 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, resource, workload),
+        connection=await connection.read(kube, resource.namespace, resource.name),
     )
 
 
-def _servers(pods: Iterable[Obj], kind: Kind, key: Key) -> tuple[Pod, ...]:
-    """Return the pods of a workload that have not ended."""
-    found = (Pod.of(pod, container=CONTAINER) for pod in pods if belongs(pod, kind, key.name))
-    return tuple(pod for pod in found if not pod.ended)
+def _workload(kind: Kind, obj: Obj | None, pods: Iterable[Obj]) -> Workload:
+    """Return a workload with its pods that have not ended."""
+    found = [(pod, server) for pod in pods if not (server := Pod.of(pod, container=CONTAINER)).ended]
+    present = tuple(pod for pod, server in found if not server.leaving)
+    return Workload(kind, obj, tuple(server for _, server in found), present)
 
 
 def belongs(pod: Obj, kind: Kind, name: str) -> bool:

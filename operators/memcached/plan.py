@@ -15,6 +15,8 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
+from operators.memcached.steps.connection_secret import ensure_connection
+from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
@@ -24,12 +26,14 @@ from operators.memcached.steps.provisioning import (
     require_exporter_image,
     require_secrets,
     require_valid_certificates,
+    resize_servers,
 )
 from operators.memcached.steps.users_reload import await_users
 from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
+from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import pause, reject_invalid_spec
@@ -45,6 +49,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
             partial(ensure_service, settings),  # before the servers that have its DNS names
             require_valid_certificates,  # new servers would help no client
@@ -52,6 +57,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(ensure_disruption_budget, settings),
             partial(ensure_autoscaler, settings),
             report_failing_server,
+            resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
@@ -59,7 +65,10 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_ending_certificates,  # of servers that match the spec
         )
 
-    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES})
+    def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
+        return ((partial(ensure_connection, self.settings),),)  # a copy for clients, on which no server depends
+
+    serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

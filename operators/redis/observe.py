@@ -17,6 +17,7 @@ from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
+from shared.steps.connection import ConnectionSecret
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Observed:
         network_policy: NetworkPolicy of the cluster bus.
         former: pod names of nodes that were removed permanently, by node id.
         adoptable: volumes of a deleted resource of this name.
+        connection: the Secret for clients; None if it was not read.
     """
 
     stateful_set: Obj | None = None
@@ -57,6 +59,7 @@ class Observed:
     network_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
     adoptable: Adoptable = field(default_factory=Adoptable)
+    connection: ConnectionSecret | None = None
 
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:

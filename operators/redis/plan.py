@@ -24,6 +24,7 @@ from operators.redis.steps.adoption import adopt_volumes, mark_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
+from operators.redis.steps.connection_secret import ensure_connection
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
@@ -42,6 +43,7 @@ from operators.redis.steps.provisioning import (
     ensure_stateful_set,
     expand_volumes,
     grow_volumes,
+    provide_password,
     refuse_foreign_data,
     renew_secrets,
     report_ending_certificates,
@@ -80,6 +82,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another cluster
+            partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
@@ -94,6 +97,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
+            (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
                 partial(renew_secrets, self.settings),  # users and certificates of a created cluster

@@ -321,6 +321,26 @@ DELETION_PROTECTION = (
 """Description of spec.deletionProtection."""
 
 
+CONNECTION = (
+    "Whether the Secret NAME-connection exists, with what a client needs to connect: type, provider, host, port, uri, "
+    "and where they apply username, password, ca.crt, tls.crt and tls.key. The operator keeps it up to date. If "
+    "this is false, it writes none, and removes the content of the present one. status.binding names it, as the "
+    "Service Binding specification requires. With the chart value rbac.writeSecrets false, there is none either. A "
+    "change restarts nothing."
+)
+"""Description of spec.connectionSecret."""
+
+
+class Binding(SpecModel):
+    """Secret for clients, as the Service Binding specification defines it."""
+
+    name: Name = Field(description="Name of the Secret with what a client needs to connect.")
+
+
+BINDING = "Secret with what a client needs to connect (servicebinding.io). Absent if there is none."
+"""Description of status.binding."""
+
+
 class AdoptionStatus(SpecModel):
     """Adoption of volumes; written before the first claim is handed over."""
 

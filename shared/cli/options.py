@@ -164,6 +164,11 @@ def _add_operand_flags(flags: _Flags, repository: str) -> None:
         "--upgrade-timeout", "1800", "seconds allowed for a rolling update before a failure is reported", type=seconds
     )
     flags.value("--image-repository", repository, "repository of operand images for resources that set only a version")
+    flags.switch(
+        "--write-secrets",
+        "create Secrets that users did not provide: generated passwords, and connections for clients",
+        default=True,
+    )
     flags.value("--agent-image", "", "image of sidecars and init containers of databases: the image of this operator")
 
 

@@ -61,7 +61,7 @@ class Execution(NamedTuple):
 
 
 class _Applied(NamedTuple):
-    """What was last applied to an object.
+    """The intent that was last applied to an object.
 
     Attributes:
         digest: digest of the intent.
@@ -275,9 +275,10 @@ class Executor:
         if not paths:
             return False
         try:
-            patched = await self._merge(kind, namespace, name, _pinned({"metadata": {}} | action.change, uid=uid))
-        except (errors.Forbidden, errors.Invalid) as refusal:
-            if action.noted is None:
+            change = _pinned({"metadata": {}} | action.change, uid=uid)
+            patched = await self._merge(kind, namespace, name, change, action.subresource)
+        except (errors.Forbidden, errors.Invalid, errors.NotFound) as refusal:
+            if action.noted is None or (isinstance(refusal, errors.NotFound) and not action.subresource):
                 raise
             key, beginning = action.noted
             note = {"metadata": {"uid": uid, "annotations": {key: f"{beginning}: {refusal}"}}}
@@ -293,7 +294,7 @@ class Executor:
         if action.order is not None:
             secret = {**secret, "data": secret.get("data", {}) | await self._issue(action.order, action.under)}
         if action.token:
-            made = secrets.encoded({action.token: random.token_hex(32)})
+            made = secrets.encoded({action.token: random.token_hex(32).join(action.around)})
             secret = {**secret, "data": secret.get("data", {}) | made}
         if action.seen is None:
             await self._kube.create_by_apply(SECRET, secret)
@@ -391,8 +392,9 @@ class Executor:
         except errors.NotFound:
             self._cache.drop(kind, observed)
 
-    async def _merge(self, kind: Kind, namespace: str, name: str, patch: Obj) -> Obj:
-        return await self._written(kind, namespace, name, self._kube.merge(kind, namespace, name, patch))
+    async def _merge(self, kind: Kind, namespace: str, name: str, patch: Obj, subresource: str = "") -> Obj:
+        write = self._kube.merge(kind, namespace, name, patch, subresource=subresource or None)
+        return await self._written(kind, namespace, name, write)
 
     async def _written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
         """Return the response to a write, which also enters the cache if the kind is watched."""

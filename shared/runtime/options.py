@@ -67,6 +67,7 @@ class Options:
         otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing.
         profiling: whether to serve profiles on the loopback interface (profiling.py).
         known_operators: whether to print the operators of this installation and exit.
+        write_secrets: whether to create Secrets that no server needs to run: generated passwords, and connections.
         command: "run"; "crd" prints the CRDs, "reference" their reference page in Markdown.
         own: values of the operator's own flags, by `Flag.key`; `option` reads one.
     """
@@ -101,6 +102,7 @@ class Options:
     profiling: bool
     known_operators: bool
     command: str
+    write_secrets: bool = True
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def option(self, flag: Flag[Value]) -> Value:

@@ -79,12 +79,15 @@ class Patch:
         change: a JSON merge patch (RFC 7386).
         noted: annotation that records a rejection of the change by the API server, and the prefix of its value: the
             plan then continues and can read it. None: a rejection is an error.
+        subresource: subresource that is changed, such as `resize`; empty for the object itself. A server without the
+            subresource rejects the change.
     """
 
     kind: Kind
     obj: Obj
     change: Obj
     noted: tuple[str, str] | None = None
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class WriteSecret:
         order: a certificate or an authority to issue for the Secret; None for neither.
         under: keys in `data` for the issued certificate and its key.
         token: key in `data` for a random password; empty for none.
+        around: text before and after the password.
     """
 
     obj: Obj = field(repr=False)
@@ -107,6 +111,7 @@ class WriteSecret:
     order: CertificateOrder | None = None
     under: tuple[str, str] = ("tls.crt", "tls.key")
     token: str = ""
+    around: tuple[str, str] = field(default=("", ""), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class Settings:
         create_timeout: seconds allowed for new servers to become ready before a failure is reported.
         upgrade_timeout: seconds allowed for a rolling update before a failure is reported.
         certificate_lifetime: lifetime of issued certificates in seconds.
+        write_secrets: whether the operator may create Secrets that resources do not need to run: generated passwords,
+            and connections for clients.
     """
 
     operator: str
@@ -28,6 +30,7 @@ class Settings:
     create_timeout: float = 600.0
     upgrade_timeout: float = 1800.0
     certificate_lifetime: float = LIFETIME.total_seconds()
+    write_secrets: bool = True
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -43,5 +46,6 @@ class Settings:
             options.create_timeout,
             options.upgrade_timeout,
             options.certificate_lifetime,
+            options.write_secrets,
             **own,
         )

@@ -123,6 +123,13 @@ CONFLICT = COMMON.add(
     Severity.WARNING,
     "Writes of the operator have failed for more than 30 seconds because objects change meanwhile; it keeps retrying.",
 )
+CONNECTION_SECRET_TAKEN = COMMON.add(
+    "ConnectionSecretTaken",
+    Severity.ACTION,
+    "The resource is ready, but the Secret NAME-connection belongs to another owner, so that clients cannot use it.",
+    "Secret {name} belongs to another owner, and was not changed: clients find no connection Secret of this resource. "
+    "Delete or rename that Secret, or set spec.connectionSecret to false.",
+)
 CREATE_TIMEOUT = COMMON.add(
     "CreateTimeout",
     Severity.WARNING,
@@ -143,6 +150,15 @@ FORBIDDEN = COMMON.add(
     "Forbidden",
     Severity.ACTION,
     "The API server denies a request of the operator; its ClusterRole or RoleBinding lacks a permission.",
+)
+GENERATING_PASSWORD = COMMON.add(
+    "GeneratingPassword",
+    Severity.WARNING,
+    "The operator creates, restores or renews the Secret with a generated password (spec.auth without a Secret).",
+    "Generating the password of {user} in Secret {name}.",
+    "Generating another password of {user} in Secret {name}, as the annotation requests.",
+    "Restoring the password of {user} in Secret {name}.",
+    "Secret {name} belongs to a deleted resource of this name, until Kubernetes deletes it.",
 )
 GROWING_VOLUMES = COMMON.add(
     "GrowingVolumes",
@@ -195,6 +211,13 @@ FOREIGN_OBJECT = COMMON.add(
     Severity.ACTION,
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
 )
+PASSWORD_NOT_GENERATED = COMMON.add(
+    "PasswordNotGenerated",
+    Severity.ACTION,
+    "spec.auth names no Secret, and the operator may not create one: its chart value rbac.writeSecrets is false.",
+    "{at}: names no Secret, and the operator may not generate a password: its chart value rbac.writeSecrets is "
+    "false. Create a Secret and name it there, or set that value to true. Nothing was changed.",
+)
 PAUSED = COMMON.add(
     "Paused",
     Severity.NORMAL,
@@ -218,6 +241,13 @@ RESTORED = COMMON.add(
     "Restored",
     Severity.NORMAL,
     "An object of the resource was changed or deleted by another client, and the operator restored it.",
+)
+RESIZING = COMMON.add(
+    "Resizing",
+    Severity.NORMAL,
+    "The CPU and memory of running pods change, without a restart.",
+    "Setting the CPU and memory of {names} without a restart.",
+    "Waiting for the kubelet to set the CPU and memory of {name} without a restart: {why}.",
 )
 RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
 SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")

@@ -171,6 +171,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 - --log-format={{ .Values.logFormat }}
 - --image-repository={{ include "operator.mirrored" (list . .Values.operandImageRepository) }}
 - --agent-image={{ include "operator.agentImage" . }}
+{{- if eq (get .Values.rbac "writeSecrets" | toString) "false" }}
+- --no-write-secrets
+{{- end }}
 - --health-probe-bind-address=:8081
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}

@@ -20,6 +20,9 @@ Validation of values that the schema cannot express, such as contradictions. Eac
 {{- if and (eq .Values.certificates.source "secret") (not .Values.certificates.secretName) -}}
 {{- fail "certificates.source is secret, but certificates.secretName is empty. Set certificates.secretName to a Secret of type kubernetes.io/tls in the release's namespace, or set certificates.source=self." -}}
 {{- end -}}
+{{- if eq (get .Values.rbac "selfSigned" | toString) "false" -}}
+{{- fail "rbac.selfSigned was renamed. Remove it, and set rbac.writeSecrets=false, which also ends the connection Secrets of clients." -}}
+{{- end -}}
 {{- if eq (get .Values.crds "keep" | toString) "false" -}}
 {{- fail "crds.keep=false is no longer supported: uninstalling would delete all resources of these kinds and their data. Remove the value. To delete the CRDs after `helm uninstall`, use `kubectl delete crd`." -}}
 {{- end -}}

@@ -13,10 +13,12 @@ from operators.etcd.api.warnings import data_loss_of, warnings_for
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
+    BINDING,
     INT32,
     INT64,
     Admission,
     AdoptionStatus,
+    Binding,
     CustomResource,
     InvalidSpec,
     ObservedSecrets,
@@ -176,6 +178,7 @@ class EtcdClusterStatus(Status):
     )
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
+    binding: Binding | None = Field(None, description=BINDING)
     last_defragmentation: Time | None = Field(
         None, description="Time up to which spec.defragmentation.schedule was followed."
     )

@@ -15,7 +15,18 @@ from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import (
+    CONNECTION,
+    DELETION_PROTECTION,
+    INT32,
+    INT64,
+    Adopt,
+    InvalidSpec,
+    Issuer,
+    Name,
+    Rule,
+    SpecModel,
+)
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
@@ -182,12 +193,14 @@ class Auth(SpecModel):
     enabled: bool = Field(
         True, description=("Whether clients must authenticate. A change is applied without a restart.")
     )
-    root_secret_name: Name = Field(
+    root_secret_name: Name | None = Field(
+        None,
         description=(
-            "Name of a Secret with the password of the user root in the key password. A changed password is applied "
-            "without a restart. The operator keeps the valid password in the Secret NAME-operator-auth. If root's "
-            "password was changed in etcd, store it in the key previousPassword."
-        )
+            "Name of a Secret with the password of the user root in the key password. Default: the operator generates "
+            "the password in the Secret NAME-auth, which is kept with the volumes (storage.retain). A changed password "
+            "is applied without a restart. The operator keeps the valid password in the Secret NAME-operator-auth. If "
+            "root's password was changed in etcd, store it in the key previousPassword."
+        ),
     )
 
 
@@ -368,6 +381,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
+    connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     paused: bool = Field(
         False,

@@ -6,6 +6,7 @@ import re
 
 from operators.etcd.api.resource import API, EtcdCluster
 from shared.kubernetes.ownership import Owner
+from shared.steps import passwords
 
 COMPONENT = "member"
 CONTAINER = "etcd"
@@ -108,6 +109,12 @@ def server_secret(resource: EtcdCluster) -> str:
 def client_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the certificate that the operator and other clients present to members."""
     return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
+
+
+def root_secret(resource: EtcdCluster) -> str:
+    """Return the Secret with root's password: that of the user, or the generated one; empty without spec.auth."""
+    auth = resource.spec.auth
+    return "" if auth is None else auth.root_secret_name or passwords.secret_name(resource.name)
 
 
 def credentials_secret(resource: EtcdCluster) -> str:

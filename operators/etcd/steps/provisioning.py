@@ -128,8 +128,8 @@ def provided_versions(resource: EtcdCluster, seen: Observed, now: datetime) -> d
     Members load certificates from copies. Until every mounted file has the last change of a copy, the version that they
     use is unknown (None).
     """
-    auth, secrets = resource.spec.auth, seen.secrets
-    versions = versions_of({name: secrets.found.get(name) for name in ([auth.root_secret_name] if auth else [])})
+    secrets, given = seen.secrets, names.root_secret(resource)
+    versions = versions_of({given: secrets.found.get(given)}) if given else {}
     for each in secrets.copies:
         settled = steps.settled_at(secrets.found.get(each.name), COPIED)
         is_loaded = settled is not None and settled <= now and versions.get(each.source, "") is not None

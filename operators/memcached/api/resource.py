@@ -12,8 +12,10 @@ from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION,
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
+    BINDING,
     INT32,
     Admission,
+    Binding,
     CustomResource,
     InvalidSpec,
     ObservedSecrets,
@@ -62,6 +64,7 @@ class MemcachedStatus(Status):
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    binding: Binding | None = Field(None, description=BINDING)
 
 
 API = Resource(
@@ -225,6 +228,11 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
         changed.append("image" if spec.get("image") != former.get("image") else "version")
     if not changed or before.spec.size == 0:
         return []
+    if changed == ["resources"]:
+        return [
+            "spec.resources: Kubernetes 1.33 and later resize the servers without a restart if only amounts of CPU and "
+            "memory change. Otherwise the change replaces all servers, one by one, and the new servers start empty."
+        ]
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
     pause = resource.spec.update_strategy.pause_seconds
     hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."

@@ -15,6 +15,7 @@ from operators.memcached.reasons import (
 )
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
+from shared.status.reasons import RESIZING
 from shared.status.verdict import Progress, Verdict
 
 
@@ -63,7 +64,7 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
     """Return `status.phase`."""
-    if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES):
+    if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING):
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or facts.operation

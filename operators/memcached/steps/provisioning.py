@@ -9,6 +9,7 @@ from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import (
+    CONTAINER,
     EXPORTER,
     RELOADER,
     SECRETS,
@@ -24,6 +25,7 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
+from shared.steps.resize import can_resize, resize_pods
 
 
 def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
@@ -60,11 +62,15 @@ def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, 
     return Step.do(Apply(SERVICE, service.service(resource, owner(resource, settings.operator))))
 
 
-def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+RESOURCES = Deferred(CONTAINER, "resources")
+
+
+def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Ensure that the Deployment or StatefulSet matches the spec.
 
     Every replaced server loses its items, so that an upgrade of the operator replaces none: pods keep the sidecar that
-    they have until the template changes for another reason.
+    they have until the template changes for another reason. A change of CPU and memory alone replaces none either, if
+    the pods can be resized.
     """
     kind, current = facts.observed.workload.kind, facts.observed.workload.obj
     image = _sidecar_image(settings, resource, current)
@@ -77,7 +83,10 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _
 
     def made(*, reloads: bool) -> Obj:
         built = _workload(settings, resource, facts, Sidecar(image, reloads))
-        return keep_deferred(built, current, deferred, settings.operator, from_spec=from_spec)
+        pods = facts.observed.workload.pod_objs
+        resizes = can_resize(built, current, pods, CONTAINER, settings.operator, now)
+        parts = (*deferred, RESOURCES) if resizes else deferred
+        return keep_deferred(built, current, parts, settings.operator, from_spec=from_spec)
 
     if resource.spec.auth and current is not None and not reloads_users(current["spec"]["template"]):
         former = made(reloads=False)  # pods of an earlier release do not reload users files
@@ -85,6 +94,14 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _
             return Step.do(Apply(kind, former, unchanged=True))
     # A stale plan could replace servers.
     return Step.do(Apply(kind, made(reloads=bool(image)), unchanged=current is not None))
+
+
+def resize_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Set the CPU and memory of running servers, which keep their items."""
+    workload = facts.observed.workload
+    if not workload.rolled_out or workload.outdated > 0:
+        return PASS
+    return resize_pods(workload.pod_objs, resource.spec.container_resources(), CONTAINER, now)
 
 
 def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None) -> str:

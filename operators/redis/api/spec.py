@@ -18,7 +18,17 @@ from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import (
+    CONNECTION,
+    DELETION_PROTECTION,
+    INT32,
+    Adopt,
+    InvalidSpec,
+    Issuer,
+    Name,
+    Rule,
+    SpecModel,
+)
 from shared.kubernetes.quantity import parse_quantity
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {name: catalogue.default_version for name, catalogue in CATALOGUES.items()}
@@ -73,10 +83,12 @@ class Tls(SpecModel):
 class Auth(SpecModel):
     """Password authentication."""
 
-    secret_name: Name = Field(
-        description="Secret in the same namespace with the key password: the password of user default. It can be "
+    secret_name: Name | None = Field(
+        None,
+        description="Secret in the same namespace with the key password: the password of user default. Default: the "
+        "operator generates the password in the Secret NAME-auth. It can be "
         "changed at any time without a restart: for ten minutes (--password-overlap) after all nodes accept the new "
-        "password, the former one stays valid. The optional key previousPassword is a second valid password."
+        "password, the former one stays valid. The optional key previousPassword is a second valid password.",
     )
 
 
@@ -223,6 +235,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         description="Volumes of a deleted RedisCluster of the same name, to start with their data. Default: none; "
         "volumes of a deleted RedisCluster are not used.",
     )
+    connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)

@@ -20,13 +20,14 @@ from operators.redis.observe import Observed
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates
-from operators.redis.security.users import Passwords
+from operators.redis.security.users import USER, Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.configuration import config_marks, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
@@ -37,9 +38,10 @@ from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
-from shared.steps import provisioning
+from shared.steps import connection, provisioning
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, keep_deferred
+from shared.steps.passwords import ROTATE, GeneratedPassword
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -129,6 +131,26 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
 
 
 # Secrets.
+
+
+def provide_password(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep the Secret with the generated password, if spec.auth names none; `rotate_password` applies it to nodes."""
+    auth, secrets = resource.spec.auth, seen.secrets
+    if auth is None or auth.secret_name:
+        return PASS
+    own = names.owner(resource, settings.operator)
+    valid = (secrets.passwords.next or secrets.passwords.current) if secrets.passwords else ""
+    generated = GeneratedPassword(
+        own=own,
+        component=COMPONENT,
+        at="spec.auth.secretName",
+        user=USER,
+        found=secrets.found.get(names.password_secret(resource)),
+        request=annotation(resource.obj, ROTATE),
+        recovered=valid or connection.known_credentials(own, COMPONENT, seen.connection)[1],
+        may_rotate=secrets.passwords is not None and secrets.desired in secrets.passwords.good,
+    )
+    return generated.step(now, is_permitted=settings.write_secrets)
 
 
 def create_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:

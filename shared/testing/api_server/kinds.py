@@ -96,6 +96,7 @@ class Served:
         status: whether status is a subresource, which only writes to it can change.
         generation: whether changes of the spec increase metadata.generation.
         built_in: whether the server encodes objects from Go structs.
+        resizes: whether pods have the subresource resize, as in Kubernetes 1.33 and later.
     """
 
     kind: Kind
@@ -106,6 +107,7 @@ class Served:
     generation: bool = True
     built_in: bool = False
     schema: Schema = CUSTOM
+    resizes: bool = False
 
     def normalize(self, obj: Obj, live: Obj) -> Obj:
         """Return the object as the server would store it: without nulls and fields that Go omits, with defaults.

@@ -109,7 +109,7 @@ class TargetedRequest:
             kind = served.kind
             if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
                 subresources = {"": True, "status": served.status, "scale": bool(served.replicas)}
-                known = (subresources | {"eviction": kind == POD}).get(subresource, False)
+                known = (subresources | {"eviction": kind == POD, "resize": served.resizes}).get(subresource, False)
                 lacks_namespace = kind.namespaced and bool(name) and not namespace
                 if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
                     own = dataclasses.replace(request, body=clone(request.body))

@@ -78,7 +78,7 @@ def require_fixed(target: TargetedRequest, live: Obj, new: Obj) -> None:
     Raises:
         Failure: 422, an immutable field changes.
     """
-    for path in target.served.fixed:
+    for path in () if target.subresource == "resize" else target.served.fixed:
         was, expected = value_at(live, path), value_at(new, path)
         if was is not None and was != expected:
             raise target.invalid(f"{path}: Invalid value: {expected}: field is immutable")

@@ -141,6 +141,8 @@ ACCEPTED = over(
         Case("a restore from a bucket", restored(s3=S3, file="monday.db")),
         Case("volumes of a deleted resource", ADOPTED),
         Case("protection from deletion", {"deletionProtection": True}),
+        Case("no connection Secret", {"connectionSecret": False}),
+        Case("a generated password", {"auth": {}}),
         Case("a released recovery", {"recovery": {"confirm": "a1b2c3", "release": "a1b2c3"}}),
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),
@@ -529,12 +531,6 @@ REFUSED = over(
             {"tls": {"mode": "self", "client": {"auth": "maybe"}}},
             "Unsupported value",
             "use 'none' or 'required'",
-        ),
-        Case(
-            "authentication without a Secret",
-            {"auth": {}},
-            "rootSecretName: Required value",
-            "rootSecretName: is required",
         ),
         Case(
             "authentication with an invalid Secret name",

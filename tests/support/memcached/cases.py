@@ -55,11 +55,13 @@ ACCEPTED = (
         {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]},
     ),
     Case("paused", {"paused": True}),
+    Case("no connection Secret", {"connectionSecret": False}),
     Case("the longest name", resource="a" * 63),
     Case("a StatefulSet", {"workload": "StatefulSet"}, resource="a" * 52),
     Case("an explicit Deployment", {"workload": "Deployment"}),
     Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
     Case("users", {"auth": {"secretName": "users"}}),
+    Case("generated users", {"auth": {}}),
     Case("TLS", {"tls": {"secretName": "cache.tls"}}),
     Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
     Case("TLS with additional options", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
@@ -139,6 +141,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "env[].value": {"env": [{"name": "E", "value": "v"}]},
     "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
     **extension_cases.CHANGES,
+    "connectionSecret": {"connectionSecret": False},
     "paused": {"paused": True},
 }
 """A change for each leaf of the spec; each change gives different objects."""
@@ -352,7 +355,6 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case(
         "users with a too long Secret name",
         {"auth": {"secretName": "a" * 254}},
