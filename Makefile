@@ -5,6 +5,7 @@ IMG      ?= platform/$(OPERATOR)-operator:dev#     image for docker-build, docke
 NODES    ?= 2#                                     number of nodes of the local cluster, 1 to 5
 CLUSTER  ?= auto#                                  auto, local, kind, or current (the current context of KUBECONFIG)
 REGISTRY ?=#                                       local: publish to a registry on this machine and install from it; with CLUSTER=current, push-images: prefix of images
+TAG      ?=#                                       with REGISTRY of your own: tag of the images (default: the version)
 VERSIONS ?=#                                       versions of databases to build in addition to those of the samples: all, or 3.7.3,9.1
 ARGS     ?=#                                       more arguments: operator flags for run, pytest options for test-*
 
@@ -35,8 +36,8 @@ help: ## List targets and settings
 
 ##@ Cluster
 
-up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, REGISTRY, VERSIONS)
-	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
+up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, REGISTRY, TAG, VERSIONS)
+	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
 
 down: .venv ## Remove the local cluster; keeps only the cache of binaries and images
 	@$(CLUSTERS) down
@@ -197,12 +198,12 @@ docker-build: .venv ## Build the operator's image IMG; without docker, use build
 docker-push: .venv ## Push IMG to its registry
 	@if docker info > /dev/null 2>&1; then docker push $(IMG); else $(CLUSTERS) image push $(IMG); fi
 
-push-images: .venv ## Build and push the images of all operators for CLUSTER=current (REGISTRY=registry.example.com/team)
+push-images: .venv ## Build and push the images of all operators for CLUSTER=current (REGISTRY=registry.example.com/team, TAG)
 	@case "$(REGISTRY)" in ""|local) echo "error: REGISTRY is '$(REGISTRY)', which names no registry"; \
 	    echo "  fix: make push-images REGISTRY=registry.example.com/team"; exit 1;; esac
-	@version=$$(sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml); \
+	@tag=$(or $(TAG),$$(sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)); \
 	for operator in $(OPERATORS); do \
-	    $(MAKE) --no-print-directory docker-build docker-push OPERATOR=$$operator IMG=$(REGISTRY)/$$operator-operator:$$version; \
+	    $(MAKE) --no-print-directory docker-build docker-push OPERATOR=$$operator IMG=$(REGISTRY)/$$operator-operator:$$tag; \
 	done
 
 # --take-ownership: releases keep their CRDs when uninstalled, so a CRD may still belong to another release.

@@ -42,6 +42,7 @@ def _platform() -> Iterator[str]:
     yield "|---|---|---|"
     yield f"| Kubernetes | {_version(binaries.KUBERNETES)} | API tests (no nodes), end-to-end tests (nodes) |"
     yield f"| Helm | {_version(binaries.HELM)} | charts, API tests and end-to-end tests |"
+    yield f"| Helm | {_version(binaries.HELM3)} | rendering; installation, rollback, uninstallation (API tests) |"
     yield f"| Python in the images | {PYTHON} | end-to-end tests |"
     yield ""
 

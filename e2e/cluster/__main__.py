@@ -49,6 +49,7 @@ def up(options: argparse.Namespace) -> None:
     """Start a cluster, install the platform and apply the samples; existing parts are kept."""
     if not 1 <= options.nodes <= MAX_NODES:
         raise ClusterError(f"NODES={options.nodes} is out of range: 1 to {MAX_NODES} nodes", "make up NODES=2")
+    _check_images(options)
     began = time.monotonic()
     steps = Steps()
     with changing(), steps.shown(), _background_worker() as background:
@@ -126,6 +127,25 @@ def _start_local(
     return Target("local", running.kubeconfig)
 
 
+def _check_images(options: argparse.Namespace) -> None:
+    """Refuse options that do not name an image for every operator.
+
+    Raises:
+        ClusterError: one image is given for all operators, or a tag without the images that it belongs to.
+    """
+    if options.image:
+        raise ClusterError(
+            f"IMG={options.image} names one image, but `make up` installs {', '.join(release.operators())}",
+            "make up CLUSTER=current REGISTRY=registry.example.com/team TAG=0.2.0, which uses the images "
+            "REGISTRY/NAME-operator:TAG; or install one operator: make deploy OPERATOR=redis IMG=…",
+        )
+    if options.tag and options.registry in ("", LOCAL_REGISTRY):
+        raise ClusterError(
+            f"TAG={options.tag} is the tag of images in REGISTRY, which names no registry of yours",
+            f"make up CLUSTER=current REGISTRY=registry.example.com/team TAG={options.tag}",
+        )
+
+
 def _check_registry(given: str, choice: str) -> None:
     """Refuse a registry that the chosen cluster does not use.
 
@@ -165,10 +185,9 @@ def _tags(
     target: Target, operator_images: dict[str, images.Image], options: argparse.Namespace, steps: Steps
 ) -> dict[str, str]:
     """Return the image of each operator; build and load the images if the cluster gets them from this machine."""
-    if options.image:
-        return dict.fromkeys(operator_images, options.image)
     if options.registry:
-        return {name: f"{options.registry}/{name}-operator:{release.version()}" for name in operator_images}
+        tag = options.tag or release.version()
+        return {name: f"{options.registry}/{name}-operator:{tag}" for name in operator_images}
     if target.name == "current":
         raise ClusterError(
             "CLUSTER=current needs REGISTRY: the nodes must be able to pull the operators' images",
@@ -282,7 +301,8 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument(
         "--registry", default="", help="local: install from a registry on this machine; with current: images' prefix"
     )
-    starting.add_argument("--image", help="operator image to install instead of building one")
+    starting.add_argument("--tag", default="", help="tag of the images in --registry (default: the version)")
+    starting.add_argument("--image", help="refused: one image is not that of every operator")
     starting.set_defaults(command=up)
     for command, text in (
         (down, "remove the local cluster and report leftovers"),

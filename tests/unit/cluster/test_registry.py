@@ -41,14 +41,42 @@ def test_matching_registry_is_accepted(given: str, choice: str) -> None:
 
 def test_prefix_names_the_image_of_every_operator_for_the_current_cluster() -> None:
     operator_images = {name: images.operator_image(name) for name in release.operators()}
-    options = argparse.Namespace(image=None, registry="registry.example/team")
+    options = argparse.Namespace(image=None, registry="registry.example/team", tag="")
     tags = main._tags(Target("current", None), operator_images, options, Steps())
     assert tags["redis"] == f"registry.example/team/redis-operator:{release.version()}"
     assert tags.keys() == operator_images.keys()
 
 
+def test_tag_of_the_images_for_the_current_cluster_can_be_set() -> None:
+    options = argparse.Namespace(image=None, registry="registry.example/team", tag="abc")
+    tags = main._tags(Target("current", None), dict.fromkeys(IMAGES), options, Steps())  # type: ignore[arg-type]
+    assert tags == {name: f"registry.example/team/{name}-operator:abc" for name in IMAGES}
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail instead of starting a cluster if `make up` passes its checks."""
+    monkeypatch.setattr(main, "changing", lambda: pytest.fail("make up began to change this machine"))
+
+
+@pytest.mark.usefixtures("no_cluster")
+@pytest.mark.parametrize("choice", ["current", "local", "kind", "auto"])
+def test_image_of_one_operator_is_refused_for_all(choice: str) -> None:
+    given = ["up", "--cluster", choice, "--image", "registry.example/team/redis-operator:dev"]
+    with pytest.raises(ClusterError, match=r"IMG=registry\.example/team/redis-operator:dev names one image") as caught:
+        main.up(main._parser().parse_args(given))
+    assert "REGISTRY=" in caught.value.fix
+    assert "make deploy OPERATOR=" in caught.value.fix
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_tag_without_a_registry_is_refused() -> None:
+    with pytest.raises(ClusterError, match="TAG=abc is the tag of images in REGISTRY"):
+        main.up(main._parser().parse_args(["up", "--tag", "abc"]))
+
+
 def test_current_cluster_without_registry_is_refused_with_the_command_that_helps() -> None:
-    options = argparse.Namespace(image=None, registry="")
+    options = argparse.Namespace(image=None, registry="", tag="")
     with pytest.raises(ClusterError, match="CLUSTER=current needs REGISTRY") as caught:
         main._tags(Target("current", None), {}, options, Steps())
     assert "make push-images up CLUSTER=current REGISTRY=" in caught.value.fix

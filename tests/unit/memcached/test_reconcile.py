@@ -426,7 +426,7 @@ async def _move(harness: Harness, spec: dict[str, Any], move: str, value: Any) -
     if move == "users":
         if value is not None:
             harness.user_client.apply(SECRET, secret("users", users=value), force=True)
-        elif harness.server.objects(SECRET):
+        elif any(obj["metadata"]["name"] == "users" for _, obj in harness.server.objects(SECRET)):
             harness.user_client.delete(SECRET, NAMESPACE, "users")
     elif move in ALIASES:
         spec.pop(move, None)
