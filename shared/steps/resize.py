@@ -85,6 +85,7 @@ def resize_pods(pods: Sequence[Obj], amounts: Obj, container: str, now: datetime
         amounts: resources of the container, as in the template.
     """
     scheduled = [pod for pod in pods if pod["spec"].get("nodeName") and not _prevents(pod, amounts, now)]
+    scheduled = [pod for pod in scheduled if _has(amounts, _resources(pod, container))]
     others = [pod for pod in scheduled if not _is_met(amounts, _resources(pod, container))]
     if others:
         names = ", ".join(pod["metadata"]["name"] for pod in others)
@@ -125,6 +126,11 @@ def _merged(present: Obj, amounts: Obj) -> Obj:
 def _resources(holder: Obj, container: str) -> Obj:
     containers = holder.get("spec", {}).get("containers", ())
     return next((each.get("resources") or {} for each in containers if each["name"] == container), {})
+
+
+def _has(amounts: Obj, present: Obj) -> bool:
+    """Return whether a container has amounts of all these resources: the kubelet cannot add one."""
+    return all(given.keys() <= present.get(part, {}).keys() for part, given in amounts.items())
 
 
 def _is_met(amounts: Obj, present: Obj) -> bool:
