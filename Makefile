@@ -69,9 +69,10 @@ test-containers: .venv ## Run tests on real databases, in a running Docker or on
 	@$(PYTEST) tests/containers -m "not long" $(ARGS)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
-# the cluster was already running, because a user may have data in it.
+# the cluster was already running, because a user may have data in it. All tests together need every version; some tests
+# (ARGS) build a version when a command first names it, which counts towards their timeout.
 E2E = @was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
-      $(MAKE) --no-print-directory up; \
+      $(MAKE) --no-print-directory up $(if $(ARGS),,VERSIONS=all); \
       $(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py $(1) $(ARGS); \
       if [ -n "$$was_up" ]; then echo "The cluster was already running and keeps running, so make down is not tested."; \
       else $(PYTEST) e2e/scenarios/test_cluster.py; fi

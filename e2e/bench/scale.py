@@ -52,7 +52,13 @@ def _measure(console: Console, options: argparse.Namespace) -> Results:
     for operator in options.operators:
         count = options.size or SIZES[operator]
         scales.append(
-            measure(operator, count, options.seconds, lambda text, of=operator: console.print(f"… {of}: {text}"))  # type: ignore[misc]
+            measure(
+                operator,
+                count,
+                options.seconds,
+                lambda text, of=operator: console.print(f"… {of}: {text}"),  # type: ignore[misc]
+                failing=count // 9 if options.failing else 0,
+            )
         )
     for shards in options.shards:
         console.print(f"… {options.sharded} resources at once, {shards} shards")
@@ -113,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--size", type=int, default=0, help="number of resources (default: 10000 Memcached, 1000 others)"
     )
+    parser.add_argument("--failing", action="store_true", help="add resources that fail, so that one in ten does")
     parser.add_argument("--seconds", type=float, default=30.0, help="duration of the changes (default: 30)")
     parser.add_argument(
         "--shards", type=int, nargs="*", default=list(SHARDS), help="numbers of shards (default: 1 2 4)"

@@ -122,7 +122,7 @@ class Replica:
 @contextmanager
 def replicas(plane: ControlPlane, directory: Path, operator: str) -> Iterator[Callable[..., Replica]]:
     """Yield a function that starts replicas, optionally with a number of shards; all end with the context."""
-    kubeconfig = plane.client_kubeconfig(USER, USER, "system:masters")
+    kubeconfig = plane.client_kubeconfig("operator", USER, "system:masters")  # a path has no colons
     started: list[Replica] = []
 
     def start(shards: int = 1) -> Replica:

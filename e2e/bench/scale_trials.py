@@ -38,6 +38,9 @@ CREATORS = 64
 """Connections that create resources."""
 
 CHANGES_PER_SECOND = 20
+POLICY_SECONDS = 5.0
+"""Seconds until the API server applies a new admission policy."""
+
 SETTLE_SECONDS = 8.0
 """Delay before memory is measured: kopf keeps its state for an object for five seconds after the last event."""
 
@@ -47,6 +50,39 @@ CHANGES: dict[str, tuple[Obj, Obj]] = {
     "redis": ({"labels": {"change": "a"}}, {"labels": {"change": "b"}}),
 }
 """The specs between which resources change, by operator."""
+
+
+FAILING = "failing"
+"""Begin of the names of resources whose Services the API server refuses."""
+
+_ADMISSION = "admissionregistration.k8s.io"
+REFUSAL: tuple[tuple[Kind, Obj], ...] = (
+    (
+        Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+        {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["services"]}
+                ]
+            },
+            "validations": [
+                {
+                    "expression": f"!object.metadata.name.startsWith('{FAILING}')",
+                    "message": "the benchmark refuses the Service",
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    ),
+    (
+        Kind(
+            _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+        ),
+        {"policyName": "bench-refusal", "validationActions": ["Deny"]},
+    ),
+)
+"""A policy by which the reconciles of some resources fail, and are retried with back-off."""
 
 
 class Seen(NamedTuple):
@@ -93,10 +129,19 @@ class Fleet:
             fleet._loop.call_soon_threadsafe(fleet._loop.stop)
             thread.join(10)
 
-    def create(self, count: int) -> float:
-        """Create resources at once; return the duration in seconds."""
-        took: float = self._call(self._create(count)).result(600)
+    def create(self, count: int, failing: int = 0) -> float:
+        """Create resources at once; return the duration in seconds.
+
+        Args:
+            failing: number of further resources whose reconciles fail.
+        """
+        took: float = self._call(self._create(count, failing)).result(600)
         return took
+
+    @property
+    def healthy(self) -> list[str]:
+        """Names of the resources whose reconciles do not fail."""
+        return sorted(name for name in self.seen if not name.startswith(FAILING))
 
     def reported(self, generation: int = 1) -> int:
         """Return the number of resources whose status describes at least this generation."""
@@ -146,11 +191,19 @@ class Fleet:
                 if name and generation > self.seen.get(name, Seen(-1, 0.0)).generation:
                     self.seen[name] = Seen(generation, time.monotonic())
 
-    async def _create(self, count: int) -> float:
+    async def _create(self, count: int, failing: int) -> float:
+        if failing:
+            for kind, spec in REFUSAL:
+                metadata = {"name": "bench-refusal"}
+                await self._kube.apply(
+                    kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+                )
+            await asyncio.sleep(POLICY_SECONDS)
         bodies = []
-        for number in range(count):
-            self._sample["metadata"]["name"] = f"r-{number:05}"
+        for number in range(count + failing):
+            self._sample["metadata"]["name"] = f"{FAILING if number < failing else 'r'}-{number:05}"
             bodies.append(json.dumps(self._sample).encode())
+        random.Random(7).shuffle(bodies)
         async with Bare.of(self._plane, CREATORS) as client:
             took, _ = await client.send([Sent("POST", self.kind.path(NAMESPACE), body) for body in bodies])
         return took
@@ -164,7 +217,7 @@ class Fleet:
 
     async def _changes(self, seconds: float) -> list[float]:
         chance, loop, latencies = random.Random(7), asyncio.get_running_loop(), list[float]()
-        names = chance.sample(sorted(self.seen), min(len(self.seen), int(seconds * CHANGES_PER_SECOND)))
+        names = chance.sample(self.healthy, min(len(self.healthy), int(seconds * CHANGES_PER_SECOND)))
 
         async def one(name: str) -> None:
             generation, at = await self._change(name)
@@ -180,11 +233,12 @@ class Fleet:
         return latencies
 
 
-def measure(operator: str, count: int, seconds: float, note: Callable[[str], None]) -> Scale:
+def measure(operator: str, count: int, seconds: float, note: Callable[[str], None], *, failing: int = 0) -> Scale:
     """Measure one operator with a number of resources.
 
     Args:
         seconds: duration of the changes.
+        failing: number of further resources whose reconciles fail.
         note: called with the name of each phase.
 
     Raises:
@@ -196,8 +250,8 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         empty = leader.memory()
         note(f"{count} resources")
         began = time.monotonic()
-        fleet.create(count)
-        _reported(leader, fleet, count)
+        fleet.create(count, failing)
+        _reported(leader, fleet, count + failing)
         loaded = time.monotonic() - began
         load_blocks = leader.blocks()
         time.sleep(SETTLE_SECONDS)
@@ -317,7 +371,7 @@ def _difference(after: Buckets, before: Buckets) -> Buckets:
 
 def _takeover(leader: Replica, fleet: Fleet, number: signal.Signals) -> float:
     """End the leader, and change a resource at the same time; return the seconds until the change is reported."""
-    name = random.Random(number).choice(sorted(fleet.seen))
+    name = random.Random(number).choice(fleet.healthy)
     leader.end(number)
     began = time.monotonic()
     generation, _ = fleet.change(name)

@@ -14,6 +14,7 @@ import threading
 import time
 from asyncio import events
 
+import kubernetes.aio.config  # noqa: F401  # before the event loop: only an operator outside a pod imports it
 from prometheus_client import REGISTRY, Gauge, generate_latest
 
 LONGEST_WALL, LONGEST_CPU = "bench_longest_block_seconds", "bench_longest_block_cpu_seconds"

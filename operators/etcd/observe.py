@@ -19,6 +19,7 @@ from shared.api.catalogue import Bug
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
+from shared.steps.connection import ConnectionSecret
 
 MAX_LAG_ENTRIES = 5000
 """Entries of Raft's log that a healthy member may lag behind: above it, etcd itself rejects requests.
@@ -118,6 +119,7 @@ class Observed:
             revision of any voter.
         compacted: whether history before the leader's revision is deleted; read only during a NOSPACE alarm.
         disruption_budget: the PodDisruptionBudget; None without one.
+        network_policy: the NetworkPolicy; None without one.
         secrets: content of the Secrets.
         auth_enabled: whether authentication is enabled; None if unknown.
         denied: error of the members if they reject all passwords of the operator; empty otherwise.
@@ -126,6 +128,7 @@ class Observed:
         backup: snapshots of the cluster.
         former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
             exists.
+        connection: the Secret for clients; None if it was not read.
     """
 
     stateful_set: Obj | None = None
@@ -138,6 +141,7 @@ class Observed:
     hashes: Mapping[int, HashKV] = field(default_factory=dict)
     compacted: bool = False
     disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
     auth_enabled: bool | None = None
     denied: str = ""
@@ -145,6 +149,7 @@ class Observed:
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
     former_resource: str = ""
+    connection: ConnectionSecret | None = None
 
     @cached_property
     def voters(self) -> tuple[Member, ...]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from operators.etcd import status
-from operators.etcd.api.resource import EtcdCluster, validate
+from operators.etcd.api.resource import EtcdCluster, exposure, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import cleaning_pod, recovery_pod
 from operators.etcd.observe import Observed
@@ -20,17 +20,20 @@ from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
+from operators.etcd.steps.connection_secret import ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, require_access, store_password
+from operators.etcd.steps.credentials import ensure_auth, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
+    admit_operator,
     create_secrets,
     create_stateful_set,
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
     expand_volumes,
@@ -59,7 +62,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause_changes, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,12 +74,15 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             partial(pause_changes, "paused"),  # members are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
+            partial(enforce_policy, settings.policy, exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
+            partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
             partial(ensure_disruption_budget, settings),  # number of evictions at once
+            partial(ensure_network_policy, settings),  # access to the ports, before pods exist
             partial(restore_data, settings),  # initial data, before the cluster starts
             partial(create_stateful_set, settings),  # the bootstrap permission of the seed
             expand_volumes,  # claims only: a full member or a recovery may wait for space
@@ -86,6 +92,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
         settings = self.settings
         return (
+            (partial(admit_operator, settings),),  # to pods that it may have to repair
+            (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
             (partial(schedule_backups, settings),),  # regardless of any other problem
             (partial(renew_secrets, settings),),  # certificates, before they expire
             (partial(store_password, settings),),  # the operator is never locked out

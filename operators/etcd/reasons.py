@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.status.reasons import (
     CREATING,
     DEGRADED,
+    GENERATING_PASSWORD,
     INVALID_SPEC,
     RESTORING,
     SCALING,
@@ -471,6 +472,12 @@ NO_SPACE = REASONS.add("NoSpace", Severity.WARNING, "etcd rejected a write, beca
 UNSUPPORTED = REASONS.add("Unsupported", Severity.WARNING, "The version of etcd does not support a request.")
 UNAUTHENTICATED = REASONS.add("Unauthenticated", Severity.WARNING, "etcd requires a user and a password.")
 
+REASONS.extend(
+    GENERATING_PASSWORD,
+    "Secret {name} does not exist, and etcd may require a password that the operator does not know. If etcd answers "
+    "without a password, one is generated. Otherwise create a Secret with root's password in the key password, and "
+    "name it in spec.auth.rootSecretName.",
+)
 REASONS.extend(
     CREATING,
     "{healthy} of {size} members are healthy.",

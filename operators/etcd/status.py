@@ -27,6 +27,7 @@ from operators.etcd.steps.version_change import image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
+from shared.steps import connection
 
 MIN_CHANGE_SHARE = 0.1
 """Relative change of a size from which on it is updated in the status."""
@@ -35,6 +36,7 @@ MIN_CHANGE_SHARE = 0.1
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """Return the whole status, except for its conditions."""
     cluster_id = _cluster_id(resource, seen)
+    own = names.owner(resource, settings.operator)
     log = raft_log.runs_as(resource, seen, cluster_id)
     members = _members(resource, seen, now, log)
     found: dict[str, Any] = {
@@ -48,13 +50,14 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "image": image(settings, resource, seen),
         "members": members,
         "endpoints": _endpoints(resource, seen),
-        "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
+        "selector": selector_text(own.selector(COMPONENT)),
         "adoption": adoption.report(resource, seen),
         "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
         "restore": restore_status(resource, seen),
         "backup": backup_status(resource, seen, now),
     }
+    found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.names import server_address, server_name
 from operators.memcached.observe import Observed, Workload
+from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.pods import Pod
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import Reason
@@ -49,6 +51,20 @@ class Assessment:
         return self.observed.workload if former is None or self.all_ready else former
 
     @cached_property
+    def servers(self) -> tuple[str, ...]:
+        """Addresses of the servers, for clients.
+
+        With a StatefulSet, a server that was ready once stays listed while it is not ready: the hash ring that clients
+        build from the list must not change while a server is replaced.
+        """
+        resource, workload = self.resource, self.serving_workload
+        if workload.kind != STATEFUL_SET:
+            return tuple(sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in workload.ready))
+        ready, listed = {pod.name for pod in workload.ready}, set(resource.listed_servers)
+        addresses = {server_name(resource, n): server_address(resource, n) for n in range(resource.spec.size)}
+        return tuple(address for name, address in addresses.items() if name in ready or address in listed)
+
+    @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
         """Ready servers whose certificate was inspected and is not the one in the Secret."""
         served_certificates, fingerprint = self.observed.served_certificates, self.observed.secrets.fingerprint
@@ -63,6 +79,15 @@ class Assessment:
         """Ready servers that were inspected and do not accept all users in the Secret."""
         accepted = self.observed.accepted_users
         return tuple(pod for pod in self.observed.workload.ready if pod.name in accepted and not accepted[pod.name].all)
+
+    @cached_property
+    def accepted_users(self) -> str:
+        """Digest of the users that all servers accept, or last accepted; empty without authentication."""
+        if self.resource.spec.auth is None:
+            return ""
+        secrets = self.observed.secrets
+        is_current = self.settled and not self.servers_with_old_users and secrets.users
+        return secrets.users_digest if is_current else self.resource.users_digest
 
     @cached_property
     def operation(self) -> Reason:
@@ -82,3 +107,7 @@ class Assessment:
         if resource.changed:
             return UPDATING if len(workload.current) == resource.spec.size else SCALING
         return DEGRADED
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

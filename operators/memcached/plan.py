@@ -8,16 +8,19 @@ from datetime import datetime
 from functools import partial
 
 from operators.memcached import status
-from operators.memcached.api.resource import Memcached, validate
+from operators.memcached.api.resource import Memcached, exposure, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
+from operators.memcached.steps.connection_secret import ensure_connection
+from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_servers,
     ensure_service,
     report_ending_certificates,
@@ -34,7 +37,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,8 +49,11 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as admission
+            partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
+            partial(ensure_network_policy, settings),  # access to the ports, before servers exist
             partial(ensure_service, settings),  # before the servers that have its DNS names
             require_valid_certificates,  # new servers would help no client
             partial(ensure_servers, settings),  # Deployment or StatefulSet
@@ -61,6 +67,9 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             refresh_certificates,  # without a restart
             report_ending_certificates,  # of servers that match the spec
         )
+
+    def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
+        return ((partial(ensure_connection, self.settings),),)  # a copy for clients, on which no server depends
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)

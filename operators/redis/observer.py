@@ -49,8 +49,10 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+from shared.steps import connection
 from shared.steps.adoption import Adoptable
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
+from shared.steps.network_policy import network_policy_name
 
 log = logging.getLogger(__name__)
 
@@ -71,15 +73,19 @@ def observer(connect: Connect) -> Observe:
 
 async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
-    secrets, config = await asyncio.gather(read(resource, kube), _config(resource, kube))
+    secrets, config, published = await asyncio.gather(
+        read(resource, kube), _config(resource, kube), connection.read(kube, *key)
+    )
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
-        network_policy=cache.get(NETWORK_POLICY, key.namespace, names.network_policy_name(resource)),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
+        bus_policy=cache.get(NETWORK_POLICY, key.namespace, names.bus_policy_name(resource)),
         config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,
         former=resource.former_nodes,
+        connection=published,
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)

@@ -25,12 +25,14 @@ from operators.redis.steps.rolling_update import running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.verdict import Verdict
+from shared.steps import connection
 
 
 def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
     """Return the status without Ready, Reconciling and Stalled."""
+    own = names.owner(resource, settings.operator)
     begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
@@ -58,10 +60,11 @@ def report(
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
-        "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
+        "selector": selector_text(own.selector(COMPONENT)),
         "endpoints": _endpoints(resource, seen),
     }
     found |= adoption.report(resource, seen)
+    found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -136,6 +136,25 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
+class Exposure:
+    """How far a resource is open, for the platform policy and its warnings.
+
+    Attributes:
+        tls: whether connections of clients are encrypted.
+        auth: whether clients need a password.
+        restricted: whether a NetworkPolicy of the resource restricts clients.
+        images: images that the resource runs and the administrator of the operator did not choose, by field.
+        host_path: field that mounts a directory of the nodes; empty if none does.
+    """
+
+    tls: bool
+    auth: bool
+    restricted: bool
+    images: Mapping[str, str]
+    host_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Defaulting and validation of a kind, pure: used by the webhooks and again by the reconcile.
 
@@ -145,11 +164,13 @@ class Admission:
             fields. It keeps every value that is set, changes only the spec, is idempotent, and accepts any resource,
             even an invalid one: rejecting is up to `review`.
         review: validates a resource, given the previous state (None for a creation).
+        exposure: returns how far a valid resource is open; None if the platform policy does not apply to the kind.
     """
 
     kind: Kind
     default: Callable[[Obj], Obj]
     review: Callable[[Obj, Obj | None], Review]
+    exposure: Callable[[Obj], Exposure] | None = None
 
 
 Spec = TypeVar("Spec", bound=SpecModel)
@@ -319,6 +340,26 @@ DELETION_PROTECTION = (
     "not run for that. It does not protect against the deletion of the namespace or of the CRD, nor the volume claims."
 )
 """Description of spec.deletionProtection."""
+
+
+CONNECTION = (
+    "Whether the Secret NAME-connection exists, with what a client needs to connect: type, provider, host, port, uri, "
+    "and where they apply username, password, ca.crt, tls.crt and tls.key. The operator keeps it up to date. If "
+    "this is false, it writes none, and removes the content of the present one. status.binding names it, as the "
+    "Service Binding specification requires. With the chart value rbac.writeSecrets false, there is none either. A "
+    "change restarts nothing."
+)
+"""Description of spec.connectionSecret."""
+
+
+class Binding(SpecModel):
+    """Secret for clients, as the Service Binding specification defines it."""
+
+    name: Name = Field(description="Name of the Secret with what a client needs to connect.")
+
+
+BINDING = "Secret with what a client needs to connect (servicebinding.io). Absent if there is none."
+"""Description of status.binding."""
 
 
 class AdoptionStatus(SpecModel):

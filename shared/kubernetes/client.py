@@ -101,6 +101,13 @@ class Kube:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._send(Request("GET", kind.path(namespace, name)))
 
+    async def get_own(self, kind: Kind, namespace: str, name: str) -> Obj:
+        """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.
+
+        They differ while a reconcile observes a resource (runtime/dependencies.py).
+        """
+        return await self.get(kind, namespace, name)
+
     async def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0, after: str = ""
     ) -> Obj:

@@ -30,6 +30,14 @@ async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Ob
     return dict(zip(unique_names, found, strict=True))
 
 
+async def find_own(kube: Kube, namespace: str, name: str) -> Obj | None:
+    """Return a Secret that the operator itself writes; None if it does not exist."""
+    try:
+        return await kube.get_own(SECRET, namespace, name)
+    except NotFound:
+        return None
+
+
 async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
     try:
         return await kube.get(SECRET, namespace, name)

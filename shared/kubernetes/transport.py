@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -29,6 +29,9 @@ AGENT = "platform-operators"
 MAX_CONNECTIONS = 48
 MAX_REQUESTS_AT_ONCE = 32
 """Maximum number of connections, and of concurrent requests by workers: events and lists need connections as well."""
+
+MAX_WAITING_REQUESTS = 64
+"""Number of requests that wait for a permit above which workers begin no further reconcile."""
 
 MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 4, 4
 """Maximum number of connections for the Leases, and for reviews of requests to /metrics."""
@@ -155,19 +158,53 @@ class Transports:
             yield cls(*transports)
 
 
+class Permits:
+    """Permits for concurrent requests, in the order of arrival.
+
+    Args:
+        count: number of permits.
+
+    Attributes:
+        freed: called while few requests wait, each time that one gets its permit.
+    """
+
+    def __init__(self, count: int = MAX_REQUESTS_AT_ONCE) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._waiting = 0
+        self.freed: list[Callable[[], None]] = []
+
+    @property
+    def are_scarce(self) -> bool:
+        """Whether many requests wait. To begin further work makes nothing faster then, and takes memory."""
+        return self._waiting >= MAX_WAITING_REQUESTS
+
+    async def __aenter__(self) -> None:
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+            if not self.are_scarce:
+                for notify in self.freed:
+                    notify()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free.release()
+
+
 class Bounded:
     """Limits concurrent requests, so that other users of the pool find a free connection.
 
     Args:
-        limit: permits of the requests, if several transports share them; by default `MAX_REQUESTS_AT_ONCE` of its own.
+        permits: permits of the requests, if several transports share them; by default its own.
     """
 
-    def __init__(self, transport: Transport, limit: asyncio.Semaphore | None = None) -> None:
+    def __init__(self, transport: Transport, permits: Permits | None = None) -> None:
         self._transport = transport
-        self._limit = limit or asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+        self._permits = permits or Permits()
 
     async def request(self, request: Request) -> Response:
-        async with self._limit:
+        async with self._permits:
             return await self._transport.request(request)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import marshal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from shared.kubernetes.accessors import resource_version
@@ -58,6 +58,7 @@ class Dependencies:
         self._copies: dict[_Name, bytes] = {}
         self._copies_bytes = 0
         self._settled: dict[Key, object] = {}
+        self._own: set[_Name] = set()
 
     def settle(self, key: Key, spec: object) -> None:
         """Note that a reconcile has read everything after its last change: the next one may use the copies.
@@ -124,8 +125,18 @@ class Dependencies:
         self._forget(key, set(self._read.get(key, ())))
 
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
-        """Return namespace and name of every noted object of a kind, in a namespace or (None) in all."""
-        return [(at, name) for of, at, name in self._readers if of == kind and namespace in (None, at)]
+        """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all."""
+        polled = self._readers.keys() - self._own
+        return [(at, name) for of, at, name in polled if of == kind and namespace in (None, at)]
+
+    def note_own(self, name: _Name) -> None:
+        """Note that the operator itself writes an object, so that it is not polled."""
+        self._own.add(name)
+
+    def drop_own_copies(self, kind: Kind) -> None:
+        """Drop the copies of objects that are not polled, because a change may have been missed."""
+        for name in [name for name in self._own if name[0] == kind]:
+            self._drop(name)
 
     def report(self, kind: Kind, namespace: str, name: str, version: int) -> None:
         """Report the resources that have read another version of an object."""
@@ -142,6 +153,7 @@ class Dependencies:
             self._readers[name].discard(key)
             if not self._readers[name]:
                 del self._readers[name]
+                self._own.discard(name)
                 self._drop(name)
         if not self._read.get(key):
             self._read.pop(key, None)
@@ -180,6 +192,11 @@ class _NotingKube(Kube):
             dependencies.keep(noted, found)
         return _existing(noted, found)
 
+    async def get_own(self, kind: Kind, namespace: str, name: str) -> Obj:
+        if kind in self._dependencies.kinds:
+            self._dependencies.note_own((kind, namespace, name))
+        return await self.get(kind, namespace, name)
+
 
 def _version(found: Obj | None) -> int:
     return MISSING if found is None else resource_version(found)
@@ -215,9 +232,15 @@ class NamedContent:
             dependencies.report(self._kind, metadata.get("namespace") or "", metadata["name"], version)
 
 
-async def poll(kube: Kube, kind: Kind, namespace: str | None, dependencies: Iterable[Dependencies]) -> None:
-    """Read every noted object of a collection once, and report those that changed."""
+async def poll(kube: Kube, kind: Kind, namespace: str | None, dependencies: Sequence[Dependencies]) -> None:
+    """Read every noted object of a collection once, and report those that changed.
+
+    Objects that the operator itself writes are read at the next reconcile instead: otherwise each resource would cost a
+    request every few seconds.
+    """
     limit = asyncio.Semaphore(MAX_CONCURRENT_READS)
+    for each in dependencies:
+        each.drop_own_copies(kind)
 
     async def read(of: Dependencies, at: str, name: str) -> None:
         async with limit:

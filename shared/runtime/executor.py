@@ -61,7 +61,7 @@ class Execution(NamedTuple):
 
 
 class _Applied(NamedTuple):
-    """What was last applied to an object.
+    """The intent that was last applied to an object.
 
     Attributes:
         digest: digest of the intent.
@@ -294,7 +294,7 @@ class Executor:
         if action.order is not None:
             secret = {**secret, "data": secret.get("data", {}) | await self._issue(action.order, action.under)}
         if action.token:
-            made = secrets.encoded({action.token: random.token_hex(32)})
+            made = secrets.encoded({action.token: random.token_hex(32).join(action.around)})
             secret = {**secret, "data": secret.get("data", {}) | made}
         if action.seen is None:
             await self._kube.create_by_apply(SECRET, secret)

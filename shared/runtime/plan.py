@@ -103,6 +103,7 @@ class WriteSecret:
         order: a certificate or an authority to issue for the Secret; None for neither.
         under: keys in `data` for the issued certificate and its key.
         token: key in `data` for a random password; empty for none.
+        around: text before and after the password.
     """
 
     obj: Obj = field(repr=False)
@@ -110,6 +111,7 @@ class WriteSecret:
     order: CertificateOrder | None = None
     under: tuple[str, str] = ("tls.crt", "tls.key")
     token: str = ""
+    around: tuple[str, str] = field(default=("", ""), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

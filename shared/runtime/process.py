@@ -18,11 +18,12 @@ from typing import Any
 from aiohttp import web
 
 from shared.api import admission
+from shared.api.policy import governed
 from shared.kubernetes import access_review, accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.kinds import Key, Obj
-from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE, Bounded, Transports
+from shared.kubernetes.transport import Bounded, Permits, Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
@@ -69,6 +70,7 @@ class Lane:
         kube: client whose writes are rejected while another replica may lead the shard.
         loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
         pace: pace of polls of all lanes.
+        permits: permits for the requests of all lanes.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class Lane:
         recorder: Recorder,
         loss: Callable[[Controller[Any, Any], str], Loss | None],
         pace: Pace,
+        permits: Permits,
     ) -> None:
         self.shard = shard
         controller = self._controller = running.controller
         self._cache = running.cache
-        self.queue = Queue(controller.name, pace=pace)
+        self.queue = Queue(controller.name, pace=pace, is_busy=lambda: permits.are_scarce)
+        permits.freed.append(self.queue.wake_one)
         self.queue.close()
         self._reconciler = Reconciler(
             controller,
@@ -188,11 +192,13 @@ class Process:
                 times=self._times,
             )
             self._shards = self._election.shards
-        limit, pace = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE), Pace()
+        permits, pace = Permits(), Pace()
 
         def lane(running: RunningController, shard: Shard) -> Lane:
-            fenced = Bounded(Fence(transports.work, shard.permit), limit)
-            return Lane(running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss, pace)
+            fenced = Bounded(Fence(transports.work, shard.permit), permits)
+            return Lane(
+                running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss, pace, permits
+            )
 
         self._controllers = [
             RunningController(controller, self._shards, lane) for controller in operator.controllers(options)
@@ -265,7 +271,7 @@ class Process:
         scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
         await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
-        webhooks = admission.routes(self._operator.admissions)
+        webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions)
         await http_server.serve(stack, options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -26,6 +26,10 @@ MAX_RETRY_SECONDS = 60.0
 BACKGROUND_SHARE = 8
 """One of this number of keys is background work, so that a constant stream of changes does not stop it."""
 
+MAX_BACKGROUND = 64
+"""Maximum number of background keys in process. Each may have several requests that wait for the API server, and the
+requests of a change wait behind them."""
+
 TURN_SECONDS = 0.01
 """Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
 waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
@@ -39,6 +43,7 @@ class Queue:
         clock: monotonic time in seconds.
         jitter: returns a number in [0, 1) that spreads retries; constant in tests.
         pace: pace of polls, which the queues of a process share.
+        is_busy: whether no further key may be processed now; `wake_one` must be called when that ends.
 
     Attributes:
         pace: the same.
@@ -51,15 +56,18 @@ class Queue:
         clock: Callable[[], float] | None = None,
         jitter: Callable[[], float] = random.random,
         pace: Pace | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
+        self._is_busy = is_busy
         self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._background: OrderedDict[Key, None] = OrderedDict()
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
         self._again: dict[Key, bool] = {}  # keys added while in process, and whether that is background work
         self._since_background = 0  # number of keys returned since the last one of the background
         self._handled: dict[Key, float] = {}  # start of processing, by key in process
+        self._handled_background: set[Key] = set()
         self._timers: dict[tuple[Key, bool], asyncio.TimerHandle] = {}  # by key, and whether it is background work
         self._polled: set[Key] = set()  # keys that are polled frequently, except those in process
         self.pace = pace or Pace()
@@ -67,7 +75,7 @@ class Queue:
         self._failures: dict[Key, int] = {}
         self._closed = False
         self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
-        self._wakeup = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()  # workers that wait for a key; one is woken for each key
         self._rested = asyncio.Event()
         self._rested.set()
         labels = {"name": name, "controller": name}
@@ -100,7 +108,15 @@ class Queue:
 
     def _enqueue(self, key: Key, background: bool) -> None:
         (self._background if background else self._waiting)[key] = None
-        self._wakeup.set()
+        self.wake_one()
+
+    def wake_one(self) -> None:
+        """Let a waiting worker process the next key, if there is one."""
+        while self._idle and self._has_next:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     def _expedite(self, key: Key) -> None:
         """Treat a waiting key as a change from now on."""
@@ -166,15 +182,16 @@ class Queue:
     async def get(self) -> Key:
         """Return the next key, which the caller processes until `done`."""
         while True:
-            if not len(self):
-                self._wakeup.clear()
-                await self._wakeup.wait()
+            if not self._has_next:
+                await self._sleep()
             elif self._turn is not None and time.monotonic() >= self._turn + TURN_SECONDS:
                 await asyncio.sleep(0)
             else:
                 break
         self._begin_turn()
-        key = self._pop()
+        key, is_background = self._pop()
+        if is_background:
+            self._handled_background.add(key)
         self._polled.discard(key)
         for background in (False, True):
             if timer := self._timers.pop((key, background), None):
@@ -185,6 +202,25 @@ class Queue:
         self._rested.clear()
         return key
 
+    @property
+    def _has_next(self) -> bool:
+        return (bool(self._waiting) or self._may_begin_background) and not self._is_busy()
+
+    @property
+    def _may_begin_background(self) -> bool:
+        return bool(self._background) and len(self._handled_background) < MAX_BACKGROUND
+
+    async def _sleep(self) -> None:
+        """Wait until a key may be ready; another worker may take it first."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self.wake_one()  # the key is left for another worker
+            raise
+
     def _begin_turn(self) -> None:
         if self._turn is None:
             self._turn = time.monotonic()
@@ -193,16 +229,21 @@ class Queue:
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _pop(self) -> Key:
-        is_background = not self._waiting or (self._background and self._since_background + 1 >= BACKGROUND_SHARE)
+    def _pop(self) -> tuple[Key, bool]:
+        """Return the next key, and whether it is background work."""
+        is_due = not self._waiting or self._since_background + 1 >= BACKGROUND_SHARE
+        is_background = is_due and self._may_begin_background
         self._since_background = 0 if is_background else self._since_background + 1
-        return (self._background if is_background else self._waiting).popitem(last=False)[0]
+        return (self._background if is_background else self._waiting).popitem(last=False)[0], is_background
 
     def done(self, key: Key) -> None:
         """Finish processing a key; if it was added in the meantime, it waits again."""
         self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
+        self._handled_background.discard(key)
         if key in self._again:
             self._enqueue(key, self._again.pop(key))
+        else:
+            self.wake_one()
         if not self._handled:
             self._rested.set()
 

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from typing import NoReturn, Protocol
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import KubeError, Unavailable
-from shared.kubernetes.kinds import Kind
+from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.streams import BOOKMARK, DELETED, Event, Streams, open_watch
 from shared.observability import metrics
 from shared.runtime.cache import Cache, Relist
@@ -49,6 +49,9 @@ LIST_PAGE_ITEMS = 250
 """Number of objects per page of a list, which limits the memory that a list takes, and for how long the event loop is
 blocked: 500 Deployments take 80 ms."""
 
+STORED_PER_TURN = 50
+"""Number of objects that are stored in one turn of the event loop: 250 StatefulSets take 50 ms."""
+
 LOSS_REPORTED_SECONDS = 10.0
 """Seconds after which the loss of a collection is reported: most watches are restored by the first retries."""
 
@@ -66,6 +69,15 @@ class Content(Protocol):
     def take(self, event: Event) -> None:
         """Take an event about an object."""
         ...
+
+
+def _parts(page: Obj) -> Iterator[Obj]:
+    """Yield a page as several smaller ones, each of which is stored in one turn of the event loop."""
+    items, more = page.get("items") or [], page["metadata"] | {"continue": "more"}
+    while len(items) > STORED_PER_TURN:
+        yield page | {"items": items[:STORED_PER_TURN], "metadata": more}
+        items = items[STORED_PER_TURN:]
+    yield page | {"items": items}
 
 
 class CachedContent:
@@ -95,8 +107,10 @@ class CachedContent:
             page = await self._kube.list(
                 self._kind, self._namespace, labels=self._labels, limit=LIST_PAGE_ITEMS, after=after
             )
-            for relist in relists:
-                relist.cache.report(relist.take(page))
+            for part in _parts(page):
+                for relist in relists:
+                    relist.cache.report(relist.take(part))
+                await asyncio.sleep(0)
             after = page["metadata"].get("continue") or ""
             if not after:
                 metrics.WATCH_LISTS.labels(self._kind.name, self._namespace or "").inc()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from shared.api.policy import PlatformPolicy
+from shared.kubernetes.kinds import Obj
 from shared.pki.rotation import LIFETIME
 from shared.runtime.options import Options
 
@@ -20,6 +22,10 @@ class Settings:
         create_timeout: seconds allowed for new servers to become ready before a failure is reported.
         upgrade_timeout: seconds allowed for a rolling update before a failure is reported.
         certificate_lifetime: lifetime of issued certificates in seconds.
+        write_secrets: whether the operator may create Secrets that resources do not need to run: generated passwords,
+            and connections for clients.
+        operator_peers: peers as which the operator connects, as the `from` of a NetworkPolicy; empty if unknown.
+        policy: policy of the platform's administrator.
     """
 
     operator: str
@@ -28,6 +34,9 @@ class Settings:
     create_timeout: float = 600.0
     upgrade_timeout: float = 1800.0
     certificate_lifetime: float = LIFETIME.total_seconds()
+    write_secrets: bool = True
+    operator_peers: tuple[Obj, ...] = ()
+    policy: PlatformPolicy = field(default_factory=PlatformPolicy)
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -43,5 +52,8 @@ class Settings:
             options.create_timeout,
             options.upgrade_timeout,
             options.certificate_lifetime,
+            options.write_secrets,
+            options.operator_peers,
+            options.policy,
             **own,
         )

@@ -123,6 +123,13 @@ CONFLICT = COMMON.add(
     Severity.WARNING,
     "Writes of the operator have failed for more than 30 seconds because objects change meanwhile; it keeps retrying.",
 )
+CONNECTION_SECRET_TAKEN = COMMON.add(
+    "ConnectionSecretTaken",
+    Severity.ACTION,
+    "The resource is ready, but the Secret NAME-connection belongs to another owner, so that clients cannot use it.",
+    "Secret {name} belongs to another owner, and was not changed: clients find no connection Secret of this resource. "
+    "Delete or rename that Secret, or set spec.connectionSecret to false.",
+)
 CREATE_TIMEOUT = COMMON.add(
     "CreateTimeout",
     Severity.WARNING,
@@ -143,6 +150,15 @@ FORBIDDEN = COMMON.add(
     "Forbidden",
     Severity.ACTION,
     "The API server denies a request of the operator; its ClusterRole or RoleBinding lacks a permission.",
+)
+GENERATING_PASSWORD = COMMON.add(
+    "GeneratingPassword",
+    Severity.WARNING,
+    "The operator creates, restores or renews the Secret with a generated password (spec.auth without a Secret).",
+    "Generating the password of {user} in Secret {name}.",
+    "Generating another password of {user} in Secret {name}, as the annotation requests.",
+    "Restoring the password of {user} in Secret {name}.",
+    "Secret {name} belongs to a deleted resource of this name, until Kubernetes deletes it.",
 )
 GROWING_VOLUMES = COMMON.add(
     "GrowingVolumes",
@@ -195,12 +211,36 @@ FOREIGN_OBJECT = COMMON.add(
     Severity.ACTION,
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
 )
+OPERATOR_NOT_ADMITTED = COMMON.add(
+    "OperatorNotAdmitted",
+    Severity.ACTION,
+    "The resource is ready, but its NetworkPolicy does not restrict clients as the spec requests: it could cut off the "
+    "operator, which does not know as which peers it connects.",
+    (
+        "{fields}: not applied, because the operator does not know as which peers it connects, and the policy could "
+        "cut it off; {effect}. Start the operator with --operator-peers, as its chart does."
+    ),
+)
+PASSWORD_NOT_GENERATED = COMMON.add(
+    "PasswordNotGenerated",
+    Severity.ACTION,
+    "spec.auth names no Secret, and the operator may not create one: its chart value rbac.writeSecrets is false.",
+    "{at}: names no Secret, and the operator may not generate a password: its chart value rbac.writeSecrets is "
+    "false. Create a Secret and name it there, or set that value to true. Nothing was changed.",
+)
 PAUSED = COMMON.add(
     "Paused",
     Severity.NORMAL,
     "The resource is paused in its spec; the operator applies no changes. A Redis cluster is still repaired.",
     "spec.{field} is true: the operator changes nothing until it is false.",
     "spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue.",
+)
+POLICY_VIOLATED = COMMON.add(
+    "PolicyViolated",
+    Severity.ACTION,
+    "The resource violates the policy of the platform's administrator; nothing is created or changed for it, and what "
+    "runs is kept running.",
+    "{violations} Nothing was created or changed; what runs is kept running.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
 REJECTED = COMMON.add(

@@ -8,14 +8,23 @@ from __future__ import annotations
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+)
 from tests.api.support.gate import Gate, Passed
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, World
 from tests.api.test_taken import SPECS_REQUIRING, create_conflicting_object
 from tests.unit.memcached.fake_servers import secret
 
-RULES = REPOSITORY / "charts" / "memcached-operator" / "files" / "rules.yaml"
+FILES = REPOSITORY / "charts" / "memcached-operator" / "files"
+RULES = (FILES / "rules.yaml", FILES / "rules-writeSecrets.yaml")
 
 OPTIONAL = {("secrets", "watch")}
 """Granted by the chart's value rbac.watchSecrets; without it the operator reads Secrets by name instead."""
@@ -56,13 +65,18 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
         **SPECS_REQUIRING[AUTOSCALER],
     )
     world.eventually(lambda: world.is_ready() and world.find(DEPLOYMENT) is None and world.find(AUTOSCALER))
-    world.change(workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None)
+    world.change(
+        workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None, network={"enabled": False}
+    )
     world.eventually(lambda: world.is_ready() and not any(map(world.find, (STATEFUL_SET, *SPECS_REQUIRING))))
     conflicting = {kind: f"taken-{kind.plural}" for kind in EVERYTHING}
     for kind, name in conflicting.items():
         create_conflicting_object(world, kind, name=name)
         world.create(name, **SPECS_REQUIRING.get(kind, {}))
     world.eventually(lambda: all(world.reason(name) == "NotOurs" for name in conflicting.values()))
+    world.user_client.create(NETWORK_POLICY, {"metadata": world.metadata("taken-network"), "spec": {"podSelector": {}}})
+    world.create("taken")
+    world.eventually(lambda: world.reason("taken") == "NotOurs")
     for _ in range(2):  # repeated events after a restart are patched
         world.edit(SERVICE, {"spec": {"ports": None}})
         world.eventually(lambda: world.get(SERVICE)["spec"].get("ports"))
@@ -71,7 +85,7 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
     world.eventually(lambda: world.events(reason="Restored")[0]["count"] == 2)
 
     sent = set().union(*(rights(passed) for passed in gate.passed))
-    rules = yaml.safe_load(RULES.read_text())
+    rules = [rule for file in RULES for rule in yaml.safe_load(file.read_text())]
     given = {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
     assert sent - given == OPTIONAL, "used, but not granted by the chart's role"
     assert given - sent == NOT_SENT, "granted, but never used"

@@ -219,6 +219,7 @@ metadata:
   name: {{ include "operator.fullname" . }}-view
   labels:
     {{- include "operator.labels" . | nindent 4 }}
+    servicebinding.io/controller: "true" # implementations of the Service Binding specification read status.binding
     rbac.authorization.k8s.io/aggregate-to-view: "true"
     rbac.authorization.k8s.io/aggregate-to-edit: "true"
     rbac.authorization.k8s.io/aggregate-to-admin: "true"

@@ -13,11 +13,14 @@ from operators.etcd.api.warnings import data_loss_of, warnings_for
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
+    BINDING,
     INT32,
     INT64,
     Admission,
     AdoptionStatus,
+    Binding,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -176,6 +179,7 @@ class EtcdClusterStatus(Status):
     )
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
+    binding: Binding | None = Field(None, description=BINDING)
     last_defragmentation: Time | None = Field(
         None, description="Time up to which spec.defragmentation.schedule was followed."
     )
@@ -385,4 +389,15 @@ def _refused_change(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
     return [f"spec.{field}: {refusal}"] if refusal else []
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: EtcdCluster) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    return Exposure(
+        tls=spec.tls.mode != "none",
+        auth=spec.auth is not None and spec.auth.enabled,
+        restricted=spec.network.restricts_clients,
+        images=({"spec.image": spec.image} if spec.image else {}) | spec.extra_images,
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(EtcdCluster.read(obj)))

@@ -13,9 +13,21 @@ from operators.etcd.api.versions import Version
 from shared.api import schedule
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import DELETION_PROTECTION, INT32, INT64, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import (
+    CONNECTION,
+    DELETION_PROTECTION,
+    INT32,
+    INT64,
+    Adopt,
+    InvalidSpec,
+    Issuer,
+    Name,
+    Rule,
+    SpecModel,
+)
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
@@ -182,12 +194,14 @@ class Auth(SpecModel):
     enabled: bool = Field(
         True, description=("Whether clients must authenticate. A change is applied without a restart.")
     )
-    root_secret_name: Name = Field(
+    root_secret_name: Name | None = Field(
+        None,
         description=(
-            "Name of a Secret with the password of the user root in the key password. A changed password is applied "
-            "without a restart. The operator keeps the valid password in the Secret NAME-operator-auth. If root's "
-            "password was changed in etcd, store it in the key previousPassword."
-        )
+            "Name of a Secret with the password of the user root in the key password. Default: the operator generates "
+            "the password in the Secret NAME-auth, which is kept with the volumes (storage.retain). A changed password "
+            "is applied without a restart. The operator keeps the valid password in the Secret NAME-operator-auth. If "
+            "root's password was changed in etcd, store it in the key previousPassword."
+        ),
     )
 
 
@@ -361,6 +375,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     )
     recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
+    network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
         description=(
@@ -368,6 +383,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
             "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
+    connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     paused: bool = Field(
         False,

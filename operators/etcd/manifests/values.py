@@ -12,11 +12,18 @@ from operators.etcd.api.catalogue import ETCD
 class EtcdRbac(RbacValues):
     """RBAC settings of the etcd operator."""
 
+    write_secrets: bool = Field(
+        True,
+        description="Allow the operator to create and update Secrets by name, which clusters with TLS or auth "
+        "need: certificates of tls.mode self, copies of those of certManager and secret, and the password of root; and "
+        "the connection Secrets of clients. If false, it only reads the Secrets that resources name, writes no "
+        "connection Secrets, refuses auth without a Secret, and reports clusters with TLS as Forbidden.",
+    )
     self_signed: bool = Field(
         True,
-        description="Allow the operator to create and update Secrets, which clusters with TLS or auth need: "
-        "certificates of tls.mode self, copies of those of certManager and secret, and the password of root. If false, "
-        "the operator can only read the Secrets that resources reference, and reports clusters with TLS as Forbidden.",
+        exclude=True,
+        description="Deprecated: renamed to `rbac.writeSecrets`. The chart rejects false.",
+        json_schema_extra={"deprecated": True},
     )
     cert_manager: bool = CERT_MANAGER
 

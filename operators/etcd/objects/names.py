@@ -6,9 +6,13 @@ import re
 
 from operators.etcd.api.resource import API, EtcdCluster
 from shared.kubernetes.ownership import Owner
+from shared.steps import passwords
 
 COMPONENT = "member"
 CONTAINER = "etcd"
+
+BACKUP = "etcd-backup"
+"""Label app.kubernetes.io/name of objects that an EtcdBackup owns: a cluster may have the same name."""
 
 CLIENT, PEER, METRICS = "client", "peer", "metrics"
 CLIENT_PORT, PEER_PORT, METRICS_PORT = 2379, 2380, 2381
@@ -108,6 +112,12 @@ def server_secret(resource: EtcdCluster) -> str:
 def client_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the certificate that the operator and other clients present to members."""
     return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
+
+
+def root_secret(resource: EtcdCluster) -> str:
+    """Return the Secret with root's password: that of the user, or the generated one; empty without spec.auth."""
+    auth = resource.spec.auth
+    return "" if auth is None else auth.root_secret_name or passwords.secret_name(resource.name)
 
 
 def credentials_secret(resource: EtcdCluster) -> str:

@@ -29,6 +29,7 @@ from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_
 from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
 from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
+from shared.steps.passwords import own_secret
 
 USER = "root"
 """User of etcd with all permissions: authentication cannot be enabled without it."""
@@ -95,9 +96,18 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
 
 def names(resource: EtcdCluster) -> set[str]:
     """Return the names of the Secrets that the cluster uses."""
-    auth, copies = resource.spec.auth, (copy for _, copy, _, _ in _sources(resource))
-    passwords = () if auth is None else (auth.root_secret_name, resources.credentials_secret(resource))
-    return {*_certificates(resource), *copies, *passwords}
+    copies = (copy for _, copy, _, _ in _sources(resource))
+    has_auth = resource.spec.auth is not None
+    known = (resources.root_secret(resource), resources.credentials_secret(resource)) if has_auth else ()
+    return {*_certificates(resource), *copies, *known}
+
+
+def root_secret(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Obj | None:
+    """Return the Secret with root's password; None if it does not exist, or if a generated one has another owner."""
+    auth, secret = resource.spec.auth, found.get(resources.root_secret(resource))
+    if auth is None or auth.root_secret_name:
+        return secret
+    return own_secret(resource.uid, resource.name, "etcd", secret)
 
 
 def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
@@ -112,9 +122,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     """
     stored = _stored(resource, found)
     copies, certificate_problem = _copies(resource, found)
-    previous = ""
-    if resource.spec.auth is not None:
-        previous = content_of(found[resource.spec.auth.root_secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
+    previous = content_of(root_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     access, password_secret = _access(resource, found, copies, stored)
     return Secrets(
         password_problem=_password_problem(resource, found),
@@ -144,7 +152,7 @@ def _password_problem(resource: EtcdCluster, found: Mapping[str, Obj | None]) ->
     if auth is None or not auth.enabled:
         return None
     try:
-        password_of("spec.auth", auth.root_secret_name, found[auth.root_secret_name])
+        password_of("spec.auth", resources.root_secret(resource), root_secret(resource, found))
     except UnusableSecret as wrong:
         return wrong.problem
     return None
@@ -214,13 +222,13 @@ def _access(
     The operator presents what every member trusts now, and trusts what any member may present. The password is that of
     the user's Secret, or without one the stored one.
     """
-    auth, tls = resource.spec.auth, resource.spec.tls
+    tls = resource.spec.tls
     authority, pair = _client_certificate(resource, found, copies)
     access = Access(authority, pair if tls.client.auth == "required" else None)
     if tls.mode != "none" and not authority:  # never send a password without TLS if the spec requires TLS
         return access, ""
-    if auth is not None and (password := content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")):
-        return replace(access, user=USER, password=password), auth.root_secret_name
+    if password := content_of(root_secret(resource, found)).get(PASSWORD_KEY, ""):
+        return replace(access, user=USER, password=password), resources.root_secret(resource)
     if stored:
         return replace(access, user=USER, password=stored[0]), resources.credentials_secret(resource)
     return access, ""

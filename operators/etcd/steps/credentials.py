@@ -24,12 +24,16 @@ from operators.etcd.objects import names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import CHANGING_PASSWORD, CHECKING_AUTH, DENIED, DISABLING_AUTH, ENABLING_AUTH
-from operators.etcd.security.secrets import USER, Secrets
+from operators.etcd.security.secrets import USER, Secrets, root_secret
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.secrets import PASSWORD_KEY, PREVIOUS_PASSWORD_KEY, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.runtime.settings import Settings
+from shared.status.reasons import GENERATING_PASSWORD
 from shared.status.verdict import Progress
+from shared.steps import connection
+from shared.steps.passwords import ROTATE, GeneratedPassword
 
 RETRY_SECONDS = 15.0
 """Time until members and the Secret are read again: no watch reports a change of either."""
@@ -57,7 +61,7 @@ def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
             "yourself: etcdctl auth disable."
         )
     else:
-        name = auth.root_secret_name
+        name = names.root_secret(resource)
         has_previous = bool(seen.secrets.previous_password)
         tried = "Neither password nor previousPassword" if has_previous else "The password"
         verb = "is" if has_previous else "is not"
@@ -91,6 +95,37 @@ def ensure_auth(settings: Settings, resource: EtcdCluster, seen: Assessment, _no
     return PASS
 
 
+def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+    """Keep the Secret with the generated password of root, if spec.auth names none.
+
+    The Secret lasts as long as the data: volumes that outlive the resource still require the password.
+    """
+    auth, name, stored = resource.spec.auth, names.root_secret(resource), seen.secrets.stored
+    if auth is None or not auth.enabled or auth.root_secret_name:
+        return PASS
+    own, storage = names.owner(resource, settings.operator), resource.spec.storage
+    known = (*stored, connection.known_credentials(own, COMPONENT, seen.connection)[1])
+    generated = GeneratedPassword(
+        own=dataclasses.replace(own, lasting=storage.retain and storage.medium == "Volume"),
+        component=COMPONENT,
+        at="spec.auth.rootSecretName",
+        user=USER,
+        found=seen.secrets.found.get(name),
+        request=annotation(resource.obj, ROTATE),
+        recovered=next(filter(None, known), ""),
+        may_rotate=_desired_password(resource, seen) in stored,
+    )
+    is_locked = bool(resource.recorded_cluster_id) and seen.auth_enabled is not False
+    if is_locked and not generated.present and not generated.recovered:
+        message = (
+            f"Secret {name} does not exist, and etcd may require a password that the operator does not know. If etcd "
+            "answers without a password, one is generated. Otherwise create a Secret with root's password in the key "
+            "password, and name it in spec.auth.rootSecretName."
+        )
+        return Step.wait(GENERATING_PASSWORD, message, warning=True, requeue=RETRY_SECONDS)
+    return generated.step(now, is_permitted=settings.write_secrets)
+
+
 def store_password(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
     """Keep the password that etcd has just accepted: the user's Secret or spec.auth may be deleted later."""
     auth, password = resource.spec.auth, _desired_password(resource, seen)
@@ -101,22 +136,19 @@ def store_password(settings: Settings, resource: EtcdCluster, seen: Assessment, 
 
 
 def _desired_password(resource: EtcdCluster, seen: Observed) -> str:
-    auth = resource.spec.auth
-    return content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "") if auth else ""
+    return content_of(root_secret(resource, seen.secrets.found)).get(PASSWORD_KEY, "")
 
 
 def _enable(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
-    assert resource.spec.auth is not None
-    message = f"Enabling authentication; the password of {USER} is in Secret {resource.spec.auth.root_secret_name}."
+    message = f"Enabling authentication; the password of {USER} is in Secret {names.root_secret(resource)}."
     writes = _store(settings, resource, seen, password)
     call = EnableAuth(seen.endpoints, seen.secrets.access, USER, password)
     return Step.wait(ENABLING_AUTH, message, *writes, *(() if writes else (call,)))
 
 
 def _change_password(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
-    assert resource.spec.auth is not None
     message = (
-        f"Changing the password of {USER} to that of Secret {resource.spec.auth.root_secret_name}; until then the "
+        f"Changing the password of {USER} to that of Secret {names.root_secret(resource)}; until then the "
         "former one is valid."
     )
     writes = _store(settings, resource, seen, password, seen.secrets.access.password)

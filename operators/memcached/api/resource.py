@@ -12,9 +12,12 @@ from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION,
 from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
+    BINDING,
     INT32,
     Admission,
+    Binding,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -62,6 +65,7 @@ class MemcachedStatus(Status):
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    binding: Binding | None = Field(None, description=BINDING)
 
 
 API = Resource(
@@ -236,4 +240,16 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: Memcached) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    images = {"spec.image": spec.image, "spec.metrics.image": spec.metrics_image}
+    return Exposure(
+        tls=spec.tls is not None,
+        auth=spec.auth is not None,
+        restricted=spec.network.restricts_clients,
+        images={field: image for field, image in images.items() if image} | spec.extra_images,
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(Memcached.parse(obj)))

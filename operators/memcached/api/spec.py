@@ -23,9 +23,10 @@ from operators.memcached.api.reserved_flags import (
 )
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import FORM as IMAGE
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
-from shared.api.spec import INT32, Name, Rule, SpecModel
+from shared.api.spec import CONNECTION, INT32, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = MEMCACHED.default_version
@@ -44,12 +45,14 @@ _MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API s
 class Auth(SpecModel):
     """Authentication of clients by user and password."""
 
-    secret_name: Name = Field(
+    secret_name: Name | None = Field(
+        None,
         description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
-        "at most 8 lines, each ending with a line break. Servers load changed users within about two minutes, without "
+        "at most 8 lines, each ending with a line break. Default: the operator generates it, in the Secret NAME-auth. "
+        "Servers load changed users within about two minutes, without "
         "a restart and without losing items; `status.users` changes when all of them accept the new users. Open "
         "connections stay authenticated. A sidecar makes the servers load the file; servers without it, from release "
-        "0.1.0, are replaced once instead."
+        "0.1.0, are replaced once instead.",
     )
 
 
@@ -285,6 +288,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
     tls: Tls | None = Field(
         None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
     )
+    network: Network = Field(default_factory=Network, description=NETWORK)
     metrics: Metrics | None = Field(
         None, description="Prometheus metrics from a sidecar of each server. If not set, there is no sidecar." + _ROLLS
     )
@@ -296,6 +300,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
     update_strategy: UpdateStrategy = Field(
         default_factory=UpdateStrategy, description="How a change that replaces the servers proceeds."
     )
+    connection_secret: bool = Field(True, description=CONNECTION)
     paused: bool = Field(
         False, description="If true, the operator updates the status and changes nothing else, until it is false again."
     )

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from charts.values.operator import operator_values
+from charts.values.operator import WRITE_SECRETS, RbacValues, operator_values
 from charts.values.rules import Count, Share, Thresholds
+
+
+class MemcachedRbac(RbacValues):
+    """RBAC settings of the memcached operator."""
+
+    write_secrets: bool = WRITE_SECRETS
 
 
 class MemcachedThresholds(Thresholds):
@@ -24,6 +30,7 @@ MemcachedOperatorValues = operator_values(
     "memcached",
     "Default repository of memcached's images, for resources that set spec.version without spec.image.",
     thresholds=MemcachedThresholds,
+    rbac=(MemcachedRbac, Field(MemcachedRbac(), description="RBAC permissions of the operator.")),
     agent_image=(
         str,
         Field(

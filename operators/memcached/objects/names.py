@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import API, Memcached
 from shared.kubernetes.ownership import Owner
+from shared.steps import passwords
 
 
 def owner(resource: Memcached, operator: str) -> Owner:
     """Return the resource as an owner of objects."""
     return Owner(API.kind, resource.namespace, resource.name, resource.uid, "memcached", operator)
+
+
+def users_secret(resource: Memcached) -> str:
+    """Return the Secret with the users file: that of the user, or the generated one; empty without spec.auth."""
+    auth = resource.spec.auth
+    return "" if auth is None else auth.secret_name or passwords.secret_name(resource.name)
+
+
+def service_host(resource: Memcached) -> str:
+    """Return the DNS name of all servers, for clients."""
+    return f"{resource.name}.{resource.namespace}.svc"
 
 
 def server_name(resource: Memcached, number: int) -> str:

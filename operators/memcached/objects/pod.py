@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
+from operators.memcached.objects.names import users_secret
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -195,7 +196,7 @@ def arguments(resource: Memcached) -> list[str]:
 def _volumes(resource: Memcached) -> list[Obj]:
     spec, volumes = resource.spec, []
     if spec.auth:
-        volumes.append(_secret("auth", spec.auth.secret_name, USERS_KEY))
+        volumes.append(_secret("auth", users_secret(resource), USERS_KEY))
     if spec.tls:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
         volumes.append(_secret("tls", spec.tls.secret_name, CERTIFICATE_KEY, PRIVATE_KEY, *authority))

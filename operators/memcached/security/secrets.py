@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.names import users_secret
 from operators.memcached.objects.pod import USERS_KEY
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
@@ -20,6 +21,7 @@ from shared.pki.stores import validities
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
+from shared.steps.passwords import own_secret
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
 """Maximum number of lines of a users file, and of bytes per line: authfile.c of memcached."""
@@ -41,6 +43,7 @@ class Secrets:
             users file and the identity of the Secrets.
         validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
         versions: resourceVersion of each Secret, by name; None for one that does not exist.
+        found: Secrets by name; None for one that does not exist.
     """
 
     problem: SecretProblem | None = None
@@ -52,6 +55,7 @@ class Secrets:
     former_digest: str = ""
     validity: Mapping[str, Validity] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
+    found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
 
     @property
     def all_credentials(self) -> tuple[tuple[str, str], ...]:
@@ -98,7 +102,8 @@ def fingerprint(certificate: bytes) -> str:
 
 async def read_secrets(resource: Memcached, kube: Kube) -> Secrets:
     """Read the Secrets that the spec names from the API server, and parse them."""
-    names = {part.secret_name for part in (resource.spec.auth, resource.spec.tls) if part is not None}
+    tls = resource.spec.tls
+    names = {users_secret(resource), *((tls.secret_name,) if tls else ())} - {""}
     return parse_secrets(resource, await find(kube, resource.namespace, names))
 
 
@@ -116,10 +121,11 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     validity, versions = validities(found, [tls.secret_name] if tls else []), versions_of(found)
     try:
         if auth is not None:
-            secret = found[auth.secret_name]
-            (users,) = texts("spec.auth", auth.secret_name, secret, USERS_KEY)
+            name = users_secret(resource)
+            secret = found[name] if auth.secret_name else _generated(resource, found)
+            (users,) = texts("spec.auth", name, secret, USERS_KEY)
             if problem := _users_file_problem(users):
-                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {problem}")
+                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {problem}")
             startup_inputs.append((key_of(secret), users.encode()))
             users_digest = digest(startup_inputs)
         if tls is not None:
@@ -129,8 +135,13 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
-        return Secrets(error.problem, validity=validity, versions=versions)
-    return Secrets(None, users, pair, authority, issuers, users_digest, digest(startup_inputs), validity, versions)
+        return Secrets(error.problem, validity=validity, versions=versions, found=found)
+    former = digest(startup_inputs)
+    return Secrets(None, users, pair, authority, issuers, users_digest, former, validity, versions, found)
+
+
+def _generated(resource: Memcached, found: Mapping[str, Obj | None]) -> Obj | None:
+    return own_secret(resource.uid, resource.name, "memcached", found[users_secret(resource)])
 
 
 def _users_file_problem(text: str) -> str:

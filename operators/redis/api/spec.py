@@ -16,9 +16,20 @@ from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_
 from operators.redis.api.slot_assignment import UpdateStrategy
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.api.spec import DELETION_PROTECTION, INT32, Adopt, InvalidSpec, Issuer, Name, Rule, SpecModel
+from shared.api.spec import (
+    CONNECTION,
+    DELETION_PROTECTION,
+    INT32,
+    Adopt,
+    InvalidSpec,
+    Issuer,
+    Name,
+    Rule,
+    SpecModel,
+)
 from shared.kubernetes.quantity import parse_quantity
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {name: catalogue.default_version for name, catalogue in CATALOGUES.items()}
@@ -73,10 +84,12 @@ class Tls(SpecModel):
 class Auth(SpecModel):
     """Password authentication."""
 
-    secret_name: Name = Field(
-        description="Secret in the same namespace with the key password: the password of user default. It can be "
+    secret_name: Name | None = Field(
+        None,
+        description="Secret in the same namespace with the key password: the password of user default. Default: the "
+        "operator generates the password in the Secret NAME-auth. It can be "
         "changed at any time without a restart: for ten minutes (--password-overlap) after all nodes accept the new "
-        "password, the former one stays valid. The optional key previousPassword is a second valid password."
+        "password, the former one stays valid. The optional key previousPassword is a second valid password.",
     )
 
 
@@ -93,17 +106,6 @@ class Metrics(SpecModel):
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
-
-
-class NetworkPolicy(SpecModel):
-    """NetworkPolicy of the cluster bus."""
-
-    enabled: bool = Field(
-        True,
-        description="Whether the NetworkPolicy NAME-bus exists. It admits the bus port 16379 from pods of this cluster "
-        "only, and leaves the ports of clients and metrics open. Policies add up: set false if a policy of yours "
-        "restricts these ports, and admit 16379 between the pods there. No restart.",
-    )
 
 
 class Recovery(SpecModel):
@@ -209,11 +211,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         None,
         description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
     )
-    network_policy: NetworkPolicy = Field(
-        default_factory=NetworkPolicy,
-        description="NetworkPolicy of the cluster bus, over which nodes find each other. It has an effect if the "
-        "network plugin of Kubernetes supports NetworkPolicies.",
-    )
+    network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
     )
@@ -223,6 +221,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         description="Volumes of a deleted RedisCluster of the same name, to start with their data. Default: none; "
         "volumes of a deleted RedisCluster are not used.",
     )
+    connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)

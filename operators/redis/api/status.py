@@ -12,7 +12,7 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
-from shared.api.spec import INT32, INT64, AdoptionStatus, ObservedSecrets, Reported, SpecModel, Time
+from shared.api.spec import BINDING, INT32, INT64, AdoptionStatus, Binding, ObservedSecrets, Reported, SpecModel, Time
 from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -212,6 +212,7 @@ class RedisClusterStatus(Reported):
     image: str | None = Field(None, description="Image of the spec.")
     selector: str | None = Field(None, description="Label selector of the pods.")
     endpoints: list[str] = Field(default_factory=list, description="Addresses for clients, as host:port.")
+    binding: Binding | None = Field(None, description=BINDING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import re
 from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
+from shared.steps import passwords
 
 COMPONENT = "node"
 CONTAINER, EXPORTER = "redis", "exporter"
@@ -110,8 +111,8 @@ def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
 
 
-def network_policy_name(resource: RedisCluster) -> str:
-    """Return the name of the NetworkPolicy of the cluster bus."""
+def bus_policy_name(resource: RedisCluster) -> str:
+    """Return the name of the NetworkPolicy that earlier builds of the operator made, for the cluster bus only."""
     return f"{resource.name}-bus"
 
 
@@ -123,6 +124,12 @@ def config_name(resource: RedisCluster) -> str:
 def users_secret(resource: RedisCluster) -> str:
     """Return the name of the operator's Secret with the users of the nodes; it also exists without authentication."""
     return f"{resource.name}-users"
+
+
+def password_secret(resource: RedisCluster) -> str:
+    """Return the name of the Secret with the desired password; empty without spec.auth."""
+    auth = resource.spec.auth
+    return "" if auth is None else auth.secret_name or passwords.secret_name(resource.name)
 
 
 def tls_secret(resource: RedisCluster) -> str:

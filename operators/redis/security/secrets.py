@@ -29,6 +29,7 @@ from shared.pki.secret_checks import (
 from shared.pki.stores import certificate_secrets, certificates_in, validities
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
+from shared.steps.passwords import own_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,15 @@ async def read(resource: RedisCluster, kube: Kube) -> Secrets:
 
 def names(resource: RedisCluster) -> set[str]:
     """Return the names of the Secrets of a cluster."""
-    auth = resource.spec.auth
-    found = {object_names.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
+    given = object_names.password_secret(resource)
+    found = {object_names.users_secret(resource), *_certificates(resource), *((given,) if given else ())}
     return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
 
 
 def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str | None]:
     """Return the resourceVersions of the Secrets that users or cert-manager provide, by name."""
-    auth, mode = resource.spec.auth, resource.spec.tls.mode
-    provided = [auth.secret_name] if auth else []
+    given, mode = object_names.password_secret(resource), resource.spec.tls.mode
+    provided = [given] if given else []
     provided += [object_names.server_secret(resource)] if mode not in ("none", "self") else []
     return versions_of({name: secrets.found.get(name) for name in provided})
 
@@ -97,7 +98,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     except UnusableSecret as wrong:
         problem = wrong.problem
     if resource.spec.auth is not None:
-        named = content_of(found[resource.spec.auth.secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
+        named = content_of(_password_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     users = found[object_names.users_secret(resource)]
     passwords = Passwords.of(users)
     mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
@@ -113,8 +114,15 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
     """Return the password to rotate to; empty if none is to be required."""
-    auth = resource.spec.auth
-    return password_of("spec.auth", auth.secret_name, found[auth.secret_name]) if auth else ""
+    name = object_names.password_secret(resource)
+    return password_of("spec.auth", name, _password_secret(resource, found)) if name else ""
+
+
+def _password_secret(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Obj | None:
+    """Return the Secret with the desired password; None if there is none, or if a generated one has another owner."""
+    auth, secret = resource.spec.auth, found[object_names.password_secret(resource)]
+    is_given = auth is not None and auth.secret_name
+    return secret if is_given else own_secret(resource.uid, resource.name, "redis", secret)
 
 
 def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> MountedCertificates | None:

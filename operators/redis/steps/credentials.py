@@ -43,10 +43,8 @@ def require_authentication(resource: RedisCluster, seen: Observed, _now: datetim
     denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
-    auth = resource.spec.auth
-    secret = (
-        f"the key previousPassword of Secret {auth.secret_name}" if auth else "a Secret and reference it in spec.auth"
-    )
+    given = names.password_secret(resource)
+    secret = f"the key previousPassword of Secret {given}" if given else "a Secret and reference it in spec.auth"
     message = (
         f"{_names(denied)}: {denied[0].error} The password of user default was changed outside the operator. Add the "
         f"current password to {secret}; or restart the node: it starts with the configured password."

@@ -60,6 +60,7 @@ DEFAULTS = {
     "containerPort": 11211,
     "workload": "Deployment",
     "warmRestart": False,
+    "connectionSecret": True,
     "paused": False,
 }
 
@@ -69,11 +70,18 @@ ETCD_DEFAULTS = {
     "heartbeatInterval": 100,
     "electionTimeout": 1000,
     "paused": False,
+    "connectionSecret": True,
     "deletionProtection": False,
 }
 
 
-REDIS_DEFAULTS = {"replicasPerMaster": 1, "pause": False, "finalizers": "foreground", "deletionProtection": False}
+REDIS_DEFAULTS = {
+    "replicasPerMaster": 1,
+    "pause": False,
+    "finalizers": "foreground",
+    "connectionSecret": True,
+    "deletionProtection": False,
+}
 
 
 def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:

@@ -411,6 +411,8 @@ class Batch:
                 for name, part in obj.items()
                 if name not in ("status", *(("data",) if kind == SECRET else ()))
             }
+            if str(obj.get("type")).startswith("servicebinding.io/"):  # random passwords and addresses of pods aside
+                parts["keys"] = sorted(obj.get("data") or {})
             self._masked[key] = f"{kind} {json.dumps(without(masked(parts), self.subject.history), sort_keys=True)}"
         return self._masked[key]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import extension_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
@@ -49,6 +49,7 @@ def backed_up(**changed: Any) -> dict[str, Any]:
 ACCEPTED = over(
     BASE,
     (
+        *network_cases.ACCEPTED,
         *podspec_cases.ACCEPTED,
         *extension_cases.ACCEPTED,
         Case("three members"),
@@ -141,6 +142,8 @@ ACCEPTED = over(
         Case("a restore from a bucket", restored(s3=S3, file="monday.db")),
         Case("volumes of a deleted resource", ADOPTED),
         Case("protection from deletion", {"deletionProtection": True}),
+        Case("no connection Secret", {"connectionSecret": False}),
+        Case("a generated password", {"auth": {}}),
         Case("a released recovery", {"recovery": {"confirm": "a1b2c3", "release": "a1b2c3"}}),
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),
@@ -152,6 +155,7 @@ ACCEPTED = over(
 REFUSED = over(
     BASE,
     (
+        *network_cases.REFUSED,
         *podspec_cases.REFUSED,
         *extension_cases.REFUSED,
         *extension_cases.reserved(
@@ -529,12 +533,6 @@ REFUSED = over(
             {"tls": {"mode": "self", "client": {"auth": "maybe"}}},
             "Unsupported value",
             "use 'none' or 'required'",
-        ),
-        Case(
-            "authentication without a Secret",
-            {"auth": {}},
-            "rootSecretName: Required value",
-            "rootSecretName: is required",
         ),
         Case(
             "authentication with an invalid Secret name",

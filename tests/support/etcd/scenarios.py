@@ -23,6 +23,7 @@ from shared.kubernetes.kinds import (
     STORAGE_CLASS,
     Obj,
 )
+from shared.steps.passwords import ROTATE
 from shared.testing.harness.harness import NAMESPACE
 from shared.testing.harness.scenario import (
     Scenario,
@@ -67,6 +68,7 @@ GIVEN_TLS: Obj = {
 }
 AUTH: Obj = {"auth": {"rootSecretName": "root"}}
 NO_AUTH: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
+NEW_PASSWORD: Obj = {"metadata": {"annotations": {ROTATE: "1"}}}
 STORE: Obj = {"volume": {"claimName": "snapshots"}}
 RESTORE: Obj = {"restore": {"from": {**STORE, "file": "a.db"}}}
 BACKUP: Obj = {"backup": {"schedule": "0 * * * *", "retention": 1, "destination": STORE}}
@@ -482,6 +484,11 @@ SCENARIOS = (
         "the Secret of root deleted, and another created",
         (unobserved(delete(SECRET, "root")), unobserved(given_password("two"))),
         given=(given_password(), cluster(3, **AUTH)),
+    ),
+    Scenario(
+        "generated password: rotated, its Secret deleted",
+        (cluster(1, auth={}), edit(None, NEW_PASSWORD, NAME), unobserved(delete(SECRET, f"{NAME}-auth"))),
+        given=(cluster(1),),
     ),
     Scenario("restore", (cluster(3, **RESTORE),), given=(snapshot_stored("a.db"),)),
     Scenario(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import extension_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import Case, at_least, at_most
 
 
@@ -24,6 +24,7 @@ ITEM_WORDS = "33 is more than half of memoryMB, the maximum that memcached accep
 NAME_WORDS = "metadata.name is also the name of the Service"
 
 ACCEPTED = (
+    *network_cases.ACCEPTED,
     *podspec_cases.ACCEPTED,
     *extension_cases.ACCEPTED,
     Case("the seed manifest"),
@@ -55,11 +56,13 @@ ACCEPTED = (
         {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]},
     ),
     Case("paused", {"paused": True}),
+    Case("no connection Secret", {"connectionSecret": False}),
     Case("the longest name", resource="a" * 63),
     Case("a StatefulSet", {"workload": "StatefulSet"}, resource="a" * 52),
     Case("an explicit Deployment", {"workload": "Deployment"}),
     Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
     Case("users", {"auth": {"secretName": "users"}}),
+    Case("generated users", {"auth": {}}),
     Case("TLS", {"tls": {"secretName": "cache.tls"}}),
     Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
     Case("TLS with additional options", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
@@ -115,6 +118,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
     "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
     "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
+    "network.enabled": {"network": {"enabled": False}},
+    **{
+        f"network.{clients}[].{path}": {**more, "network": {clients: [peer]}}
+        for clients, more in (("allowFrom", {}), ("metricsFrom", {"metrics": {"port": 9152}}))
+        for path, peer in network_cases.PEERS.items()
+    },
     "podDisruptionBudget": {"podDisruptionBudget": {}},
     "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"minAvailable": 1}},
     "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"maxUnavailable": "50%"}},
@@ -139,12 +148,14 @@ CHANGES: dict[str, dict[str, Any]] = {
     "env[].value": {"env": [{"name": "E", "value": "v"}]},
     "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
     **extension_cases.CHANGES,
+    "connectionSecret": {"connectionSecret": False},
     "paused": {"paused": True},
 }
 """A change for each leaf of the spec; each change gives different objects."""
 
 
 REFUSED = (
+    *network_cases.REFUSED,
     *podspec_cases.REFUSED,
     *extension_cases.REFUSED,
     *extension_cases.reserved(
@@ -352,7 +363,6 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case(
         "users with a too long Secret name",
         {"auth": {"secretName": "a" * 254}},

@@ -10,6 +10,7 @@ from typing import Any
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.steps.passwords import ROTATE
 from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.scenario import (
     Scenario,
@@ -73,6 +74,7 @@ TLS: Obj = {"tls": {"secretName": "cache-tls"}}
 BUDGET: Obj = {"podDisruptionBudget": {"maxUnavailable": 1}}
 REQUESTS: Obj = {"requests": {"cpu": "100m"}}
 AUTOSCALING: Obj = {"autoscaling": {"maxReplicas": 5}, "resources": REQUESTS}
+NEW_PASSWORD: Obj = {"metadata": {"annotations": {ROTATE: "1"}}}
 INVALID: Obj = {"memoryMB": 8, "maxItemSizeMB": 8}
 
 
@@ -137,6 +139,11 @@ SCENARIOS = (
             edit(None, {"metadata": {"labels": {"a": "b"}}}),
         ),
         given=(given_users(), apply(size=1, **AUTH)),
+    ),
+    Scenario(
+        "generated password: rotated, its Secret deleted",
+        (apply(size=1, auth={}), edit(None, NEW_PASSWORD), unobserved(delete(SECRET, "cache-auth"))),
+        given=(apply(size=1),),
     ),
     Scenario(
         "TLS on, then a renewed certificate",

@@ -24,6 +24,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder
+from shared.steps.passwords import ROTATE
 from shared.testing.api_server.kinds import CUSTOM, Served
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import (
@@ -207,6 +208,8 @@ def _encoded(**texts: str) -> dict[str, str]:
 
 
 AUTH: Obj = {"auth": {"secretName": "secret"}}
+ALONE: Obj = {"replicasPerMaster": 0}
+NEW_PASSWORD: Obj = {"metadata": {"annotations": {ROTATE: "1"}}}
 TLS: Obj = {"tls": {"mode": "secret", "secretName": "certificate"}}
 
 
@@ -407,6 +410,17 @@ SCENARIOS = (
     Scenario("password Secret appears after creation", (cluster(6, **AUTH), unobserved(password_given()))),
     Scenario(
         "change the password", (password_changed("two"), later(7200)), given=(password_given(), cluster(6, **AUTH))
+    ),
+    Scenario(
+        "generated password: rotated, its Secret deleted",
+        (
+            cluster(3, **ALONE, auth={}),
+            later(7200),
+            edit(None, NEW_PASSWORD, NAME),
+            later(7200),
+            unobserved(delete(SECRET, f"{NAME}-auth")),
+        ),
+        given=(cluster(3, **ALONE),),
     ),
     Scenario(
         "set a password for the first time", (password_given(), cluster(6, **AUTH), later(7200)), given=(cluster(6),)

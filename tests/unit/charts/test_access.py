@@ -26,7 +26,8 @@ BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 READ_MANY = {"list", "watch", "deletecollection"}
 
 SWITCHES = {
-    "etcd-operator": {"selfSigned": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")},
+    "memcached-operator": {"writeSecrets": ("", "secrets")},
+    "etcd-operator": {"writeSecrets": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")},
     "redis-operator": {"certManager": ("cert-manager.io", "certificates")},
 }
 """Values under rbac that grant optional permissions: API group and resource of each, by chart."""

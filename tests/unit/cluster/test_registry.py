@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import pytest
 
 from e2e.cluster import __main__ as main
 from e2e.cluster import images, node, registry, release
+from e2e.cluster.cluster import Cluster
 from e2e.cluster.console import Steps
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.processes import Process
+from e2e.cluster.record import Record
 from e2e.cluster.targets import Target
+from tools.release import charts, publishing
 
 IMAGES = {name: f"10.240.0.1:5000/platform/{name}-operator@sha256:{'0' * 64}" for name in release.operators()}
 
@@ -76,3 +81,37 @@ def test_installed_images_and_charts_are_not_installed_again(monkeypatch: pytest
 
     monkeypatch.setattr(release.Helm, "__call__", helm)
     assert not release.install_published(None, "oci://10.240.0.1:5000/charts/platform", "0.2.0", IMAGES)
+
+
+def test_images_and_charts_are_pushed_before_the_installation_and_the_registry_is_started_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done: list[str] = []
+    started = Process(registry.NAME, 1, 1, tmp_path / "log")
+    record = Record(tmp_path, 1)
+    monkeypatch.setattr(Record, "save", lambda self: None)
+    monkeypatch.setattr(Cluster, "running", lambda: Cluster(record))
+
+    def doing(name: str, result: object) -> Callable[..., object]:
+        def do(*_: object) -> object:
+            done.append(name)
+            return result
+
+        return do
+
+    monkeypatch.setattr(registry, "start", doing("registry", started))
+    monkeypatch.setattr(publishing, "push_images", doing("images", IMAGES))
+    monkeypatch.setattr(charts, "package", doing("package", [tmp_path / "a.tgz"]))
+    monkeypatch.setattr(publishing, "push_charts", doing("charts", "oci://registry/platform"))
+
+    def install(kubeconfig: Path | None, chart: str, version: str, found: dict[str, str]) -> bool:
+        assert (chart, version, found) == ("oci://registry/platform", release.version(), IMAGES)
+        done.append("install")
+        return True
+
+    monkeypatch.setattr(release, "install_published", install)
+    main._install_from_registry(Target("local", tmp_path / "kubeconfig"), Steps())
+    assert done == ["registry", "images", "package", "charts", "install"]
+    assert record.processes == [started]
+    main._install_from_registry(Target("local", tmp_path / "kubeconfig"), Steps())
+    assert done[5:] == ["images", "package", "charts", "install"]

@@ -14,7 +14,8 @@ from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import Apply
+from shared.runtime.plan import Apply, WriteSecret
+from shared.steps.connection import ConnectionSecret
 from tests.support import paths
 from tests.support.cases import Case
 from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
@@ -74,9 +75,11 @@ def objects_of(changed: Obj) -> list[Obj]:
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
     observed = Observed(
-        Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(users="app:one\n" if parsed.spec.auth else "")
+        Workload(WORKLOADS[parsed.spec.workload]),
+        secrets=Secrets(users="app:one\n" if parsed.spec.auth else ""),
+        connection=ConnectionSecret(),
     )
-    return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply)]
+    return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply | WriteSecret)]
 
 
 def test_committed_crd_is_the_generated_one() -> None:

@@ -337,7 +337,7 @@ async def test_servers_are_not_inspected_again_after_a_complete_refresh(world: W
     await world.reconcile_again()
     assert world.fleet.connections == connections
     assert not world.harness.server.log.writes()
-    assert sum(world.harness.server.log.reads.values()) == 1, "the Secret, by name"
+    assert sum(world.harness.server.log.reads.values()) == 2, "the certificate and the connection, by name"
 
 
 async def test_restarted_operator_continues_a_refresh(world: World) -> None:

@@ -15,7 +15,7 @@ from shared.kubernetes import transport as transport_module
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
 from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.errors import Forbidden, Unavailable
-from shared.kubernetes.transport import Bounded, HttpTransport
+from shared.kubernetes.transport import Bounded, HttpTransport, Permits
 
 THING = {"kind": "Thing", "metadata": {"name": "ä"}}
 
@@ -119,7 +119,7 @@ class Slow:
 
 async def test_concurrent_requests_are_limited() -> None:
     slow = Slow()
-    crowd = Bounded(slow, asyncio.Semaphore(2))
+    crowd = Bounded(slow, Permits(2))
     answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
     await asyncio.sleep(0)
     assert slow.in_progress == 2

@@ -195,6 +195,24 @@ async def test_missing_object_is_read_again_after_its_creation(settled: Settled)
     assert secrets.content_of(settled.found) == {"p": "new"}
 
 
+async def test_own_object_is_not_polled_and_read_again_at_the_next_reconcile(settled: Settled) -> None:
+    with settled.dependencies.noting(OTHER, settled.kube) as kube:
+        await secrets.find_own(kube, "default", "connection")
+    assert ("default", "connection") not in settled.dependencies.names(SECRET, None)
+
+    async def reconcile() -> int:
+        before = settled.server.log.reads.total()
+        with settled.dependencies.noting(OTHER, settled.kube, settled.SPEC) as kube:
+            await secrets.find_own(kube, "default", "connection")
+        settled.dependencies.settle(OTHER, settled.SPEC)
+        return settled.server.log.reads.total() - before
+
+    await reconcile()
+    assert await reconcile() == 0, "a watch reports every change"
+    await settled.poll()  # there is no watch
+    assert await reconcile() == 1
+
+
 async def test_changed_spec_reads_everything_again(settled: Settled) -> None:
     assert [await settled.reconcile(("u-1", 2)), await settled.reconcile(("u-1", 2))] == [1, 0]
 

@@ -9,6 +9,7 @@ import pytest
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.transport import Permits
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.pacing import Pace
@@ -38,7 +39,7 @@ async def running() -> RunningController:
     controller: Controller[Obj, None] = Controller("box-operator", BOX, (), dict, _observe, _plan)
 
     def lane(running: RunningController, shard: Shard) -> Lane:
-        return Lane(running, shard, kube, recorder, lambda *_: None, Pace())
+        return Lane(running, shard, kube, recorder, lambda *_: None, Pace(), Permits())
 
     made = RunningController(controller, [Shard(0, 2), Shard(1, 2)], lane)
     for obj in boxes():

@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.kubernetes.kinds import Key
-from shared.runtime.queue import BACKGROUND_SHARE, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, Queue, expose
+from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE, MAX_WAITING_REQUESTS, Permits
+from shared.runtime.queue import BACKGROUND_SHARE, FIRST_RETRY_SECONDS, MAX_BACKGROUND, MAX_RETRY_SECONDS, Queue, expose
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -163,3 +164,95 @@ async def test_gauges_cover_every_queue_of_a_controller() -> None:
     await asyncio.sleep(0.01)
     assert REGISTRY.get_sample_value("workqueue_depth", labels) == 1
     assert REGISTRY.get_sample_value("workqueue_longest_running_processor_seconds", labels) > 0  # type: ignore[operator]
+
+
+async def test_change_finds_a_free_worker_while_thousands_of_resources_are_resynced(queue: Queue) -> None:
+    """The requests of the change wait behind those of a limited number of other resources."""
+    begun: list[Key] = []
+
+    async def work() -> None:
+        while True:
+            begun.append(await queue.get())
+            await asyncio.sleep(10)
+
+    workers = [asyncio.create_task(work()) for _ in range(512)]
+    for number in range(1000):
+        queue.add(Key("default", f"cache-{number}"), background=True)
+    await asyncio.sleep(0.1)
+    assert len(begun) == MAX_BACKGROUND
+    queue.add(A)
+    await asyncio.sleep(0.1)
+    assert begun[MAX_BACKGROUND:] == [A]
+    queue.done(begun[0])
+    await asyncio.sleep(0.1)
+    assert len(begun) == MAX_BACKGROUND + 2
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)
+
+
+async def test_key_wakes_one_of_the_waiting_workers() -> None:
+    """To wake 512 workers takes more CPU time than most reconciles."""
+
+    class Counting(Queue):
+        looked = 0
+
+        @property
+        def _has_next(self) -> bool:
+            self.looked += 1
+            return super()._has_next
+
+    queue = Counting("counting")
+
+    async def work() -> None:
+        while True:
+            queue.done(await queue.get())
+
+    workers = [asyncio.create_task(work()) for _ in range(100)]
+    await asyncio.sleep(0.01)
+    before = queue.looked
+    queue.add(A)
+    await asyncio.sleep(0.05)
+    assert 0 < queue.looked - before < 10
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)
+
+
+async def test_key_of_a_worker_that_is_cancelled_is_left_for_another_one(queue: Queue) -> None:
+    one, other = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add(A)  # wakes the one that waits for the shortest time
+    other.cancel()
+    assert await asyncio.wait_for(one, 1) == A
+    await asyncio.wait({other})
+
+
+async def test_no_further_reconcile_begins_while_many_requests_wait() -> None:
+    """Each would take memory while it waits, and the next change of a user would wait behind all of them."""
+    permits, requested = Permits(), 0
+    queue = Queue("busy", is_busy=lambda: permits.are_scarce)
+    permits.freed.append(queue.wake_one)
+    most = 0
+
+    async def work() -> None:
+        nonlocal requested, most
+        while True:
+            key = await queue.get()
+            most = max(most, sum(1 for _ in queue.ages()))
+            for _ in range(3):
+                async with permits:
+                    await asyncio.sleep(0.001)
+                    requested += 1
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(512)]
+    for number in range(1000):
+        queue.add(Key("default", f"cache-{number}"))
+    async with asyncio.timeout(30):
+        while requested < 3000:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert most <= MAX_REQUESTS_AT_ONCE + MAX_WAITING_REQUESTS + 1, "all are processed, but not at once"
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)

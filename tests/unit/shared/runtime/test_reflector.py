@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -100,6 +101,20 @@ async def running(bench: Bench) -> AsyncIterator[Bench]:
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+async def test_long_list_is_stored_in_several_turns_of_the_event_loop() -> None:
+    """Otherwise a page of large objects delays the renewal of the Lease."""
+    bench = Bench()
+    for number in range(300):
+        bench.write(f"c-{number:03}")
+    sizes = []
+    async with running(bench):
+        while bench.reflector.loss is not None:
+            sizes.append(len(bench.cache.keys(CONFIG_MAP)) and len(bench.content))
+            await asyncio.sleep(0)
+    assert len(bench.content) == 300
+    assert max(after - before for before, after in pairwise(sizes)) < 100
 
 
 async def test_events_enter_the_cache(bench: Bench) -> None:

@@ -1,0 +1,57 @@
+"""Step that keeps the Secret with what clients need to connect to the cluster. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
+from operators.etcd.objects import names
+from operators.etcd.objects.names import CLIENT_PORT, COMPONENT
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
+from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
+from shared.steps.connection import Connection, certificates, credentials, keep_connection
+
+
+def ensure_connection(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Keep the connection Secret, if the operator may write Secrets."""
+    if not settings.write_secrets:
+        return PASS
+    own = names.owner(resource, settings.operator)
+    is_requested = resource.spec.connection_secret
+    return keep_connection(own, COMPONENT, connection(resource, seen), seen.connection, is_requested=is_requested)
+
+
+def connection(resource: EtcdCluster, seen: Assessment) -> Connection:
+    """Return what a client needs to connect: with the password that etcd accepts now."""
+    host = f"{names.client_service_name(resource)}.{resource.namespace}.svc"
+    values = _credentials(seen) | _certificates(resource, seen) | {"endpoints": _endpoints(resource, seen)}
+    return Connection("etcd", host, CLIENT_PORT, f"{names.scheme(resource)}://{host}:{CLIENT_PORT}", values)
+
+
+def _credentials(seen: Assessment) -> dict[str, str | None]:
+    """Return user and password; unknown until etcd has answered whether it requires them, and has accepted them."""
+    if seen.auth_enabled is None or seen.denied:
+        return credentials(None, None)
+    access = seen.secrets.access
+    return credentials(access.user or None, access.password or None) if seen.auth_enabled else credentials("", "")
+
+
+def _certificates(resource: EtcdCluster, seen: Assessment) -> dict[str, str | None]:
+    """Return the authorities that clients trust, and the certificate for clients, unless users issue their own."""
+    tls = resource.spec.tls
+    if tls.mode == "none":
+        return certificates("")
+    content = content_of(seen.secrets.found.get(names.client_mount(resource)))
+    if tls.mode == "secret" or tls.client.auth == "none":
+        return certificates(content.get(AUTHORITY_KEY))
+    return certificates(*(content.get(key) for key in (AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY)))
+
+
+def _endpoints(resource: EtcdCluster, seen: Assessment) -> str | None:
+    """Return the client URLs of all voters, separated by commas; None without a list of members."""
+    if seen.members is None:
+        return None
+    voters = (each.name for each in seen.instances if each.member and not each.member.learner)
+    return ",".join(names.client_url_of(resource, voter) for voter in voters)

@@ -1,0 +1,49 @@
+"""Step that keeps the Secret with what clients need to connect to the servers. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.memcached.api.resource import Memcached, validate
+from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import owner, service_host
+from operators.memcached.objects.pod import COMPONENT
+from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
+from shared.steps.connection import Connection, certificates, credentials, keep_connection
+
+
+def ensure_connection(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Keep the connection Secret, if the spec is applied and the operator may write Secrets."""
+    if resource.spec.paused or not settings.write_secrets or validate(resource):
+        return PASS
+    return keep_connection(
+        owner(resource, settings.operator),
+        COMPONENT,
+        connection(resource, facts),
+        facts.observed.connection,
+        is_requested=resource.spec.connection_secret,
+    )
+
+
+def connection(resource: Memcached, facts: Assessment) -> Connection:
+    """Return what a client needs to connect: the user is the first one in the users file."""
+    host, port = service_host(resource), resource.spec.container_port
+    values = _credentials(resource, facts) | _certificates(resource, facts) | {"servers": ",".join(facts.servers)}
+    return Connection("memcached", host, port, f"memcached://{host}:{port}", values)
+
+
+def _credentials(resource: Memcached, facts: Assessment) -> dict[str, str | None]:
+    """Return user and password; unknown while servers may not accept those in the Secret yet."""
+    if resource.spec.auth is None:
+        return credentials("", "")
+    secrets = facts.observed.secrets
+    is_accepted = facts.accepted_users in ("", secrets.users_digest)
+    return credentials(*(secrets.credentials if secrets.credentials and is_accepted else (None, None)))
+
+
+def _certificates(resource: Memcached, facts: Assessment) -> dict[str, str | None]:
+    if resource.spec.tls is None:
+        return certificates("")
+    secrets = facts.observed.secrets
+    return certificates(secrets.issuers if secrets.pair else None)

@@ -1,0 +1,62 @@
+"""Step that keeps the generated users file, if spec.auth names no Secret. Pure.
+
+The file has one user. After a rotation it has the new and the former password, until the former one expires: servers
+check each line, so that clients with either password connect.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import owner, users_secret
+from operators.memcached.objects.pod import COMPONENT, USERS_KEY
+from operators.memcached.security.secrets import MAX_USERS
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.secrets import content_of
+from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
+from shared.steps import connection
+from shared.steps.passwords import ROTATE, GeneratedPassword
+
+USER = "memcached"
+"""User in a generated file."""
+
+OVERLAP = timedelta(minutes=10)
+"""Time for which a former password stays valid after a rotation, as for Redis."""
+
+
+def provide_users(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Keep the Secret with the generated users file, which servers load without a restart."""
+    if resource.spec.auth is None or resource.spec.auth.secret_name:
+        return PASS
+    own, secret = owner(resource, settings.operator), facts.observed.secrets.found.get(users_secret(resource))
+    user, password = connection.known_credentials(own, COMPONENT, facts.observed.connection)
+    former = content_of(secret).get(USERS_KEY, "").splitlines(keepends=True)[: MAX_USERS - 1]
+    generated = GeneratedPassword(
+        own=own,
+        component=COMPONENT,
+        at="spec.auth.secretName",
+        user=USER,
+        found=secret,
+        request=annotation(resource.obj, ROTATE),
+        recovered=f"{user}:{password}\n" if user and password else "",
+        may_rotate=True,
+        key=USERS_KEY,
+        around=(f"{USER}:", "\n" + "".join(former)),
+    )
+    step = generated.step(now, is_permitted=settings.write_secrets)
+    return _expire(generated, facts, now) if step == PASS and settings.write_secrets else step
+
+
+def _expire(generated: GeneratedPassword, facts: Assessment, now: datetime) -> Step:
+    """Remove former passwords once all servers have accepted the new one and the overlap is over."""
+    lines = generated.present.splitlines(keepends=True)
+    if len(lines) < 2 or facts.accepted_users != facts.observed.secrets.users_digest:
+        return PASS
+    generated_at = generated.generated_at
+    ends = now if generated_at is None else generated_at + OVERLAP
+    if now < ends:
+        return Step(requeue=max((ends - now).total_seconds(), 1.0))
+    return Step.do(generated.rewritten(lines[0]))

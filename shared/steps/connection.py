@@ -1,0 +1,173 @@
+"""The Secret with what a client needs to connect to a database, as the Service Binding specification defines it.
+
+Applications mount one Secret, NAME-connection, instead of being configured with addresses, users and certificates. It
+is a copy: no server reads it, so that a wrong or missing one stops no database. It has what the servers accept now:
+while that is unknown, the present content stays.
+
+Source: https://servicebinding.io/spec/core/1.1.0/ (Provisioned Service, Well-known Secret Entries)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, require_owned
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    PASSWORD_KEY,
+    PRIVATE_KEY,
+    content_of,
+    encoded,
+    find_own,
+)
+from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.status.reasons import CONNECTION_SECRET_TAKEN
+from shared.status.verdict import Progress
+
+PROVIDER = "platform.ydzs.io"
+"""Value of the key provider: these operators."""
+
+USERNAME_KEY = "username"
+
+RETRY_SECONDS = 60.0
+"""Seconds until a Secret of another owner is read again: it may have been deleted or renamed."""
+
+COLLECTION_SECONDS = 5.0
+"""Seconds until the Secret of a deleted resource of the same name is read again: the garbage collector deletes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSecret:
+    """The Secret of that name, also if another owner has it.
+
+    Attributes:
+        found: the Secret; None if it does not exist.
+    """
+
+    found: Obj | None = field(default=None, repr=False)
+
+    @property
+    def content(self) -> Mapping[str, str]:
+        """Content by key; that of a Secret of another owner too, so check that first (`is_owned`)."""
+        return content_of(self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Address and credentials of a database, for its clients.
+
+    Attributes:
+        type: kind of the database in lower case, such as redis; part of the type of the Secret.
+        uri: address as a URI; None if a part of it is unknown.
+        values: further keys. Empty: the key does not apply, and is removed. None: unknown, so the present value stays.
+    """
+
+    type: str
+    host: str
+    port: int
+    uri: str | None = field(repr=False)
+    values: Mapping[str, str | None] = field(repr=False)
+
+    @property
+    def content(self) -> dict[str, str | None]:
+        """Content of the Secret, by key."""
+        address = {"type": self.type, "provider": PROVIDER, "host": self.host, "port": str(self.port), "uri": self.uri}
+        return address | dict(self.values)
+
+
+def credentials(user: str | None, password: str | None) -> dict[str, str | None]:
+    """Return the keys of user and password; None for unknown ones, empty without authentication."""
+    return {USERNAME_KEY: user, PASSWORD_KEY: password}
+
+
+def certificates(authority: str | None, certificate: str | None = "", key: str | None = "") -> dict[str, str | None]:
+    """Return the keys of the authorities to trust, and of the certificate that a client presents."""
+    return {AUTHORITY_KEY: authority, CERTIFICATE_KEY: certificate, PRIVATE_KEY: key}
+
+
+def secret_name(resource: str) -> str:
+    """Return the name of the Secret of a resource."""
+    return f"{resource}-connection"
+
+
+async def read(kube: Kube, namespace: str, resource: str) -> ConnectionSecret:
+    """Read the Secret of a resource."""
+    return ConnectionSecret(await find_own(kube, namespace, secret_name(resource)))
+
+
+def is_owned(own: Owner, component: str, seen: ConnectionSecret | None) -> bool:
+    """Whether the Secret exists and belongs to this resource."""
+    if seen is None or seen.found is None:
+        return False
+    try:
+        require_owned(_secret(own, component, "", {}), seen.found, own.uid)
+    except ForeignObject:
+        return False
+    return True
+
+
+def known_credentials(own: Owner, component: str, seen: ConnectionSecret | None) -> tuple[str, str]:
+    """Return user and password in the Secret of this resource, to restore a lost one; empty if there are none."""
+    content = seen.content if seen is not None and is_owned(own, component, seen) else {}
+    return content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
+
+
+def keep_connection(
+    own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None, *, is_requested: bool
+) -> Step:
+    """Write the Secret if it differs from the connection, or empty it if the spec does not request it.
+
+    The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
+
+    Args:
+        own: owner of the Secret.
+        component: component label of the Secret.
+        seen: the Secret as observed; None if it is unknown, and nothing is written.
+        is_requested: whether the spec requests the Secret.
+    """
+    if seen is None:
+        return PASS
+    if not is_requested:
+        is_empty = not seen.content or not is_owned(own, component, seen)
+        return PASS if is_empty else Step.do(WriteSecret(_secret(own, component, connection.type, {}), seen.found))
+    if seen.found is None and None in connection.content.values():
+        return PASS  # clients would find a connection without a password, for example
+    present = seen.content if is_owned(own, component, seen) else {}
+    content = {key: present.get(key, "") if text is None else text for key, text in connection.content.items()}
+    made = _secret(own, component, connection.type, {key: text for key, text in content.items() if text})
+    if seen.found is not None:
+        try:
+            require_owned(made, seen.found, own.uid)
+        except FormerObject:
+            return Step(requeue=COLLECTION_SECONDS)
+        except ForeignObject:
+            return Step(
+                (),
+                Progress.DONE,
+                CONNECTION_SECRET_TAKEN,
+                f"Secret {secret_name(own.name)} belongs to another owner, and was not changed: clients find no "
+                "connection Secret of this resource. Delete or rename that Secret, or set spec.connectionSecret to "
+                "false.",
+                warning=True,
+                requeue=RETRY_SECONDS,
+            )
+        if all(present.get(key, "") == text for key, text in content.items()):
+            return PASS
+    return Step.do(WriteSecret(made, seen.found))
+
+
+def status(own: Owner, component: str, seen: ConnectionSecret | None, reported: Obj) -> Obj:
+    """Return the field of the status that names the Secret; the reported one while the Secret is unknown."""
+    if seen is None:
+        return {"binding": reported["binding"]} if "binding" in reported else {}
+    is_usable = bool(seen.content) and is_owned(own, component, seen)
+    return {"binding": {"name": secret_name(own.name)}} if is_usable else {}
+
+
+def _secret(own: Owner, component: str, kind: str, content: Mapping[str, str]) -> Obj:
+    made = own.object(SECRET, secret_name(own.name), component=component, data=encoded(content))
+    return made | {"type": f"servicebinding.io/{kind}"}

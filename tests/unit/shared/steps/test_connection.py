@@ -1,0 +1,119 @@
+"""The Secret for clients: written when known, kept up to date, never taken from another owner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.ownership import Owner
+from shared.kubernetes.secrets import content_of, encoded
+from shared.runtime.plan import Step, WriteSecret
+from shared.steps.connection import Connection, ConnectionSecret, credentials, keep_connection, status
+
+OWN = Owner(Kind("example.com", "v1", "Shop", "shops"), "default", "shop", "u-1", "redis", "redis-operator")
+KNOWN = Connection("redis", "shop.default.svc", 6379, "redis://shop", credentials("default", "one"))
+UNKNOWN = replace(KNOWN, uri=None, values=credentials(None, None))
+
+
+def keep(connection: Connection, found: Obj | None, *, is_requested: bool = True) -> Step:
+    return keep_connection(OWN, "node", connection, ConnectionSecret(found), is_requested=is_requested)
+
+
+def written(step: Step) -> WriteSecret:
+    (action,) = step.actions
+    assert isinstance(action, WriteSecret)
+    return action
+
+
+def present(own: Owner | None = OWN, **content: str) -> Obj:
+    """Return the Secret as the operator stored it, with other content."""
+    made = written(keep(KNOWN, None)).obj
+    data = encoded({**content_of(made), **content})
+    if own is None:
+        return {**made, "data": data, "metadata": {"name": "shop-connection", "uid": "s", "resourceVersion": "1"}}
+    references = [replace(OWN, uid=own.uid, name=own.name).reference()]
+    return {**made, "data": data, "metadata": made["metadata"] | {"ownerReferences": references, "uid": "s"}}
+
+
+def test_secret_has_the_entries_of_the_service_binding_specification() -> None:
+    made = written(keep(KNOWN, None)).obj
+    assert (made["metadata"]["name"], made["type"]) == ("shop-connection", "servicebinding.io/redis")
+    assert content_of(made) == {
+        "type": "redis",
+        "provider": "platform.ydzs.io",
+        "host": "shop.default.svc",
+        "port": "6379",
+        "uri": "redis://shop",
+        "username": "default",
+        "password": "one",
+    }
+
+
+def test_current_secret_is_not_written() -> None:
+    assert keep(KNOWN, present()) == Step()
+    assert keep(KNOWN, present(added="by a user")) == Step(), "further keys of others are kept"
+
+
+def test_changed_password_is_written_over_exactly_the_observed_secret() -> None:
+    found = present(password="old")
+    write = written(keep(KNOWN, found))
+    assert (write.seen, content_of(write.obj)["password"]) == (found, "one")
+
+
+def test_unknown_values_keep_the_present_ones() -> None:
+    assert keep(UNKNOWN, present(password="old", uri="redis://old")) == Step()
+    moved = content_of(written(keep(replace(UNKNOWN, host="moved"), present(password="old"))).obj)
+    assert (moved["host"], moved["password"], moved["uri"]) == ("moved", "old", "redis://shop")
+
+
+def test_secret_is_not_created_while_the_password_is_unknown() -> None:
+    assert keep(UNKNOWN, None) == Step()
+
+
+def test_unobserved_secret_is_not_written() -> None:
+    assert keep_connection(OWN, "node", KNOWN, None, is_requested=True) == Step()
+    reported = {"binding": {"name": "shop-connection"}}
+    assert status(OWN, "node", None, reported) == reported
+
+
+def test_password_is_removed_without_authentication() -> None:
+    open_access = replace(KNOWN, values=credentials("", ""))
+    assert "password" not in content_of(written(keep(open_access, present())).obj)
+
+
+@pytest.mark.parametrize("own", [None, replace(OWN, uid="u-2", name="other")], ids=["a user's", "another owner's"])
+def test_secret_of_another_owner_is_reported_and_never_changed(own: Any) -> None:
+    found = present(own, password="theirs")
+    for connection in (KNOWN, UNKNOWN):
+        step = keep(connection, found)
+        assert (step.actions, step.reason, step.progress.value) == ((), "ConnectionSecretTaken", "done")
+        assert step.reason.describes(step.message)
+        assert "theirs" not in step.message
+    assert keep(KNOWN, found, is_requested=False) == Step()
+    assert status(OWN, "node", ConnectionSecret(found), {}) == {}
+
+
+def test_secret_of_a_deleted_resource_of_the_same_name_is_awaited() -> None:
+    step = keep(KNOWN, present(replace(OWN, uid="u-0")))
+    assert (step.actions, step.reason, bool(step.requeue)) == ((), "", True)
+
+
+def test_content_is_removed_when_the_secret_is_no_longer_requested() -> None:
+    emptied = written(keep(KNOWN, present(), is_requested=False)).obj
+    assert not emptied["data"]
+    assert keep(KNOWN, {**present(), "data": {}}, is_requested=False) == Step()
+    assert keep(KNOWN, None, is_requested=False) == Step()
+
+
+def test_status_names_the_secret_once_it_has_content() -> None:
+    assert status(OWN, "node", ConnectionSecret(present()), {}) == {"binding": {"name": "shop-connection"}}
+    assert status(OWN, "node", ConnectionSecret({**present(), "data": {}}), {}) == {}
+    assert status(OWN, "node", ConnectionSecret(), {"binding": {"name": "shop-connection"}}) == {}
+
+
+def test_password_is_in_no_text_of_the_plan() -> None:
+    secret = replace(KNOWN, values=credentials("default", "pa55word"))
+    assert "pa55word" not in repr((secret, keep(secret, None), ConnectionSecret(present(password="pa55word"))))
