@@ -43,6 +43,7 @@ from operators.etcd.steps.provisioning import (
     report_ending_certificates,
     require_secrets,
     require_valid_certificates,
+    resize_members,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
 from operators.etcd.steps.recording import record_cluster
@@ -58,7 +59,7 @@ from operators.etcd.steps.version_change import change_downgrade, refuse_unsafe_
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
-from shared.status.reasons import REPLACING_CERTIFICATES
+from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
@@ -124,6 +125,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             require_valid_certificates,  # a restarted member could not connect to the others
             change_downgrade,  # enabled in etcd before any member runs an earlier version
+            resize_members,  # CPU and memory, without a restart
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
             grow_by_one,  # add a learner, then its pod
@@ -133,7 +135,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             report_ending_certificates,  # of a complete cluster
         )
 
-    serving_reasons = frozenset({REPLACING_CERTIFICATES})
+    serving_reasons = frozenset({REPLACING_CERTIFICATES, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

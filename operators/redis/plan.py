@@ -50,6 +50,7 @@ from operators.redis.steps.provisioning import (
     report_ending_certificates,
     require_secrets,
     require_valid_certificates,
+    resize_nodes,
 )
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
@@ -66,6 +67,7 @@ from operators.redis.steps.scaling import hand_over, recreate_surplus_replica
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
+from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
@@ -136,6 +138,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             improve_placement,  # over hosts and zones, while everything is in sync
             pair_replicas,  # an equal number for each primary
             refuse_version,  # the engine could not read the data
+            resize_nodes,  # CPU, without a restart
             roll_outdated,  # replicas first; a primary after its failover
             hand_over,  # fail over primaries on instances that are removed
             recreate_surplus_replica,  # more primaries needed than nodes are empty
@@ -149,7 +152,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         )
 
     update_phase = UPGRADING
-    serving_reasons = frozenset({SPREADING})
+    serving_reasons = frozenset({SPREADING, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     _assess = staticmethod(Assessment.of)

@@ -18,11 +18,12 @@ from datetime import datetime
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import Pod, container_status
+from shared.kubernetes.pods import Pod, container_status, is_outdated
 from shared.kubernetes.quantity import parse_quantity
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Progress
+from shared.steps.instance import Instance
 
 REFUSED = "platform.ydzs.io/resize-refused"
 """Annotation of a pod: digest of the amounts that the API server refused to set, and the reason."""
@@ -30,13 +31,33 @@ REFUSED = "platform.ydzs.io/resize-refused"
 CHECK_INTERVAL_SECONDS = 15.0
 """Time between two inspections while the kubelet resizes a pod; its progress is also watched."""
 
+AMOUNTS = frozenset({"cpu", "memory"})
+"""Resources that a kubelet can change in a running container."""
+
 _PENDING, _IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-_AMOUNTS = frozenset({"cpu", "memory"})
 _TEMPLATE = ("spec", "template", "spec")
 
 
+def resizable(instances: Sequence[Instance], stateful_set: Obj | None, mark: str) -> list[Obj]:
+    """Return the pods of the current template that are not being deleted.
+
+    Args:
+        mark: annotation of pod and template with the digest of the template.
+    """
+    pods = [each.pod_obj for each in instances if each.pod_obj is not None]
+    return [
+        pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not is_outdated(pod, stateful_set, mark)
+    ]
+
+
 def can_resize(
-    desired: Obj, current: Obj | None, pods: Sequence[Obj], container: str, manager: str, now: datetime
+    desired: Obj,
+    current: Obj | None,
+    pods: Sequence[Obj],
+    container: str,
+    manager: str,
+    now: datetime,
+    changes: frozenset[str] = AMOUNTS,
 ) -> bool:
     """Return whether the pods of a workload can get the resources of a new template without a restart.
 
@@ -46,10 +67,11 @@ def can_resize(
         pods: pods of the workload that are not being deleted.
         container: name of the container.
         manager: field manager that applies the workload.
+        changes: resources that may change without a restart.
     """
     applied = (current and managed_fields.applied(current, manager, _TEMPLATE)) or {}
     amounts, former = (_resources(each.get("spec", {}).get("template", {}), container) for each in (desired, applied))
-    if not former or _is_met(amounts, former) or not _changes_amounts_only(amounts, former):
+    if not former or _is_met(amounts, former) or not _changes_only(amounts, former, changes):
         return False
     scheduled = any(pod["spec"].get("nodeName") for pod in pods)
     return scheduled and not any(_prevents(pod, amounts, now) for pod in pods)
@@ -63,6 +85,7 @@ def resize_pods(pods: Sequence[Obj], amounts: Obj, container: str, now: datetime
         amounts: resources of the container, as in the template.
     """
     scheduled = [pod for pod in pods if pod["spec"].get("nodeName") and not _prevents(pod, amounts, now)]
+    scheduled = [pod for pod in scheduled if _has(amounts, _resources(pod, container))]
     others = [pod for pod in scheduled if not _is_met(amounts, _resources(pod, container))]
     if others:
         names = ", ".join(pod["metadata"]["name"] for pod in others)
@@ -105,6 +128,11 @@ def _resources(holder: Obj, container: str) -> Obj:
     return next((each.get("resources") or {} for each in containers if each["name"] == container), {})
 
 
+def _has(amounts: Obj, present: Obj) -> bool:
+    """Return whether a container has amounts of all these resources: the kubelet cannot add one."""
+    return all(given.keys() <= present.get(part, {}).keys() for part, given in amounts.items())
+
+
 def _is_met(amounts: Obj, present: Obj) -> bool:
     """Return whether a container has these amounts; others are ignored."""
     return all(
@@ -114,8 +142,8 @@ def _is_met(amounts: Obj, present: Obj) -> bool:
     )
 
 
-def _changes_amounts_only(amounts: Obj, former: Obj) -> bool:
-    """Return whether only amounts of CPU and memory differ: the kubelet can neither add nor remove a resource."""
+def _changes_only(amounts: Obj, former: Obj, changes: frozenset[str]) -> bool:
+    """Return whether only amounts of these resources differ: the kubelet can neither add nor remove one."""
     parts = {*amounts, *former}
     if any(amounts.get(part, {}).keys() != former.get(part, {}).keys() for part in parts):
         return False
@@ -125,7 +153,7 @@ def _changes_amounts_only(amounts: Obj, former: Obj) -> bool:
         for name, amount in amounts.get(part, {}).items()
         if parse_quantity(amount) != parse_quantity(former[part][name])
     }
-    return changed <= _AMOUNTS
+    return changed <= changes
 
 
 def _prevents(pod: Obj, amounts: Obj, now: datetime) -> bool:

@@ -11,7 +11,7 @@ from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
+from operators.etcd.objects.names import COMPONENT, CONTAINER, COPIED, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.steps.quorum_recovery import replicas
@@ -30,8 +30,11 @@ from shared.steps import certificates as steps
 from shared.steps import network_policy as policies
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
-from shared.steps.deferred import AFFINITY, keep_deferred, restarts_pods
+from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
+from shared.steps.resize import can_resize, resizable, resize_pods
 from shared.steps.volumes import capacity, is_bound
+
+RESOURCES = Deferred(CONTAINER, "resources")
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: the size, time and message of the API server's last refusal to expand the volume."""
@@ -193,14 +196,16 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
-def create_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def create_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Create the StatefulSet if there is none; afterwards `ensure_stateful_set` keeps it."""
     known = resource.recorded_cluster_id
     is_of_another = bool(known and seen.cluster_id) and seen.cluster_id not in (known, successor(resource))
-    return PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(settings, resource, seen)
+    return (
+        PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(settings, resource, seen, now)
+    )
 
 
-def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
     """Keep a replica for each member, and the bootstrap flags for an empty volume, in the StatefulSet.
 
     While the spec cannot be applied, nothing else of it changes. While an upgrade is blocked, the template keeps the
@@ -209,7 +214,7 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
     if facts.stateful_set is None:
         return PASS
     if facts.spec_applies:
-        return _apply_stateful_set(settings, resource, facts)
+        return _apply_stateful_set(settings, resource, facts, now)
     present = managed_fields.applied(facts.stateful_set, settings.operator)
     if present is None or not (resource.recorded_cluster_id or facts.cluster_id):
         return PASS
@@ -219,16 +224,18 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
     return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
 
 
-def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed) -> Step:
-    made = _stateful_set(settings, resource, seen, seen.secrets.mounts)
+def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    made = _stateful_set(settings, resource, seen, seen.secrets.mounts, now)
     if seen.secrets.copies and seen.stateful_set is not None:  # an upgrade of the operator alone restarts no member
-        former = _stateful_set(settings, resource, seen, seen.secrets.originals)
+        former = _stateful_set(settings, resource, seen, seen.secrets.originals, now)
         made = made if restarts_pods(former, seen.stateful_set, settings.operator, pod.DIGEST) else former
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
-def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets) -> Obj:
+def _stateful_set(
+    settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets, now: datetime
+) -> Obj:
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     template = pod.pod(
@@ -236,7 +243,17 @@ def _stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, mou
     )
     made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
     given = (AFFINITY,) if runs.spec.affinity is not None else ()
-    return keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
+    # A change of a limit changes GOMAXPROCS or GOMEMLIMIT too, which etcd reads only when it starts.
+    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
+    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, settings.operator, now)
+    parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
+    return keep_deferred(made, seen.stateful_set, parts, settings.operator, pod.DIGEST, from_spec=given)
+
+
+def resize_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Set the CPU and memory of running members."""
+    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
+    return resize_pods(pods, resource.spec.container_resources(), CONTAINER, now)
 
 
 def _count(resource: EtcdCluster, seen: Observed) -> int:

@@ -160,7 +160,7 @@ def _server(resource: RedisCluster, image: str, template: str) -> Obj:
         **_start(resource, template),
         "env": _process_variables(resource, template) + _environment(resource),
         "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
-        "resources": _amounts(resource),
+        "resources": amounts(resource),
         # Without a program in the image, the kubelet can only check that a server listens. The operator checks whether
         # a node is in sync: only such pods are behind the client Service and count for evictions (SERVES).
         "startupProbe": {
@@ -195,7 +195,7 @@ def _fields(paths: Mapping[str, str]) -> list[Obj]:
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": at}}} for name, at in paths.items()]
 
 
-def _amounts(resource: RedisCluster) -> Obj:
+def amounts(resource: RedisCluster) -> Obj:
     """Return the resources of the container: small requests by default, no limits; values of the spec override them."""
     limits, requests = resource.spec.pods.resources.limits, resource.spec.pods.resources.requests
     little = {name: value for name, value in {"cpu": "100m", "memory": "128Mi"}.items() if name not in limits}

@@ -14,6 +14,7 @@ from operators.redis.objects.names import (
     CLUSTER_UID,
     COMPONENT,
     CONFIG_MARK,
+    CONTAINER,
     EXPORTER_PASSWORD_KEY,
 )
 from operators.redis.observe import Observed
@@ -41,8 +42,9 @@ from shared.steps import certificates as steps
 from shared.steps import connection, provisioning
 from shared.steps import network_policy as policies
 from shared.steps.certificates import Issuing, keep_certificates
-from shared.steps.deferred import AFFINITY, keep_deferred
+from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
 from shared.steps.passwords import ROTATE, GeneratedPassword
+from shared.steps.resize import can_resize, resizable, resize_pods
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -127,6 +129,9 @@ def _own(resource: RedisCluster, desired: Obj, found: Obj | None) -> Obj | None:
     return found
 
 
+RESOURCES = Deferred(CONTAINER, "resources")
+
+
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
@@ -144,9 +149,19 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
         *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
         *((AFFINITY,) if spec.pods.affinity is not None else ()),
     )
-    made = keep_deferred(made, seen.stateful_set, pod.DEFERRED, settings.operator, pod.DIGEST, from_spec=given)
+    # maxmemory follows the memory limit: with another one, nodes are replaced.
+    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
+    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, settings.operator, now, frozenset({"cpu"}))
+    parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
+    made = keep_deferred(made, seen.stateful_set, parts, settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
+def resize_nodes(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    """Set the CPU of running nodes."""
+    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
+    return resize_pods(pods, pod.amounts(permitted(resource, seen)), CONTAINER, now)
 
 
 # Secrets.

@@ -245,4 +245,9 @@ def _is_disabled(spec: Obj, leaf: Leaf) -> bool:
 def _with(base: Obj, leaf: Leaf, example: Obj, part: str) -> Obj:
     value: Any = example if part == "affinity" else [{"name": "A", "valueFrom": example}]
     field = part if part == "affinity" else "env"
-    return base | ({"pod": [{field: value}]} if leaf.path.startswith("pod[]") else {field: value})
+    top = re.split(r"[.\[]", leaf.path)[0]
+    if top == "pod":
+        return base | {"pod": [{field: value}]}
+    if top in ("extraContainers", "extraInitContainers"):
+        return base | {top: [{"name": "a", "image": "a:1", field: value}]}
+    return base | {field: value}

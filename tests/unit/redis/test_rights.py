@@ -32,6 +32,7 @@ ELSEWHERE = {
     ("redisclusters/finalizers", "update"),  # required to set blockOwnerDeletion, where admission checks it
     ("events", "create"),  # the harness records events without an API request
     ("events", "patch"),
+    ("pods/resize", "patch"),  # tests/unit/test_resize.py
 }
 
 PLAYED = {
