@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,10 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.redis import scenarios as redis
 
-SUBJECTS = {"etcd": (etcd.ETCD, 3, etcd.cluster), "redis": (redis.REDIS, 6, redis.cluster)}
+SUBJECTS: dict[str, tuple[Subject, int, Callable[..., Any]]] = {
+    "etcd": (etcd.ETCD, 3, etcd.cluster),
+    "redis": (redis.REDIS, 6, redis.cluster),
+}
 
 
 def requested(cpu: str, *, limit: str = "") -> Obj:
