@@ -22,10 +22,11 @@ from charts.values.pods import (
     VolumeMount,
 )
 from charts.values.rules import PrometheusRule, Thresholds
+from shared.api.network import Peer
 from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
 
-Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const": 8081}})]
-"""An unprivileged port, except 8081, which serves the probes."""
+Port = Annotated[int, Field(ge=1024, le=65535)]
+"""An unprivileged port."""
 
 Seconds = Annotated[int, Field(ge=1)]
 Replicas = Annotated[int, Field(ge=1, le=10)]
@@ -321,6 +322,22 @@ class PodDisruptionBudget(Values):
     )
 
 
+class PolicyValues(Values):
+    """Policy for all resources of the operator."""
+
+    require_tls: bool = Field(False, alias="requireTLS", description="Refuse resources without TLS (`spec.tls`).")
+    require_auth: bool = Field(False, description="Refuse resources whose clients need no password (`spec.auth`).")
+    allowed_registries: list[Annotated[str, Field(pattern=r"^[^\s,]+$")]] = Field(
+        [],
+        description="Registries, or repositories in them, of the images that resources may name, such as "
+        "registry.example.com/team. An image without a registry is in docker.io. Empty: all. Images of "
+        "operandImageRepository are always allowed.",
+    )
+    allow_host_path: bool = Field(
+        False, description="Accept resources that mount directories of the nodes (`hostPath`)."
+    )
+
+
 class OperatorValues(Values):
     """Values of an operator's chart."""
 
@@ -404,6 +421,23 @@ class OperatorValues(Values):
         "",
         description="Image of the sidecar and init containers that the operator adds to its databases. Empty: the "
         "operator's own image.",
+    )
+    host_network: bool = Field(
+        False,
+        description="Run the operator on the network of the node, for clusters whose API server cannot reach pods. The "
+        "ports of the probes, metrics and webhook must then be free on the nodes, and differ between operators.",
+    )
+    probe_port: Port = Field(8081, description="Port of the probes in the operator's pod.")
+    operator_peers: Annotated[list[Peer], Field(max_length=32)] = Field(
+        [],
+        description="Peers as which the operator connects to databases, as the `from` of a NetworkPolicy; the "
+        "NetworkPolicies of the databases admit them. Empty: the operator's pods. Set it with hostNetwork to the "
+        "addresses of the nodes, such as [{ipBlock: {cidr: 10.0.0.0/16}}].",
+    )
+    policy: PolicyValues = Field(
+        PolicyValues(),
+        description="Policy for all resources of the operator. Violations are refused at admission. Resources that "
+        "already violate it keep running, but are not changed (reason PolicyViolated).",
     )
     crds: Crds = Field(
         Crds(), description="CustomResourceDefinitions. `helm uninstall` keeps them, and so all resources."

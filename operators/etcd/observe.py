@@ -119,6 +119,7 @@ class Observed:
             revision of any voter.
         compacted: whether history before the leader's revision is deleted; read only during a NOSPACE alarm.
         disruption_budget: the PodDisruptionBudget; None without one.
+        network_policy: the NetworkPolicy; None without one.
         secrets: content of the Secrets.
         auth_enabled: whether authentication is enabled; None if unknown.
         denied: error of the members if they reject all passwords of the operator; empty otherwise.
@@ -140,6 +141,7 @@ class Observed:
     hashes: Mapping[int, HashKV] = field(default_factory=dict)
     compacted: bool = False
     disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
     auth_enabled: bool | None = None
     denied: str = ""

@@ -29,11 +29,21 @@ from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
+from shared.kubernetes.kinds import (
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Key,
+    Kind,
+    Obj,
+)
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.steps import connection
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
+from shared.steps.network_policy import network_policy_name
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 
@@ -60,6 +70,9 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
+        network_policy=ownership.owned_by(
+            resource.uid, cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name))
+        ),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
         connection=await connection.read(kube, *key),

@@ -9,16 +9,23 @@ from operators.etcd.api import backup, resource
 from operators.etcd.api.catalogue import ETCD, weaknesses_of
 from operators.etcd.backup import observe as backup_observe
 from operators.etcd.backup import plan as backup_plan
-from operators.etcd.backup import pods as backup_pods
 from operators.etcd.client import gateway
 from operators.etcd.client.commands import execute
 from operators.etcd.client.server import Connect
+from operators.etcd.objects import names
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
 from operators.etcd.plan import Planner
 from operators.etcd.reasons import REASONS
 from operators.etcd.resource_metrics import backup_states, cluster_states
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import (
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+)
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
@@ -34,7 +41,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
-        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup.API.kind),
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, backup.API.kind),
         parse=resource.EtcdCluster.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
@@ -63,7 +70,7 @@ def backups(
         parse=backup.EtcdBackup.parse,
         observe=backup_observe.observer(settings, connect),
         plan=backup_plan.Planner(settings).plan,
-        application=backup_pods.APPLICATION,
+        application=names.BACKUP,
         states=backup_states,
     )
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from operators.etcd import status
-from operators.etcd.api.resource import EtcdCluster, validate
+from operators.etcd.api.resource import EtcdCluster, exposure, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import cleaning_pod, recovery_pod
 from operators.etcd.observe import Observed
@@ -29,9 +29,11 @@ from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
+    admit_operator,
     create_secrets,
     create_stateful_set,
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
     expand_volumes,
@@ -59,7 +61,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause_changes, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             partial(pause_changes, "paused"),  # members are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
+            partial(enforce_policy, settings.policy, exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
@@ -78,6 +81,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             require_secrets,  # Secrets that members need to start; running ones are not changed
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
             partial(ensure_disruption_budget, settings),  # number of evictions at once
+            partial(ensure_network_policy, settings),  # access to the ports, before pods exist
             partial(restore_data, settings),  # initial data, before the cluster starts
             partial(create_stateful_set, settings),  # the bootstrap permission of the seed
             expand_volumes,  # claims only: a full member or a recovery may wait for space
@@ -87,6 +91,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
         settings = self.settings
         return (
+            (partial(admit_operator, settings),),  # to pods that it may have to repair
             (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
             (partial(schedule_backups, settings),),  # regardless of any other problem
             (partial(renew_secrets, settings),),  # certificates, before they expire

@@ -16,11 +16,12 @@ from operators.memcached.security.secrets import Secrets, read_secrets
 from operators.memcached.security.users import AcceptedUsers, inspect_users
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Key, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.steps import connection
 from shared.steps.connection import ConnectionSecret
+from shared.steps.network_policy import network_policy_name
 
 TEMPLATE_HASH = "pod-template-hash"
 """Label of a Deployment's pods and ReplicaSets."""
@@ -93,6 +94,7 @@ class Observed:
         workload: workload of the kind in `spec.workload`, and its servers.
         former: workload of the other kind, while it still exists.
         disruption_budget: owned PodDisruptionBudget, if any.
+        network_policy: owned NetworkPolicy, if any.
         autoscaler: owned HorizontalPodAutoscaler, if any.
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
@@ -103,6 +105,7 @@ class Observed:
     workload: Workload
     former: Workload | None = None
     disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
@@ -137,6 +140,9 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
         disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
+        network_policy=ownership.owned_by(
+            resource.uid, cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name))
+        ),
         autoscaler=ownership.owned_by(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),

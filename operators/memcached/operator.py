@@ -12,7 +12,15 @@ from operators.memcached.plan import Planner
 from operators.memcached.reasons import REASONS
 from operators.memcached.resource_metrics import states
 from operators.memcached.security import certificates, connection
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+)
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
@@ -30,7 +38,7 @@ def controller(
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
-        owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
+        owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER, NETWORK_POLICY),
         parse=resource.Memcached.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from operators.memcached import status
-from operators.memcached.api.resource import Memcached, validate
+from operators.memcached.api.resource import Memcached, exposure, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
@@ -20,6 +20,7 @@ from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
+    ensure_network_policy,
     ensure_servers,
     ensure_service,
     report_ending_certificates,
@@ -36,7 +37,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,9 +49,11 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as admission
+            partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
             partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
+            partial(ensure_network_policy, settings),  # access to the ports, before servers exist
             partial(ensure_service, settings),  # before the servers that have its DNS names
             require_valid_certificates,  # new servers would help no client
             partial(ensure_servers, settings),  # Deployment or StatefulSet

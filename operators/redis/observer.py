@@ -52,6 +52,7 @@ from shared.runtime.cache import Cache
 from shared.steps import connection
 from shared.steps.adoption import Adoptable
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
+from shared.steps.network_policy import network_policy_name
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
-        network_policy=cache.get(NETWORK_POLICY, key.namespace, names.network_policy_name(resource)),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
+        bus_policy=cache.get(NETWORK_POLICY, key.namespace, names.bus_policy_name(resource)),
         config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from operators.redis import status
-from operators.redis.api.admission import validate
+from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
@@ -36,6 +36,7 @@ from operators.redis.steps.open_slots import release_slots, reopen_slots, repair
 from operators.redis.steps.placement import improve_placement
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
+    admit_operator,
     create_secrets,
     ensure_disruption_budget,
     ensure_network_policy,
@@ -67,7 +68,7 @@ from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import pause_changes, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         return (
             partial(pause_changes, "pause"),  # nodes are still repaired
             partial(reject_invalid_spec, validate),  # the same rules as at admission
+            partial(enforce_policy, settings.policy, exposure),  # of the platform
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another cluster
@@ -89,7 +91,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_services, settings),  # names before pods
             partial(ensure_config_map, settings),  # read by nodes when they start
             partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
-            partial(ensure_network_policy, settings),  # the bus port, before pods exist
+            partial(ensure_network_policy, settings),  # access to the ports, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             expand_volumes,  # claims only: a node with a full volume may wait for space
             restart_broken,  # replace pods that a faulty change broke
@@ -97,6 +99,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
+            (partial(admit_operator, self.settings),),  # to pods that it may have to repair
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -367,6 +367,24 @@ class PodExtensions(SpecModel):
         description="Volumes of extraVolumes in the main container.",
         json_schema_extra=_by("mountPath"),
     )
+
+    @property
+    def extra_images(self) -> dict[str, str]:
+        """Images of the extra containers, by field."""
+        given: dict[str, Sequence[_Container]] = {
+            "extraContainers": self.extra_containers,
+            "extraInitContainers": self.extra_init_containers,
+        }
+        return {
+            f"spec.{field}[{number}].image": container.image
+            for field, containers in given.items()
+            for number, container in enumerate(containers)
+        }
+
+    @property
+    def extra_ports(self) -> tuple[int, ...]:
+        """Ports of the extra containers."""
+        return tuple(port.container_port for each in self.extra_containers for port in each.ports)
 
     def with_access(self, pod: Obj) -> Obj:
         """Return a pod's spec with the settings that any pod needs to start: registries and identity."""

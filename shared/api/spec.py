@@ -136,6 +136,25 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
+class Exposure:
+    """How far a resource is open, for the platform policy and its warnings.
+
+    Attributes:
+        tls: whether connections of clients are encrypted.
+        auth: whether clients need a password.
+        restricted: whether a NetworkPolicy of the resource restricts clients.
+        images: images that the resource runs and the administrator of the operator did not choose, by field.
+        host_path: field that mounts a directory of the nodes; empty if none does.
+    """
+
+    tls: bool
+    auth: bool
+    restricted: bool
+    images: Mapping[str, str]
+    host_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Defaulting and validation of a kind, pure: used by the webhooks and again by the reconcile.
 
@@ -145,11 +164,13 @@ class Admission:
             fields. It keeps every value that is set, changes only the spec, is idempotent, and accepts any resource,
             even an invalid one: rejecting is up to `review`.
         review: validates a resource, given the previous state (None for a creation).
+        exposure: returns how far a valid resource is open; None if the platform policy does not apply to the kind.
     """
 
     kind: Kind
     default: Callable[[Obj], Obj]
     review: Callable[[Obj, Obj | None], Review]
+    exposure: Callable[[Obj], Exposure] | None = None
 
 
 Spec = TypeVar("Spec", bound=SpecModel)

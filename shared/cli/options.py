@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
+from shared.kubernetes.kinds import Obj
 from shared.observability import logs
 from shared.runtime.options import Flag, Options
 from shared.runtime.shards import MAX_SHARDS
@@ -170,6 +172,24 @@ def _add_operand_flags(flags: _Flags, repository: str) -> None:
         default=True,
     )
     flags.value("--agent-image", "", "image of sidecars and init containers of databases: the image of this operator")
+    flags.value(
+        "--operator-peers",
+        "",
+        "peers as which the operator connects to databases: a JSON list as the `from` of a NetworkPolicy; empty if "
+        "unknown, and then no NetworkPolicy restricts clients",
+        metavar="JSON",
+        type=_peers,
+    )
+    flags.switch("--require-tls", "refuse resources without TLS")
+    flags.switch("--require-auth", "refuse resources whose clients need no password")
+    flags.value(
+        "--allowed-registries",
+        "",
+        "registries, or repositories in them, of the images that resources may name, separated by commas, such as "
+        "registry.example.com/team; empty for all",
+        type=_names,
+    )
+    flags.switch("--allow-host-path", "accept resources that mount directories of the nodes (hostPath)")
 
 
 def _add_server_flags(flags: _Flags) -> None:
@@ -260,6 +280,17 @@ def _certificates(text: str) -> str:
     if text.startswith("self:") and not re.fullmatch(r"self:[^/]+/[^/]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} does not name a Secret: use self:NAMESPACE/NAME")
     return text
+
+
+def _peers(text: str) -> tuple[Obj, ...]:
+    form = 'use a list of peers such as [{"podSelector":{"matchLabels":{"app":"operator"}}}]'
+    try:
+        peers = json.loads(text or "[]")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error}): {form}") from None
+    if not isinstance(peers, list) or not all(isinstance(peer, dict) and peer for peer in peers):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of peers: {form}")
+    return tuple(peers)
 
 
 def _url(text: str) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from shared.api.policy import PlatformPolicy
+from shared.kubernetes.kinds import Obj
+
 Value = TypeVar("Value")
 
 
@@ -64,6 +67,12 @@ class Options:
         image_repository: repository of operand images for resources that set only a version.
         agent_image: image of sidecars and init containers of databases, which is the image of the operator; empty if
             unknown.
+        operator_peers: peers as which the operator connects to databases, as the `from` of a NetworkPolicy; empty if
+            unknown.
+        require_tls: whether resources must use TLS.
+        require_auth: whether resources must use a password.
+        allowed_registries: registries, or repositories in them, whose images resources may name; empty for all.
+        allow_host_path: whether resources may mount directories of the nodes.
         otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing.
         profiling: whether to serve profiles on the loopback interface (profiling.py).
         known_operators: whether to print the operators of this installation and exit.
@@ -98,12 +107,22 @@ class Options:
     log_format: str
     image_repository: str
     agent_image: str
+    operator_peers: tuple[Obj, ...]
+    require_tls: bool
+    require_auth: bool
+    allowed_registries: tuple[str, ...]
+    allow_host_path: bool
     otlp_endpoint: str
     profiling: bool
     known_operators: bool
     command: str
     write_secrets: bool = True
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> PlatformPolicy:
+        """Policy of the platform's administrator."""
+        return PlatformPolicy(self.require_tls, self.require_auth, self.allowed_registries, self.allow_host_path)
 
     def option(self, flag: Flag[Value]) -> Value:
         """Return the value of an operator's own flag; the default if it was not parsed."""

@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.api import admission
+from shared.api.policy import governed
 from shared.kubernetes import access_review, accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
@@ -270,7 +271,7 @@ class Process:
         scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
         await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
-        webhooks = admission.routes(self._operator.admissions)
+        webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions)
         await http_server.serve(stack, options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:

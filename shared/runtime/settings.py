@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from shared.api.policy import PlatformPolicy
+from shared.kubernetes.kinds import Obj
 from shared.pki.rotation import LIFETIME
 from shared.runtime.options import Options
 
@@ -22,6 +24,8 @@ class Settings:
         certificate_lifetime: lifetime of issued certificates in seconds.
         write_secrets: whether the operator may create Secrets that resources do not need to run: generated passwords,
             and connections for clients.
+        operator_peers: peers as which the operator connects, as the `from` of a NetworkPolicy; empty if unknown.
+        policy: policy of the platform's administrator.
     """
 
     operator: str
@@ -31,6 +35,8 @@ class Settings:
     upgrade_timeout: float = 1800.0
     certificate_lifetime: float = LIFETIME.total_seconds()
     write_secrets: bool = True
+    operator_peers: tuple[Obj, ...] = ()
+    policy: PlatformPolicy = field(default_factory=PlatformPolicy)
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -47,5 +53,7 @@ class Settings:
             options.upgrade_timeout,
             options.certificate_lifetime,
             options.write_secrets,
+            options.operator_peers,
+            options.policy,
             **own,
         )

@@ -211,6 +211,16 @@ FOREIGN_OBJECT = COMMON.add(
     Severity.ACTION,
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
 )
+OPERATOR_NOT_ADMITTED = COMMON.add(
+    "OperatorNotAdmitted",
+    Severity.ACTION,
+    "The resource is ready, but its NetworkPolicy does not restrict clients as the spec requests: it could cut off the "
+    "operator, which does not know as which peers it connects.",
+    (
+        "{fields}: not applied, because the operator does not know as which peers it connects, and the policy could "
+        "cut it off; {effect}. Start the operator with --operator-peers, as its chart does."
+    ),
+)
 PASSWORD_NOT_GENERATED = COMMON.add(
     "PasswordNotGenerated",
     Severity.ACTION,
@@ -224,6 +234,13 @@ PAUSED = COMMON.add(
     "The resource is paused in its spec; the operator applies no changes. A Redis cluster is still repaired.",
     "spec.{field} is true: the operator changes nothing until it is false.",
     "spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue.",
+)
+POLICY_VIOLATED = COMMON.add(
+    "PolicyViolated",
+    Severity.ACTION,
+    "The resource violates the policy of the platform's administrator; nothing is created or changed for it, and what "
+    "runs is kept running.",
+    "{violations} Nothing was created or changed; what runs is kept running.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
 REJECTED = COMMON.add(

@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from shared.api.spec import CustomResource
+from shared.api.policy import PlatformPolicy
+from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
 from shared.status import observed_secrets
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
-from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, UPGRADE_TIMEOUT
+from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
@@ -162,6 +163,26 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
 def as_observed(_resource: object, observed: Observed) -> Observed:
     """Return the observed state itself as the facts."""
     return observed
+
+
+def enforce_policy(
+    policy: PlatformPolicy,
+    exposure: Callable[[Any], Exposure],
+    resource: CustomResource[Any],
+    _facts: object,
+    _: datetime,
+) -> Step:
+    """Create and change nothing while a resource violates the platform policy; what runs is still repaired.
+
+    Args:
+        exposure: returns how far the resource is open.
+    """
+    wrong = policy.violations(exposure(resource))
+    if not wrong:
+        return PASS
+    return Step.blocked(
+        POLICY_VIOLATED, f"{' '.join(wrong)} Nothing was created or changed; what runs is kept running."
+    )
 
 
 def pause(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:

@@ -8,7 +8,15 @@ from __future__ import annotations
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+)
 from tests.api.support.gate import Gate, Passed
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, World
@@ -57,13 +65,18 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
         **SPECS_REQUIRING[AUTOSCALER],
     )
     world.eventually(lambda: world.is_ready() and world.find(DEPLOYMENT) is None and world.find(AUTOSCALER))
-    world.change(workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None)
+    world.change(
+        workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None, network={"enabled": False}
+    )
     world.eventually(lambda: world.is_ready() and not any(map(world.find, (STATEFUL_SET, *SPECS_REQUIRING))))
     conflicting = {kind: f"taken-{kind.plural}" for kind in EVERYTHING}
     for kind, name in conflicting.items():
         create_conflicting_object(world, kind, name=name)
         world.create(name, **SPECS_REQUIRING.get(kind, {}))
     world.eventually(lambda: all(world.reason(name) == "NotOurs" for name in conflicting.values()))
+    world.user_client.create(NETWORK_POLICY, {"metadata": world.metadata("taken-network"), "spec": {"podSelector": {}}})
+    world.create("taken")
+    world.eventually(lambda: world.reason("taken") == "NotOurs")
     for _ in range(2):  # repeated events after a restart are patched
         world.edit(SERVICE, {"spec": {"ports": None}})
         world.eventually(lambda: world.get(SERVICE)["spec"].get("ports"))

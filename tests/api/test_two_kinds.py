@@ -74,7 +74,7 @@ class ServiceOwner:
         return [obj["metadata"]["name"] for obj in cache.owned(SERVICE, Key(parent.namespace, parent.name))]
 
     def _plan(self, parent: CustomResource[ChildrenSpec], services: list[str], now: datetime) -> Plan:
-        actions, verdict, requeue = follow((self._keep_service, self._keep_children), parent, services, now)
+        actions, verdict, requeue, _ = follow((self._keep_service, self._keep_children), parent, services, now)
         return Plan((actions,), replace(verdict, message=", ".join(services)), {"phase": "Running"}, requeue)
 
     def _owner(self, parent: CustomResource[ChildrenSpec]) -> Owner:

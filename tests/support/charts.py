@@ -70,6 +70,15 @@ EVERYTHING: Obj = {
         },
     },
     "networkPolicy": {"enabled": True},
+    "hostNetwork": True,
+    "probePort": 8082,
+    "operatorPeers": [{"ipBlock": {"cidr": "10.0.0.0/16"}}],
+    "policy": {
+        "requireTLS": True,
+        "requireAuth": True,
+        "allowedRegistries": ["registry.example.com/team", "docker.io"],
+        "allowHostPath": True,
+    },
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],
     "affinity": {

@@ -37,6 +37,10 @@ spec:
 serviceAccountName: {{ include "operator.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
 terminationGracePeriodSeconds: 30
 securityContext: {{- include "operator.podSecurity" . | nindent 2 }}
 {{- include "operator.pullSecrets" . }}
@@ -51,7 +55,7 @@ containers:
     {{- end }}
     ports:
       - name: probes
-        containerPort: 8081
+        containerPort: {{ int64 .Values.probePort }}
         protocol: TCP
       {{- if .Values.metrics.enabled }}
       - name: metrics
@@ -174,7 +178,24 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- if eq (get .Values.rbac "writeSecrets" | toString) "false" }}
 - --no-write-secrets
 {{- end }}
-- --health-probe-bind-address=:8081
+{{- with .Values.policy }}
+{{- if .requireTLS }}
+- --require-tls
+{{- end }}
+{{- if .requireAuth }}
+- --require-auth
+{{- end }}
+{{- with .allowedRegistries }}
+- --allowed-registries={{ join "," . }}
+{{- end }}
+{{- if .allowHostPath }}
+- --allow-host-path
+{{- end }}
+{{- end }}
+{{- with include "operator.peers" . }}
+- {{ printf "--operator-peers=%s" . | quote }}
+{{- end }}
+- --health-probe-bind-address=:{{ int64 .Values.probePort }}
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}
 - --webhook-bind-address={{ ternary (printf ":%d" (int64 .Values.webhook.port)) "0" .Values.webhook.enabled }}

@@ -42,6 +42,20 @@ spec:
 {{- end -}}
 {{- end -}}
 
+{{/*
+Peers as which the operator connects to databases, as JSON; their NetworkPolicies admit them. On the network of the host,
+the operator has no address of its own, so that its peers are unknown unless a value names them.
+*/}}
+{{- define "operator.peers" -}}
+{{- if .Values.operatorPeers -}}
+{{- toJson .Values.operatorPeers -}}
+{{- else if not .Values.hostNetwork -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "operator.namespace" .)) -}}
+{{- $pods := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) -}}
+{{- list (dict "namespaceSelector" $namespace "podSelector" $pods) | toJson -}}
+{{- end -}}
+{{- end -}}
+
 {{/* DNS and the API server, by port, because they may run outside of pods. */}}
 {{- define "operator.reachesCluster" -}}
 - ports:

@@ -17,6 +17,11 @@ Validation of values that the schema cannot express, such as contradictions. Eac
 {{- if and .Values.webhook.enabled .Values.metrics.enabled (eq (int64 .Values.webhook.port) (int64 .Values.metrics.port)) -}}
 {{- fail (printf "webhook.port and metrics.port are both %d. Set one of them to a different port." (int64 .Values.webhook.port)) -}}
 {{- end -}}
+{{- range $name, $server := dict "webhook" .Values.webhook "metrics" .Values.metrics -}}
+{{- if and $server.enabled (eq (int64 $server.port) (int64 $.Values.probePort)) -}}
+{{- fail (printf "%s.port and probePort are both %d. Set one of them to a different port." $name (int64 $server.port)) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq .Values.certificates.source "secret") (not .Values.certificates.secretName) -}}
 {{- fail "certificates.source is secret, but certificates.secretName is empty. Set certificates.secretName to a Secret of type kubernetes.io/tls in the release's namespace, or set certificates.source=self." -}}
 {{- end -}}

@@ -20,6 +20,7 @@ from shared.api.spec import (
     AdoptionStatus,
     Binding,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -388,4 +389,15 @@ def _refused_change(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
     return [f"spec.{field}: {refusal}"] if refusal else []
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: EtcdCluster) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    return Exposure(
+        tls=spec.tls.mode != "none",
+        auth=spec.auth is not None and spec.auth.enabled,
+        restricted=spec.network.restricts_clients,
+        images=({"spec.image": spec.image} if spec.image else {}) | spec.extra_images,
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(EtcdCluster.read(obj)))

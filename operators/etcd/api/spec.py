@@ -13,6 +13,7 @@ from operators.etcd.api.versions import Version
 from shared.api import schedule
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import (
@@ -374,6 +375,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     )
     recovery: Recovery | None = Field(None, description="Confirmation of a recovery after a quorum was lost.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics of etcd for Prometheus.")
+    network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
         description=(

@@ -28,9 +28,6 @@ from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.runtime.settings import Settings
 
-APPLICATION = "etcd-backup"
-"""Label app.kubernetes.io/name of objects that an EtcdBackup owns: a cluster may have the same name."""
-
 ATTEMPT = "etcd.ydzs.io/attempt"
 """Annotation of a snapshot's pod: number of the attempt."""
 
@@ -60,7 +57,7 @@ _PRESERVED = "OnRootMismatch"
 
 
 def backup_owner(backup: EtcdBackup, operator: str) -> Owner:
-    return Owner(API.kind, backup.namespace, backup.name, backup.uid, APPLICATION, operator)
+    return Owner(API.kind, backup.namespace, backup.name, backup.uid, names.BACKUP, operator)
 
 
 def snapshot_pod_name(backup: str) -> str:

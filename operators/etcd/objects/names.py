@@ -11,6 +11,9 @@ from shared.steps import passwords
 COMPONENT = "member"
 CONTAINER = "etcd"
 
+BACKUP = "etcd-backup"
+"""Label app.kubernetes.io/name of objects that an EtcdBackup owns: a cluster may have the same name."""
+
 CLIENT, PEER, METRICS = "client", "peer", "metrics"
 CLIENT_PORT, PEER_PORT, METRICS_PORT = 2379, 2380, 2381
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.membership.layout import layout
-from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
+from operators.etcd.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, COPIED, SECRETS
@@ -27,6 +27,7 @@ from shared.runtime.settings import Settings
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.steps import certificates as steps
+from shared.steps import network_policy as policies
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, keep_deferred, restarts_pods
@@ -49,6 +50,18 @@ def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Ob
     """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
     desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
+
+
+def ensure_network_policy(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply the NetworkPolicy of the members, or delete it if the spec disables it."""
+    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    return policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
+
+
+def admit_operator(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Admit the operator to running members although the spec cannot be applied: it could not repair them otherwise."""
+    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    return policies.admit_operator(access, settings.operator_peers, seen.network_policy)
 
 
 def create_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:

@@ -17,6 +17,7 @@ from shared.api.spec import (
     Admission,
     Binding,
     CustomResource,
+    Exposure,
     InvalidSpec,
     ObservedSecrets,
     Review,
@@ -239,4 +240,16 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: Memcached) -> Exposure:
+    """Return how far a resource is open."""
+    spec = resource.spec
+    images = {"spec.image": spec.image, "spec.metrics.image": spec.metrics_image}
+    return Exposure(
+        tls=spec.tls is not None,
+        auth=spec.auth is not None,
+        restricted=spec.network.restricts_clients,
+        images={field: image for field, image in images.items() if image} | spec.extra_images,
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(Memcached.parse(obj)))

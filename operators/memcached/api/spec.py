@@ -23,6 +23,7 @@ from operators.memcached.api.reserved_flags import (
 )
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import FORM as IMAGE
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.spec import CONNECTION, INT32, Name, Rule, SpecModel
@@ -287,6 +288,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
     tls: Tls | None = Field(
         None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
     )
+    network: Network = Field(default_factory=Network, description=NETWORK)
     metrics: Metrics | None = Field(
         None, description="Prometheus metrics from a sidecar of each server. If not set, there is no sidecar." + _ROLLS
     )

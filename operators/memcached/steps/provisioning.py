@@ -6,7 +6,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
+from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import (
     CONTAINER,
@@ -24,6 +24,7 @@ from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
+from shared.steps import network_policy as policies
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
 from shared.steps.resize import can_resize, resize_pods
 
@@ -63,6 +64,12 @@ def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, 
 
 
 RESOURCES = Deferred(CONTAINER, "resources")
+
+
+def ensure_network_policy(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Ensure that the NetworkPolicy of the servers matches the spec, or is deleted."""
+    access = network_policy.access(resource, owner(resource, settings.operator))
+    return policies.keep_network_policy(access, settings.operator_peers, facts.observed.network_policy)
 
 
 def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:

@@ -11,7 +11,7 @@ from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.api.warnings import SENSIBLE_MEMORY, data_loss_of, warnings_for
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, assigned
 from shared.api.rules import NAMES_A_SET
-from shared.api.spec import Admission, InvalidSpec, Review, contradictions
+from shared.api.spec import Admission, Exposure, InvalidSpec, Review, contradictions
 from shared.kubernetes.kinds import Obj
 
 MIN_MEMORY = 16 << 20
@@ -151,4 +151,19 @@ def _refused_assignment(resource: RedisCluster, before: RedisCluster) -> list[st
     return []
 
 
-ADMISSION = Admission(API.kind, default, review)
+def exposure(resource: RedisCluster) -> Exposure:
+    """Return how far a resource is open."""
+    spec, template = resource.spec, resource.spec.template
+    given = "spec.pod[0].middlewareImage" if template.middleware_image else "spec.repository"
+    exporter = "spec.pod[0].monitorImage" if template.monitor_image else "spec.metrics.image"
+    images = {given: spec.image_name, exporter: spec.exporter_image, "spec.pod[0].initImage": template.init_image}
+    return Exposure(
+        tls=spec.tls.mode != "none",
+        auth=spec.auth is not None,
+        restricted=spec.network.restricts_clients,
+        images={field: image for field, image in images.items() if image} | spec.extra_images,
+        host_path="spec.pod[0].volumes" if template.volumes and template.volumes.type == "hostPath" else "",
+    )
+
+
+ADMISSION = Admission(API.kind, default, review, lambda obj: exposure(RedisCluster.read(obj)))

@@ -16,6 +16,7 @@ from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_
 from operators.redis.api.slot_assignment import UpdateStrategy
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
+from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import (
@@ -105,17 +106,6 @@ class Metrics(SpecModel):
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = METRICS_RULES
-
-
-class NetworkPolicy(SpecModel):
-    """NetworkPolicy of the cluster bus."""
-
-    enabled: bool = Field(
-        True,
-        description="Whether the NetworkPolicy NAME-bus exists. It admits the bus port 16379 from pods of this cluster "
-        "only, and leaves the ports of clients and metrics open. Policies add up: set false if a policy of yours "
-        "restricts these ports, and admit 16379 between the pods there. No restart.",
-    )
 
 
 class Recovery(SpecModel):
@@ -221,11 +211,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         None,
         description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
     )
-    network_policy: NetworkPolicy = Field(
-        default_factory=NetworkPolicy,
-        description="NetworkPolicy of the cluster bus, over which nodes find each other. It has an effect if the "
-        "network plugin of Kubernetes supports NetworkPolicies.",
-    )
+    network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
     )

@@ -70,7 +70,7 @@ class Handshakes:
             raise ForeignNodeMet(
                 f"{', '.join(sorted(foreign))} answered at {self.at.address} instead of {self.at.name}: the address "
                 "belongs to another node now. All nodes that had met it have forgotten it. Check that a "
-                "NetworkPolicy protects port 16379 of both clusters (spec.networkPolicy)."
+                "NetworkPolicy protects port 16379 of both clusters (spec.network)."
             )
         await each(connect, self.access, pending, self._cancel)
         for failure in failures:

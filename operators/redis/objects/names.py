@@ -111,8 +111,8 @@ def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
 
 
-def network_policy_name(resource: RedisCluster) -> str:
-    """Return the name of the NetworkPolicy of the cluster bus."""
+def bus_policy_name(resource: RedisCluster) -> str:
+    """Return the name of the NetworkPolicy that earlier builds of the operator made, for the cluster bus only."""
     return f"{resource.name}-bus"
 
 

@@ -1,33 +1,20 @@
-"""The NetworkPolicy of the nodes: only nodes of the cluster may connect to the cluster bus. Pure."""
+"""Ports of the nodes, and the peers that may connect to them. Pure."""
 
 from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import BUS_PORT, PORT
-from operators.redis.objects.names import COMPONENT, METRICS_PORT, network_policy_name
-from shared.kubernetes.kinds import NETWORK_POLICY, Obj
+from operators.redis.objects.names import COMPONENT, METRICS_PORT
 from shared.kubernetes.ownership import Owner
+from shared.steps.network_policy import Access
 
 
-def network_policy(resource: RedisCluster, own: Owner) -> Obj:
-    """Return the NetworkPolicy that admits the bus port from pods of the cluster only.
+def access(resource: RedisCluster, own: Owner) -> Access:
+    """Return the access to the nodes.
 
     Without TLS the bus has no authentication: a node of another cluster that gets the former address of a pod would be
-    met, and both clusters would merge. A policy denies what it does not list, so it lists the ports of clients and
-    metrics, for everyone, as without a policy.
+    met, and both clusters would merge.
     """
-    selector = own.selector(COMPONENT)
-    public = [PORT, METRICS_PORT] if resource.spec.exporter_image else [PORT]
-    spec: Obj = {
-        "podSelector": {"matchLabels": selector},
-        "policyTypes": ["Ingress"],
-        "ingress": [
-            {"ports": [_port(number) for number in public]},
-            {"from": [{"podSelector": {"matchLabels": selector}}], "ports": [_port(BUS_PORT)]},
-        ],
-    }
-    return own.object(NETWORK_POLICY, network_policy_name(resource), component=COMPONENT, spec=spec)
-
-
-def _port(number: int) -> Obj:
-    return {"port": number, "protocol": "TCP"}
+    metrics = (METRICS_PORT,) if resource.spec.exporter_image else ()
+    clients = (PORT, *resource.spec.extra_ports)
+    return Access(own, COMPONENT, resource.spec.network, clients=clients, metrics=metrics, peers=(BUS_PORT,))

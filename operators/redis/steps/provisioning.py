@@ -28,7 +28,7 @@ from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import following
@@ -39,6 +39,7 @@ from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import connection, provisioning
+from shared.steps import network_policy as policies
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, keep_deferred
 from shared.steps.passwords import ROTATE, GeneratedPassword
@@ -95,17 +96,35 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
 
 
 def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """Apply the NetworkPolicy of the cluster bus, or delete it if the spec disables it."""
-    desired = network_policy.network_policy(resource, names.owner(resource, settings.operator))
-    if resource.spec.network_policy.enabled:
-        return Step.do(Apply(NETWORK_POLICY, desired))
-    if seen.network_policy is None:
-        return PASS
+    """Apply the NetworkPolicy of the nodes, or delete it if the spec disables it.
+
+    The policy of an earlier build, for the cluster bus only, is deleted once the present one exists.
+    """
+    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    desired = access.policy(settings.operator_peers)
+    found, former = (_own(resource, desired, policy) for policy in (seen.network_policy, seen.bus_policy))
+    kept = policies.keep_network_policy(access, settings.operator_peers, found)
+    if former is None or (found is None and access.network.enabled):
+        return kept
+    return replace(kept, actions=(*kept.actions, Delete(NETWORK_POLICY, former)))
+
+
+def admit_operator(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Admit the operator to running nodes although the spec cannot be applied: it could not repair them otherwise."""
+    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    found = _own(resource, access.policy(settings.operator_peers), seen.network_policy)
+    return policies.admit_operator(access, settings.operator_peers, found)
+
+
+def _own(resource: RedisCluster, desired: Obj, found: Obj | None) -> Obj | None:
+    """Return an observed object if it belongs to this resource: a user may have one of the same name."""
+    if found is None or "deletionTimestamp" in found["metadata"]:
+        return None
     try:
-        require_owned(desired, seen.network_policy, resource.uid)
+        require_owned(desired, found, resource.uid)
     except ForeignObject:
-        return PASS  # a policy of the user, which also may have this name
-    return Step.do(Delete(NETWORK_POLICY, seen.network_policy))
+        return None
+    return found
 
 
 def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:

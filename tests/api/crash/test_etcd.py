@@ -19,7 +19,15 @@ from operators.etcd.api import resource
 from operators.etcd.client.server import Access, Endpoint, Server
 from operators.etcd.operator import OPERATOR, clusters
 from operators.etcd.steps import scaling
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import (
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Obj,
+)
 from shared.runtime.operator import Operator, ServedKind
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
@@ -77,7 +85,7 @@ def operator(etcd: LockedFake) -> Operator:
 CAST = Cast(
     "etcd",
     ETCD_CLUSTER,
-    (ETCD_CLUSTER, ETCD_BACKUP, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD),
+    (ETCD_CLUSTER, ETCD_BACKUP, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY, PERSISTENT_VOLUME_CLAIM, POD),
     database=LockedFake,
     operator=operator,
     patience=6.5,

@@ -8,7 +8,7 @@ import pytest
 
 from operators.etcd.objects import names, stateful_set
 from shared.kubernetes.errors import Conflict
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, assert_claim_templates_are_kept
 from tests.api.support.world import World
 from tests.unit.etcd.objects.test_golden import CASES
@@ -16,7 +16,7 @@ from tests.unit.etcd.objects.test_golden import GOLDEN as DIRECTORY
 from tests.unit.etcd.security.secret_fixtures import PEER, ClusterSecrets
 from tests.unit.etcd.world import cluster
 
-GOLDEN = Golden(DIRECTORY, "etcd-operator", (SERVICE, DISRUPTION_BUDGET, STATEFUL_SET))
+GOLDEN = Golden(DIRECTORY, "etcd-operator", (SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY, STATEFUL_SET))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support.memcached.cases import CHANGES
@@ -17,12 +17,16 @@ NAMES = {leaf: f"leaf-{number}" for number, leaf in enumerate(CHANGES)}
 def objects(world: World) -> dict[str, Any]:
     """Return the objects of each resource by its name, with that name masked."""
     found: dict[str, list[Obj]] = {}
-    for kind in (MEMCACHED, *EVERYTHING):
+    for kind in (MEMCACHED, *EVERYTHING, NETWORK_POLICY):
         for obj in world.listed(kind):
-            name = obj["metadata"]["name"]
+            name = obj["metadata"]["name"].removesuffix("-network")
             text = json.dumps(masked(obj), sort_keys=True)
             found.setdefault(name, []).append(
-                json.loads(text.replace(f'"{name}"', '"NAME"').replace(f"={name},", "=NAME,"))
+                json.loads(
+                    text.replace(f'"{name}"', '"NAME"')
+                    .replace(f"={name},", "=NAME,")
+                    .replace(f'"{name}-network"', '"NAME-network"')
+                )
             )
     return found
 

@@ -393,6 +393,8 @@ class Batch:
         for kind in dict.fromkeys((*cast.kinds, CONFIG_MAP, SECRET)):
             if kind != self.subject.api.kind and (kind != POD or not self.runs_pods):
                 for obj in world.listed(kind):
+                    if _is_connection(obj) and not obj.get("data"):
+                        continue  # spec.connectionSecret: false empties it, for the operator may delete no Secret
                     owned[accessors.label(obj, "app.kubernetes.io/instance")].append(self._text(kind, obj))
         found = {}
         for resource in resources:
@@ -411,10 +413,14 @@ class Batch:
                 for name, part in obj.items()
                 if name not in ("status", *(("data",) if kind == SECRET else ()))
             }
-            if str(obj.get("type")).startswith("servicebinding.io/"):  # random passwords and addresses of pods aside
+            if _is_connection(obj):  # random passwords and addresses of pods aside
                 parts["keys"] = sorted(obj.get("data") or {})
             self._masked[key] = f"{kind} {json.dumps(without(masked(parts), self.subject.history), sort_keys=True)}"
         return self._masked[key]
+
+
+def _is_connection(obj: Obj) -> bool:
+    return str(obj.get("type")).startswith("servicebinding.io/")
 
 
 def explanation(resource: Obj) -> tuple[str, ...]:

@@ -60,6 +60,10 @@ AFFINITY: Obj = {
     "podAffinity": _POD_AFFINITY,
     "podAntiAffinity": copy.deepcopy(_POD_AFFINITY),
 }
+SELECTOR: Obj = {
+    "matchLabels": {"a": "b"},
+    "matchExpressions": [{"key": "stage", "operator": "In", "values": ["live"]}],
+}
 SOURCES: tuple[Obj, ...] = (
     {"secretKeyRef": {"name": "users", "key": "a", "optional": True}},
     {"configMapKeyRef": {"name": "settings", "key": "a", "optional": True}},
@@ -69,6 +73,8 @@ SOURCES: tuple[Obj, ...] = (
 EXAMPLES: dict[str, tuple[Obj, ...]] = {
     "affinity": (AFFINITY,),
     "valueFrom": SOURCES,
+    "podSelector": (SELECTOR,),
+    "namespaceSelector": (SELECTOR,),
     **{kind: (volume[kind],) for volume in FULL["extraVolumes"] for kind in ("projected", "csi") if kind in volume},
 }
 """Examples of the parts that Kubernetes defines, by the name of the field."""

@@ -32,6 +32,7 @@ from tests.api.support.leaf_batch import Subject
 from tests.api.support.leaf_edits import leaves_of, versions
 from tests.api.support.running import NAME
 from tests.api.support.scenario_runner import MEMCACHED_CAST, Run
+from tests.support import network_cases
 from tests.support.etcd import cases as etcd_cases
 from tests.support.etcd.backup_cases import S3
 from tests.support.extension_cases import FULL
@@ -170,6 +171,12 @@ MOVES = (
     "read when slots move to a new primary; nothing shows in a cluster at rest: tests/unit/redis/steps/test_scaling.py"
 )
 
+RANGES: dict[str, Any] = {
+    f"network.{clients}[].ipBlock.{name}": lambda _, given=given: st.sampled_from(given)
+    for clients in ("allowFrom", "metricsFrom")
+    for name, given in (("cidr", network_cases.RANGES), ("except[]", network_cases.PARTS))
+}
+
 SUBJECTS = {
     "Memcached": Subject(
         memcached.API,
@@ -180,6 +187,7 @@ SUBJECTS = {
         unseen=UNCHANGEABLE,
         accepted={
             **MOUNTED,
+            **RANGES,
             "version": versions,
             "extraArgs[]": lambda _: st.from_regex(MEMCACHED_ARGUMENT, fullmatch=True),
         },
@@ -194,6 +202,7 @@ SUBJECTS = {
         etcd.EtcdCluster.parse,
         accepted={
             **MOUNTED,
+            **RANGES,
             "version": versions,
             "extraArgs[]": lambda _: ETCD_ARGUMENTS,
             "size": lambda _: st.integers(1, 4),
@@ -204,7 +213,7 @@ SUBJECTS = {
                 st.integers(FREE[True] + 1, 99) if before <= 45 else st.integers(1, FREE[False])
             ),
         },
-        with_pods=("size", "storage.", "version", "auth.", "backup.", "defragmentation."),
+        with_pods=("size", "storage.", "version", "auth.", "backup.", "connectionSecret", "defragmentation."),
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
         unseen={
             **UNCHANGEABLE,
@@ -237,6 +246,7 @@ SUBJECTS = {
         redis.RedisCluster.parse,
         accepted={
             **MOUNTED,
+            **RANGES,
             "version": versions,
             "replicas": lambda _: st.integers(3, 6),
             "replicasPerMaster": lambda _: st.integers(0, 1),

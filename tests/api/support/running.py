@@ -146,6 +146,7 @@ class Operator:
         arguments = ["--watch-namespace", ",".join(namespaces), "--resync", str(resync), "--operator-name", name]
         addresses = ["--metrics-bind-address", "0", "--health-probe-bind-address", f"127.0.0.1:{port}"]
         arguments += ["--agent-image", "memcached-operator:test"]
+        arguments += ["--allow-host-path", "--operator-peers", '[{"podSelector":{"matchLabels":{"app":"operator"}}}]']
         self._options = parse_options(NAME, "memcached", [*arguments, *addresses, *flags], {})
         self._thread: threading.Thread | None = None
         self._started = threading.Event()

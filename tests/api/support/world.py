@@ -19,6 +19,7 @@ from shared.kubernetes.kinds import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     EVENT,
+    NETWORK_POLICY,
     POD,
     SERVICE,
     STATEFUL_SET,
@@ -38,7 +39,7 @@ OWNED = (DEPLOYMENT, SERVICE)
 """Kinds that every Memcached owns, also with minimal settings."""
 
 EVERYTHING = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)
-"""All kinds that a Memcached may own. It owns either a Deployment or a StatefulSet."""
+"""All kinds with its name that a Memcached may own. It owns either a Deployment or a StatefulSet."""
 
 _numbers = itertools.count(1)
 
@@ -63,7 +64,7 @@ class World:
         plane: ControlPlane,
         *,
         created: int = 0,
-        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
+        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, NETWORK_POLICY, POD),
         processes: Processes | None = None,
         nodes: int = 1,
         live: type[LiveServer] = LiveServer,
@@ -188,7 +189,7 @@ class World:
 
     def snapshot(self) -> list[Obj]:
         """Return the resources and their owned objects, without fields that differ from run to run."""
-        kinds = (MEMCACHED, *EVERYTHING)
+        kinds = (MEMCACHED, *EVERYTHING, NETWORK_POLICY)
         return [masked(obj) for kind in kinds for obj in self.listed(kind)]
 
     def _collect_garbage(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import extension_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 from tests.support.etcd.backup_cases import REFUSED_STORES, S3, VOLUME
 
@@ -49,6 +49,7 @@ def backed_up(**changed: Any) -> dict[str, Any]:
 ACCEPTED = over(
     BASE,
     (
+        *network_cases.ACCEPTED,
         *podspec_cases.ACCEPTED,
         *extension_cases.ACCEPTED,
         Case("three members"),
@@ -154,6 +155,7 @@ ACCEPTED = over(
 REFUSED = over(
     BASE,
     (
+        *network_cases.REFUSED,
         *podspec_cases.REFUSED,
         *extension_cases.REFUSED,
         *extension_cases.reserved(

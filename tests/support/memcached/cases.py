@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import extension_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import Case, at_least, at_most
 
 
@@ -24,6 +24,7 @@ ITEM_WORDS = "33 is more than half of memoryMB, the maximum that memcached accep
 NAME_WORDS = "metadata.name is also the name of the Service"
 
 ACCEPTED = (
+    *network_cases.ACCEPTED,
     *podspec_cases.ACCEPTED,
     *extension_cases.ACCEPTED,
     Case("the seed manifest"),
@@ -117,6 +118,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
     "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
     "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
+    "network.enabled": {"network": {"enabled": False}},
+    **{
+        f"network.{clients}[].{path}": {**more, "network": {clients: [peer]}}
+        for clients, more in (("allowFrom", {}), ("metricsFrom", {"metrics": {"port": 9152}}))
+        for path, peer in network_cases.PEERS.items()
+    },
     "podDisruptionBudget": {"podDisruptionBudget": {}},
     "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"minAvailable": 1}},
     "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"maxUnavailable": "50%"}},
@@ -148,6 +155,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 REFUSED = (
+    *network_cases.REFUSED,
     *podspec_cases.REFUSED,
     *extension_cases.REFUSED,
     *extension_cases.reserved(

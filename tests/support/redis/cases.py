@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.api.reserved_directives import RESERVED
-from tests.support import extension_cases, podspec_cases
+from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 
 VERSION = "8.0.2"
@@ -100,6 +100,7 @@ def shared(cases: tuple[Case, ...]) -> tuple[Case, ...]:
 ACCEPTED = over(
     BASE,
     (
+        *network_cases.ACCEPTED,
         *podspec_cases.ACCEPTED,
         *extension_cases.ACCEPTED,
         *map(in_pod, shared(podspec_cases.ACCEPTED)),
@@ -167,7 +168,6 @@ ACCEPTED = over(
         Case("generated password", {"auth": {}}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
-        Case("open cluster bus", {"networkPolicy": {"enabled": False}}),
         Case("longest name", resource="a" * 52),
     ),
 )
@@ -175,6 +175,7 @@ ACCEPTED = over(
 REFUSED = over(
     BASE,
     (
+        *network_cases.REFUSED,
         *podspec_cases.REFUSED,
         *extension_cases.REFUSED,
         *extension_cases.reserved(containers="redis", volume="data", path="/data", port=16379, port_name="bus"),

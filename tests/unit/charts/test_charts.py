@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from e2e.cluster.errors import ClusterError
 from operators import installed
+from shared.api.policy import PlatformPolicy
 from shared.cli.options import parse_options, seconds
 from shared.runtime.options import Options
 from tests.support.charts import (
@@ -33,6 +34,7 @@ from tests.support.charts import (
     pods,
     render,
 )
+from tests.support.network_policies import selects
 
 
 def options_of(objects: list[Obj]) -> Options:
@@ -123,6 +125,42 @@ def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
     assert (options.metrics_address, options.webhook_address, options.probe_address) == (":9090", ":9091", ":8081")
     assert options.metrics_secure
     assert not options.install_crds, "the chart installs the CRDs"
+
+
+def test_operator_knows_the_peers_that_its_pods_are(operator_chart: Path) -> None:
+    for values, namespace in (({}, "platform-system"), ({"namespaceOverride": "operators"}, "operators")):
+        objects = render(operator_chart, values)
+        (peer,) = options_of(objects).operator_peers
+        pod = only(objects, "Deployment")["spec"]["template"]["metadata"]
+        assert selects(peer["podSelector"], pod["labels"])
+        assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+
+
+def test_operator_on_the_network_of_the_host_has_the_peers_of_the_values(operator_chart: Path) -> None:
+    objects = render(operator_chart, {"hostNetwork": True, "probePort": 18081})
+    assert options_of(objects).operator_peers == ()
+    pod = only(objects, "Deployment")["spec"]["template"]["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert {"name": "probes", "containerPort": 18081, "protocol": "TCP"} in pod["containers"][0]["ports"]
+    assert options_of(objects).probe_address == ":18081"
+    nodes = [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
+    assert options_of(render(operator_chart, {"hostNetwork": True, "operatorPeers": nodes})).operator_peers == (*nodes,)
+
+
+def test_values_set_the_platform_policy(operator_chart: Path) -> None:
+    assert options_of(render(operator_chart)).policy == PlatformPolicy()
+    given = {
+        "requireTLS": True,
+        "requireAuth": True,
+        "allowedRegistries": ["registry.example.com/team", "docker.io"],
+        "allowHostPath": True,
+    }
+    assert options_of(render(operator_chart, {"policy": given})).policy == PlatformPolicy(
+        require_tls=True,
+        require_auth=True,
+        allowed_registries=("docker.io", "registry.example.com/team"),
+        allow_host_path=True,
+    )
 
 
 def test_values_set_the_flags_of_a_single_operator(charts: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster.errors import ClusterError
 from operators import installed
@@ -64,7 +63,7 @@ def test_extra_argument_that_is_no_flag_is_refused(charts: Path, argument: objec
 
 
 @pytest.mark.parametrize("certificates", [{}, {"certificates": {"source": "certManager"}}], ids=["self", "mounted"])
-def test_extra_volumes_are_mounted_with_the_charts_own(operator_chart: Path, certificates: Values) -> None:
+def test_extra_volumes_are_mounted_next_to_those_of_the_chart(operator_chart: Path, certificates: Values) -> None:
     before = pod_of(operator_chart, certificates)
     volume = {"name": "ca", "configMap": {"name": "company-ca", "items": [{"key": "ca.pem", "path": "ca.pem"}]}}
     mount = {"name": "ca", "mountPath": "/etc/ssl/company", "readOnly": True}
@@ -108,9 +107,8 @@ def test_null_removes_the_fixed_ids_of_every_operator_of_the_platform(charts: Pa
 
 def test_null_on_the_command_line_removes_the_fixed_id(charts: Path) -> None:
     text = helm("template", "platform", charts / "redis-operator", "--set", "podSecurityContext.runAsUser=null")
-    for pod in pods([obj for obj in yaml.safe_load_all(text) if obj]):
-        assert "runAsUser" not in pod["spec"]["securityContext"]
-        assert pod["spec"]["securityContext"]["runAsGroup"] == 65532
+    assert "runAsUser" not in text
+    assert "runAsGroup" in text
 
 
 def test_security_contexts_can_be_set(operator_chart: Path) -> None:

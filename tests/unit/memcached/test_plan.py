@@ -19,7 +19,11 @@ THREE = tuple(pod(number) for number in (1, 2, 3))
 
 def test_new_resource_gets_its_objects() -> None:
     result = plan(resource(), EMPTY)
-    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
+    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == [
+        "NetworkPolicy",
+        "Service",
+        "Deployment",
+    ]
     assert (result.verdict.reason, result.verdict.message) == (
         "Creating",
         "Creating the servers: 0 of 3 servers are ready.",

@@ -15,7 +15,12 @@ from shared.runtime.plan import Plan
 from shared.runtime.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SETTINGS = Settings("memcached-operator", "memcached", "example.com/memcached-operator:1")
+SETTINGS = Settings(
+    "memcached-operator",
+    "memcached",
+    "example.com/memcached-operator:1",
+    operator_peers=({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "operator"}}},),
+)
 
 
 def resource(

@@ -59,7 +59,7 @@ GROWN = Scenario(
     steps=(
         on_disks("2Gi", maxUnavailable=2),
         on_disks("2Gi", minAvailable=4),
-        cluster(networkPolicy={"enabled": False}),
+        cluster(network={"enabled": False}),
     ),
 )
 

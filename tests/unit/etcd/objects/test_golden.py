@@ -63,6 +63,7 @@ def test_objects_equal_the_golden_file(case: str) -> None:
     steps = [
         provisioning.ensure_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
         provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.ensure_network_policy(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
@@ -81,5 +82,6 @@ def test_cluster_of_the_first_release_owns_these_objects() -> None:
         ("Service", "demo"),
         ("Service", "demo-client"),
         ("PodDisruptionBudget", "demo"),
+        ("NetworkPolicy", "demo-network"),
         ("StatefulSet", "demo"),
     ]

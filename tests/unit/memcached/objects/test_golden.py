@@ -53,6 +53,6 @@ def test_objects_match_the_golden_file(case: str) -> None:
     assert made == list(yaml.safe_load_all(file.read_text()))
 
 
-def test_minimal_resource_owns_only_a_service_and_a_deployment() -> None:
+def test_minimal_resource_owns_only_a_network_policy_a_service_and_a_deployment() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
-    assert [obj["kind"] for obj in objects] == ["Service", "Deployment"]
+    assert [obj["kind"] for obj in objects] == ["NetworkPolicy", "Service", "Deployment"]

@@ -92,7 +92,7 @@ def test_manifest_of_the_first_release_has_all_owned_objects() -> None:
         ("Service", "demo-client"),
         ("ConfigMap", "demo-config"),
         ("PodDisruptionBudget", "demo"),
-        ("NetworkPolicy", "demo-bus"),
+        ("NetworkPolicy", "demo-network"),
         ("StatefulSet", "demo"),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operators.redis.instance import Instance, endpoint
-from operators.redis.objects import disruption_budget, names, network_policy, services
+from operators.redis.objects import disruption_budget, names, services
 from operators.redis.objects import stateful_set as builder
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from shared.kubernetes.kinds import Obj
@@ -53,18 +53,6 @@ def test_disruption_budget_counts_only_serving_nodes() -> None:
         resource = wished(**spec)
         built = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))
         assert built["spec"]["selector"]["matchLabels"][SERVES] == CLIENTS
-
-
-def test_only_pods_of_the_cluster_may_connect_to_the_bus() -> None:
-    resource = wished(metrics={"enabled": True})
-    own = names.owner(resource, "op")
-    spec = network_policy.network_policy(resource, own)["spec"]
-    public, bus = spec["ingress"]
-    members = {"podSelector": {"matchLabels": own.selector(names.COMPONENT)}}
-    assert spec["podSelector"] == members["podSelector"]
-    assert [port["port"] for port in public["ports"]] == [6379, 9121]
-    assert "from" not in public, "clients and Prometheus connect as before"
-    assert ([port["port"] for port in bus["ports"]], bus["from"]) == ([16379], [members])
 
 
 def test_unready_node_without_volume_may_not_be_drained() -> None:

@@ -271,26 +271,42 @@ def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
     assert all(node.takes("one") and node.holds == lab.judged().original for node in lab.nodes)
 
 
-def bus_policy(**labels: str) -> Obj:
+def policy(name: str, **labels: str) -> Obj:
     resource = wished()
-    made = network_policy.network_policy(resource, names.owner(resource, SETTINGS.operator))
-    made["metadata"] |= {"uid": "np-1", "labels": made["metadata"]["labels"] | labels}
+    made = network_policy.access(resource, names.owner(resource, SETTINGS.operator)).policy(())
+    made["metadata"] |= {"name": name, "uid": f"uid-{name}", "labels": made["metadata"]["labels"] | labels}
     return made
 
 
+DISABLED: Obj = {"network": {"enabled": False}}
+
+
+def actions_of(seen: Observed, **spec: Any) -> list[tuple[type, str]]:
+    """Return the actions for the NetworkPolicies, each with the name of its object."""
+    made = provisioning.ensure_network_policy(SETTINGS, wished(**spec), seen, NOW).actions
+    return [(type(each), each.obj["metadata"]["name"]) for each in made if isinstance(each, Apply | Delete)]
+
+
 def test_network_policy_exists_unless_the_spec_disables_it() -> None:
-    (applied,) = provisioning.ensure_network_policy(SETTINGS, wished(), Observed(), NOW).actions
-    assert isinstance(applied, Apply)
-    disabled = wished(networkPolicy={"enabled": False})
-    (action,) = provisioning.ensure_network_policy(
-        SETTINGS, disabled, Observed(network_policy=bus_policy()), NOW
-    ).actions
-    assert isinstance(action, Delete)
-    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(), NOW).actions
+    present = policy("demo-network")
+    assert actions_of(Observed()) == [(Apply, "demo-network")]
+    assert actions_of(Observed(network_policy=present), **DISABLED) == [(Delete, "demo-network")]
+    assert actions_of(Observed(), **DISABLED) == []
+
+
+def test_policy_of_an_earlier_build_is_deleted_once_the_present_one_exists() -> None:
+    """Policies add up: in between, both protect the cluster bus; in the other order, nothing would."""
+    former, present = policy("demo-bus"), policy("demo-network")
+    assert actions_of(Observed(bus_policy=former)) == [(Apply, "demo-network")]
+    assert actions_of(Observed(network_policy=present, bus_policy=former)) == [
+        (Apply, "demo-network"),
+        (Delete, "demo-bus"),
+    ]
+    assert actions_of(Observed(bus_policy=former), **DISABLED) == [(Delete, "demo-bus")]
 
 
 def test_network_policy_of_the_user_is_not_deleted() -> None:
-    found = bus_policy(**{"app.kubernetes.io/managed-by": "them"})
-    del found["metadata"]["ownerReferences"]
-    disabled = wished(networkPolicy={"enabled": False})
-    assert not provisioning.ensure_network_policy(SETTINGS, disabled, Observed(network_policy=found), NOW).actions
+    for name in ("demo-network", "demo-bus"):
+        found = policy(name, **{"app.kubernetes.io/managed-by": "them"})
+        del found["metadata"]["ownerReferences"]
+        assert actions_of(Observed(network_policy=found, bus_policy=found), **DISABLED) == []
