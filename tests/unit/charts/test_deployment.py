@@ -64,7 +64,7 @@ def test_extra_argument_that_is_no_flag_is_refused(charts: Path, argument: objec
 
 
 @pytest.mark.parametrize("certificates", [{}, {"certificates": {"source": "certManager"}}], ids=["self", "mounted"])
-def test_extra_volumes_are_mounted_with_the_charts_own(operator_chart: Path, certificates: Values) -> None:
+def test_extra_volumes_are_mounted_next_to_those_of_the_chart(operator_chart: Path, certificates: Values) -> None:
     before = pod_of(operator_chart, certificates)
     volume = {"name": "ca", "configMap": {"name": "company-ca", "items": [{"key": "ca.pem", "path": "ca.pem"}]}}
     mount = {"name": "ca", "mountPath": "/etc/ssl/company", "readOnly": True}
