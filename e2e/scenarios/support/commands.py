@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,6 +88,12 @@ def provide_images(text: str) -> None:
         _provided.update(image.tag for image in missing)
 
 
+def _files(arguments: Sequence[str]) -> list[str]:
+    """Return the content of the files that the arguments of kubectl name."""
+    named = (Path(value) for flag, value in pairwise(arguments) if flag in ("-f", "--filename"))
+    return [path.read_text() for path in named if path.is_file()]
+
+
 class Kubectl:
     """kubectl in one namespace.
 
@@ -111,7 +118,7 @@ class Kubectl:
         """
         command = [str(ROOT / ".venv/bin/kubectl"), "--namespace", self.namespace, *arguments]
         text = given if isinstance(given, str) or given is None else json.dumps(given)
-        provide_images("\n".join([*arguments, text or ""]))
+        provide_images("\n".join([*arguments, *_files(arguments), text or ""]))
         return run(command, self.environment, given=text)
 
     def apply(self, manifest: object) -> str:

@@ -65,7 +65,7 @@ ACCEPTED = (
     Case("generated users", {"auth": {}}),
     Case("TLS", {"tls": {"secretName": "cache.tls"}}),
     Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
-    Case("TLS with additional options", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
+    Case("TLS with additional options", {**TLS, "extraArgs": ["--extended=ssl_min_version=3,ssl_wbuf_size=16"]}),
     Case("an old version without unsupported features", {"version": "1.4.39"}),
     Case("an old image with TLS", {"image": "memcached:1.4.39", **TLS}),
     Case("the first version with all features", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
