@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import re
+import zlib
+from collections.abc import Mapping
 from typing import Any
+
+import pytest
 
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
 from tests.api.support.running import Operator
@@ -11,7 +18,17 @@ from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support.memcached.cases import CHANGES
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
 
-NAMES = {leaf: f"leaf-{number}" for number, leaf in enumerate(CHANGES)}
+SEED = int(os.environ.get("LEAF_SEED") or zlib.crc32(random.SystemRandom().randbytes(8)))
+
+
+def named_leaves(per_field: int | None) -> dict[str, str]:
+    """Return a name of a resource for each leaf: all of them, or the given number of each field."""
+    fields: dict[str, list[str]] = {}
+    for leaf in CHANGES:
+        fields.setdefault(re.split(r"[.\[]", leaf)[0], []).append(leaf)
+    chance = random.Random(SEED)
+    drawn = [leaf for of in fields.values() for leaf in chance.sample(of, min(len(of), per_field or len(of)))]
+    return {leaf: f"leaf-{number}" for number, leaf in enumerate(drawn)}
 
 
 def objects(world: World) -> dict[str, Any]:
@@ -21,46 +38,49 @@ def objects(world: World) -> dict[str, Any]:
         for obj in world.listed(kind):
             name = obj["metadata"]["name"].removesuffix("-network")
             text = json.dumps(masked(obj), sort_keys=True)
-            found.setdefault(name, []).append(
-                json.loads(
-                    text.replace(f'"{name}"', '"NAME"')
-                    .replace(f"={name},", "=NAME,")
-                    .replace(f'"{name}-network"', '"NAME-network"')
-                )
-            )
+            for end in ('"', "-", ",", "."):
+                text = text.replace(f'"{name}{end}', f'"NAME{end}').replace(f"={name}{end}", f"=NAME{end}")
+            found.setdefault(name, []).append(json.loads(text))
     return found
 
 
-def settled(world: World, *prefixes: str) -> bool:
+def settled(world: World, named: Mapping[str, str], prefix: str) -> bool:
     """Whether every resource is ready, or paused if its spec requires that."""
-    names = [f"{prefix}{name}" for prefix in prefixes for name in NAMES.values()]
-    paused = {f"{prefix}{NAMES['paused']}" for prefix in prefixes}
-    return all(world.reason(name) == "Paused" if name in paused else world.is_ready(name) for name in names)
+    return all(
+        world.reason(f"{prefix}{name}") == "Paused" if leaf == "paused" else world.is_ready(f"{prefix}{name}")
+        for leaf, name in named.items()
+    )
 
 
-def test_field_change_equals_creation_and_can_be_reverted(world: World, operator: Operator) -> None:
+@pytest.mark.parametrize(
+    ("per_field", "seconds"), [(2, 60), pytest.param(None, 600, marks=[pytest.mark.long, pytest.mark.timeout(2400)])]
+)
+def test_field_change_equals_creation_and_can_be_reverted(
+    world: World, operator: Operator, per_field: int | None, seconds: float
+) -> None:
+    names = named_leaves(per_field)
     world.user_client.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
     world.user_client.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
-    for leaf, name in NAMES.items():
+    for leaf, name in names.items():
         world.create(f"new-{name}", **({"size": 0} | CHANGES[leaf]))
         world.create(f"old-{name}", size=0)
     world.create("untouched", size=0)
-    world.eventually(lambda: world.is_ready("untouched") and settled(world, "new-"), seconds=60)
-    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in NAMES.values()), seconds=60)
-    for leaf, name in NAMES.items():
+    world.eventually(lambda: world.is_ready("untouched") and settled(world, names, "new-"), seconds=seconds)
+    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in names.values()), seconds=seconds)
+    for leaf, name in names.items():
         world.change(f"old-{name}", **CHANGES[leaf])
-    world.eventually(lambda: settled(world, "old-"), seconds=60)
+    world.eventually(lambda: settled(world, names, "old-"), seconds=seconds)
     seen = objects(world)
     differ = [
         leaf
-        for leaf, name in NAMES.items()
+        for leaf, name in names.items()
         # A resource paused at creation has no objects; one paused later keeps them.
         if leaf != "paused" and seen[f"old-{name}"] != seen[f"new-{name}"]
     ]
-    assert differ == []
+    assert differ == [], f"LEAF_SEED={SEED}"
 
-    for leaf, name in NAMES.items():
+    for leaf, name in names.items():
         world.change(f"old-{name}", **dict.fromkeys(CHANGES[leaf]) | {"size": 0})
-    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in NAMES.values()), seconds=60)
+    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in names.values()), seconds=seconds)
     seen = objects(world)
-    assert [leaf for leaf, name in NAMES.items() if seen[f"old-{name}"] != seen["untouched"]] == []
+    assert [leaf for leaf, name in names.items() if seen[f"old-{name}"] != seen["untouched"]] == [], f"LEAF_SEED={SEED}"
