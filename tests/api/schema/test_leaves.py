@@ -53,7 +53,7 @@ def settled(world: World, named: Mapping[str, str], prefix: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("per_field", "seconds"), [(2, 60), pytest.param(None, 600, marks=[pytest.mark.long, pytest.mark.timeout(2400)])]
+    ("per_field", "seconds"), [(1, 120), pytest.param(None, 600, marks=[pytest.mark.long, pytest.mark.timeout(2400)])]
 )
 def test_field_change_equals_creation_and_can_be_reverted(
     world: World, operator: Operator, per_field: int | None, seconds: float
