@@ -135,7 +135,15 @@ CHANGES: dict[str, dict[str, Any]] = {
     "tolerations[].value": {"tolerations": [{"key": "a", "value": "b"}]},
     "tolerations[].effect": {"tolerations": [{"key": "a", "effect": "NoExecute"}]},
     "tolerations[].tolerationSeconds": {"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}]},
-    "affinity": {"affinity": {"podAntiAffinity": {}}},
+    "affinity": {
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "rack"}}
+                ]
+            }
+        }
+    },
     "topologySpread[].topologyKey": {"topologySpread": [{"topologyKey": "zone"}]},
     "topologySpread[].maxSkew": {"topologySpread": [{"topologyKey": "zone", "maxSkew": 2}]},
     "topologySpread[].whenUnsatisfiable": {
