@@ -85,8 +85,12 @@ def test_dashboard_queries_return_series_and_rules_are_evaluated(
         f"{len(rules)}/{len(rules)} rules evaluated",
     )
 
-    kinds = {labels["kind"] for labels, _ in _resource_info(watch, kubectl)}
-    assert kinds == {resource.KIND for resource in resources}
+    def complete() -> bool:
+        kinds = {labels["kind"] for labels, _ in _resource_info(watch, kubectl)}
+        assert kinds == {resource.KIND for resource in resources}
+        return True
+
+    until("every kind is reported", complete)
     for resource in resources:
         kubectl("delete", resource.KIND.lower(), resource.name, "--wait=false")
     until("series of deleted resources vanish", lambda: not _resource_info(watch, kubectl), seconds=60)
