@@ -91,7 +91,7 @@ spec:
     - name: check
       image: {{ include "operator.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
-      command: [python, -m, operators.{{ index .Chart.Annotations "platform/operator" }}.check]
+      command: [python3, -m, operators.{{ index .Chart.Annotations "platform/operator" }}.check]
       args:
         - --namespace={{ $namespace }}
         - --name={{ $name }}
