@@ -134,8 +134,13 @@ def test_memcached_recreates_a_deleted_workload_although_its_certificate_has_end
     resource = memcached.resource(phase="Running")
     secrets = MemcachedSecrets(validity={"given": ENDED})
     made = memcached.plan(resource, replace(memcached.EMPTY, secrets=secrets))
-    assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
+    assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == [
+        "NetworkPolicy",
+        "Service",
+        "Deployment",
+    ]
     observed = replace(memcached.observed_pods(*SERVERS), secrets=secrets)
     assert [str(action.kind) for action in memcached.plan(resource, observed).actions if isinstance(action, Apply)] == [
-        "Service"
+        "NetworkPolicy",
+        "Service",
     ]

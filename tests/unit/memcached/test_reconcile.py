@@ -72,11 +72,11 @@ async def test_creation_writes_each_object_once_and_the_status_twice(harness: Ha
     harness.apply("cache", size=2)
     await harness.run()
     kinds = [(str(write.verb), write.kind) for write in harness.server.log.writes()]
-    applied = [("APPLY", kind) for kind in ("Secret", "Service", "Deployment")]
+    applied = [("APPLY", kind) for kind in ("Secret", "NetworkPolicy", "Service", "Deployment")]
     assert kinds == [*applied, ("PATCH", "Memcached")]
     await harness.settle()
     others = [write for write in harness.server.log.writes() if write.kind not in ("Memcached", "Secret")]
-    assert len(others) == 2, "Service and Deployment once each"
+    assert len(others) == 3, "NetworkPolicy, Service and Deployment once each"
 
 
 async def test_healthy_resource_causes_no_write_and_one_read(harness: Harness) -> None:

@@ -19,6 +19,7 @@ DECLARED = {
     "switch the workload": 2,
     "switch the workload and back immediately": 1,
     "TLS on, then a renewed certificate": 1,
+    "generated password: rotated, its Secret deleted": 1,  # when spec.auth is set
     "edits while paused": 2,  # of the three servers that the edit of another client requested
     "owned objects deleted": 1,
     "StatefulSet deleted and edited": 1,

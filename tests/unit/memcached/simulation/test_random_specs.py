@@ -54,6 +54,7 @@ FIELDS: dict[str, list[Obj]] = {
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
     "updateStrategy": [],  # no time passes here; test_items.py tests the pause
+    "network": [{"network": {"enabled": False}}, {"network": {"enabled": True}}],
     "connectionSecret": [],  # without it, an emptied Secret remains: steps/test_connection_secret.py
     "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],

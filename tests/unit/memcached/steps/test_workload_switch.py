@@ -61,7 +61,11 @@ def test_former_workload_stays_until_the_new_one_is_ready() -> None:
     old = workload_of("Deployment", *map(pod, range(3)))
     switching = resource(phase="Running", generation=2, observed=1, **SET)
     result = plan(switching, Observed(workload_of("StatefulSet", set_pod(0), set_pod(1, ready=False)), former=old))
-    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "StatefulSet"]
+    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == [
+        "NetworkPolicy",
+        "Service",
+        "StatefulSet",
+    ]
     assert not [action for action in result.actions if isinstance(action, Delete)]
     assert result.verdict.reason == "SwitchingWorkload"
     assert result.verdict.message == (
