@@ -193,7 +193,13 @@ SCENARIOS = (
         given=(apply(size=1),),
     ),
     Scenario("deleted", (delete(),), given=(apply(size=1, **BUDGET),), ends=""),
-    Scenario("deleted and recreated", (delete(), apply(**NAMED)), given=(apply(size=1),)),
+    Scenario(
+        "deleted and recreated",
+        (delete(), apply(**NAMED)),
+        given=(apply(size=1),),
+        # An operator that missed the deletion restores the connection Secret, which is not watched, once more.
+        exact_counts=False,
+    ),
     Scenario("replaced immediately", at_once(delete(), apply(size=1)), given=(apply(size=2),)),
     Scenario("orphaned and adopted", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
     Scenario(
