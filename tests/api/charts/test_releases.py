@@ -251,7 +251,7 @@ def observed(cluster: Cluster, name: str) -> bool:
     return bool(resource.get("status", {}).get("observedGeneration") == resource["metadata"]["generation"])
 
 
-def wait_until(holds: Callable[[], Any], seconds: float = 20) -> None:
+def wait_until(holds: Callable[[], Any], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
