@@ -48,8 +48,8 @@ def test_access_without_the_password_is_rejected(kubectl: Kubectl) -> None:
         with access(kubectl).client(server) as client:
             client.set("key", "value")
         for command in COMMANDS:
-            # memcached 1.6.45 closes the connection at a meta command.
-            assert reply(anonymous, server, command) in ("CLIENT_ERROR unauthenticated", ""), command
+            answers = ["CLIENT_ERROR unauthenticated", *([""] if command == "mn" else [])]  # 1.6.45 closes at mn
+            assert reply(anonymous, server, command) in answers, command
         wrong = "set login 0 0 9\r\napp wrong"
         assert reply(anonymous, server, wrong) == "CLIENT_ERROR authentication failure"
         assert reply(anonymous, server, wrong, "version") == "CLIENT_ERROR unauthenticated"
