@@ -192,6 +192,7 @@ class Scenario:
         ends: reason of the resource's Ready condition at the end; empty if the resource is deleted.
         exact_counts: whether every run must create and delete as many objects as the undisturbed one. Set to False if
             these numbers depend on timing, as with a limit on turns.
+        inexact: kind and name of each object for which this does not hold, as in `Secret cache-connection`.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Scenario:
     given: tuple[ScenarioStep, ...] = ()
     ends: str = "Ready"
     exact_counts: bool = True
+    inexact: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return self.name

@@ -105,7 +105,9 @@ async def _check_run(course: ReferenceRun, disturbance: Disturbance, nth: int) -
             failed.append((Oracle.END, course.reference.differences(outcome, unstable=unstable)))
             if disturbance.counts != "any" and course.scenario.exact_counts and not play.contended:
                 at_most = disturbance.counts == "at most"
-                failed.append((Oracle.COUNTS, course.reference.miscounts(outcome, at_most=at_most)))
+                inexact = course.scenario.inexact
+                lines = course.reference.miscounts(outcome, inexact=inexact, at_most=at_most)
+                failed.append((Oracle.COUNTS, lines))
             failed.append((Oracle.STILL, await _writes_at_rest(play)))
         except KubeError as error:
             failed.append((Oracle.END, [f"a step of the scenario failed: {error}"]))

@@ -271,7 +271,7 @@ class LiveReferenceRun:
             if run.operator.wire.faults.pending:
                 return None
             if self.scenario.exact_counts and self.scenario.name not in self.cast.uncounted:
-                details[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
+                details[Oracle.COUNTS] = self.reference.miscounts(run.outcome, inexact=self.scenario.inexact)
             details[Oracle.STILL] = run.eventually(run.writes_of_the_next)
             return [Failure(name, oracle, tuple(lines)) for oracle, lines in details.items() if lines]
         finally:
