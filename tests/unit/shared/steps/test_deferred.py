@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -11,22 +10,10 @@ import pytest
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import difference
 from shared.steps.deferred import Deferred, Digest, keep_deferred
-from tests.support import paths
+from tests.support.applied_workloads import container
 
 MANAGER = "memcached-operator"
-RECORDED: dict[str, dict[str, Obj]] = json.loads((paths.RECORDED / "kubernetes/applied.json").read_text())
 PARTS = (Deferred("memcached", "image"), Deferred("memcached", "livenessProbe"))
-
-
-@pytest.fixture
-def known() -> dict[str, Obj]:
-    """Return a workload as applied, and as a real API server stored it."""
-    return copy.deepcopy(RECORDED["Deployment"])
-
-
-def container(workload: Obj) -> Obj:
-    found: Obj = workload["spec"]["template"]["spec"]["containers"][0]
-    return found
 
 
 def upgraded(known: dict[str, Obj]) -> Obj:

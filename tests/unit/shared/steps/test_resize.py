@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,22 +11,10 @@ import pytest
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch
 from shared.steps.resize import REFUSED, can_resize, resize_pods
-from tests.support import paths
+from tests.support.applied_workloads import container
 
 MANAGER, NAME = "memcached-operator", "memcached"
-RECORDED: dict[str, dict[str, Obj]] = json.loads((paths.RECORDED / "kubernetes/applied.json").read_text())
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def known() -> dict[str, Obj]:
-    """Return a workload as applied, and as a real API server stored it."""
-    return copy.deepcopy(RECORDED["Deployment"])
-
-
-def container(workload: Obj) -> Obj:
-    found: Obj = workload["spec"]["template"]["spec"]["containers"][0]
-    return found
 
 
 def resized(known: dict[str, Obj], **more: Any) -> Obj:
