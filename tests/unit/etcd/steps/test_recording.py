@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -42,9 +43,9 @@ def without_status(
 
 
 def changes(made: Plan) -> list[str]:
-    """The changes of a plan, except those of Services and the disruption budget."""
+    """The changes of a plan, except those of Services, the disruption budget and the network policy."""
     found = [f"{type(act).__name__} {act.obj['kind']} {act.obj['metadata']['name']}" for act in made.actions]  # type: ignore[union-attr]
-    return [each for each in found if "Service" not in each and "PodDisruptionBudget" not in each]
+    return [each for each in found if not re.search("Service|PodDisruptionBudget|NetworkPolicy", each)]
 
 
 def again(made: Plan, resource: EtcdCluster) -> EtcdCluster:
