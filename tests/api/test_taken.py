@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Obj,
+)
 from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.support.running import Operator
-from tests.api.support.world import EVERYTHING, MEMCACHED, OWNED, World, masked
+from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
+
+LEFT = ((DEPLOYMENT, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
+"""What a Memcached with minimal settings owns, and leaves to the garbage collector."""
 
 LABELS = {
     "app.kubernetes.io/name": "memcached",
@@ -107,16 +120,15 @@ def test_orphan_with_the_operator_labels_is_adopted(world: World, operator: Oper
     before = masked(world.get(SERVICE))
     operator.stop()
     world.delete(MEMCACHED)  # no garbage collector runs here
-    for kind in OWNED:
-        world.edit(kind, {"metadata": {"ownerReferences": None}})
+    for kind, name in LEFT:
+        world.edit(kind, {"metadata": {"ownerReferences": None}}, name)
     service = world.get(SERVICE)
     operator.start()
     resource = world.create(size=2)
     world.eventually(world.is_ready)
-    for kind in OWNED:
-        assert [owner["uid"] for owner in world.get(kind)["metadata"]["ownerReferences"]] == [
-            resource["metadata"]["uid"]
-        ]
+    for kind, name in LEFT:
+        owners = world.get(kind, name)["metadata"]["ownerReferences"]
+        assert [owner["uid"] for owner in owners] == [resource["metadata"]["uid"]]
     after = world.get(SERVICE)
     assert after["metadata"]["uid"] == service["metadata"]["uid"]
     assert masked(after) == before
@@ -131,6 +143,6 @@ def test_objects_of_a_deleted_resource_of_the_same_name_are_not_adopted(world: W
     world.create(size=2)
     world.eventually(lambda: world.reason() == "NotOurs", seconds=90)  # it waits 30 s for the garbage collector
     assert world.get(SERVICE) == before
-    for kind in OWNED:
-        world.delete(kind)
+    for kind, name in LEFT:
+        world.delete(kind, name)
     world.eventually(world.is_ready, seconds=90)  # it looks once a minute

@@ -47,7 +47,8 @@ class Cluster:
         for crd in self.list("crd", f"--selector={PLATFORM}"):
             self.kubectl("delete", crd["metadata"]["name"], "--all")
             self.kubectl("delete", "crd", crd["metadata"]["name"])
-        self.kubectl("delete", "deployment,service,pod,event,lease,secret", "--all", "--grace-period=0", "--force")
+        kinds = "deployment,service,networkpolicy,pod,event,lease,secret"
+        self.kubectl("delete", kinds, "--all", "--grace-period=0", "--force")
 
     def await_established(self) -> None:
         self.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")

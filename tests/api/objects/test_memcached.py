@@ -94,6 +94,7 @@ def test_first_status_reports_ready_as_unknown(world: World, operator: Operator)
         "readyReplicas": 2,
         "image": f"memcached:{DEFAULT_VERSION}",
         "version": DEFAULT_VERSION,
+        "binding": {"name": "cache-connection"},
         "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
         "app.kubernetes.io/name=memcached",
         "conditions": [],
