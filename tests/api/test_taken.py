@@ -20,7 +20,7 @@ from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 
 LEFT = ((DEPLOYMENT, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
-"""What a Memcached with minimal settings owns, and leaves to the garbage collector."""
+"""Owned objects of a Memcached with minimal settings, which the operator leaves to the garbage collector."""
 
 LABELS = {
     "app.kubernetes.io/name": "memcached",
