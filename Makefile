@@ -86,7 +86,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 	@echo "==> all crash scenarios and long random simulations"
 	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
-	@$(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
+	@LEAF_SEED=$${LEAF_SEED:-$$(date +%s)} $(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, including long ones"

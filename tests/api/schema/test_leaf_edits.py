@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import zlib
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -34,8 +33,8 @@ from tests.api.support.world import World
 from tests.support.etcd import backup_cases
 from tests.support.etcd.backup_cases import S3
 from tests.support.schema import spec_schema
+from tests.support.seeds import SEED
 
-SEED = int(os.environ.get("LEAF_SEED") or zlib.crc32(random.SystemRandom().randbytes(8)))
 ONLY = tuple(os.environ.get("LEAF_ONLY", "").split(","))
 SHORT, SAMPLE = ("Memcached",), 8
 """Kinds in the short suite, and leaves of each."""

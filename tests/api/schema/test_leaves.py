@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +14,8 @@ from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support.memcached.cases import CHANGES
+from tests.support.seeds import SEED
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
-
-SEED = int(os.environ.get("LEAF_SEED") or zlib.crc32(random.SystemRandom().randbytes(8)))
-
 
 KEPT = ("image", "version")
 """Leaves whose removal changes nothing: a resource that names no version keeps the one that it runs."""

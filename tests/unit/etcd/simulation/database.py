@@ -459,10 +459,12 @@ class FakeEtcd:
         return next(self.disks[p.command.disk] for p in self.processes.values() if p.pod == pod)
 
     def fill(self) -> None:
-        """Exhaust the quota."""
+        """Exhaust the quota by writes; etcd accepts none while an alarm is raised."""
+        cluster = self.cluster()
+        if cluster.alarms:
+            return
         for process in self.running:
             self.disks[process.command.disk].size = process.command.quota
-        cluster = self.cluster()
         cluster.in_use = max(process.command.quota for process in self.running)
         self.settle("the quota is exhausted")
 

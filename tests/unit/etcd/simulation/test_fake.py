@@ -146,3 +146,14 @@ async def test_full_quota_refuses_writes_until_space_is_freed_and_the_alarm_disa
     await server.disarm(alarm)
     assert await server.alarms() == ()
     assert (await server.status()).revision > before
+
+
+async def test_full_cluster_cannot_be_filled_again_before_the_alarm_is_disarmed() -> None:
+    lab = FakeLab()
+    await grow(lab)
+    lab.etcd.fill()
+    server = lab.server("a")
+    await server.compact((await server.status()).revision)
+    compacted = (await server.status()).db_in_use
+    lab.etcd.fill()
+    assert (await server.status()).db_in_use == compacted
