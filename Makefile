@@ -63,6 +63,7 @@ test-unit: .venv ## Run unit tests, with an in-memory API server; takes seconds,
 
 test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root
 	@echo "==> API tests"
+	@$(CLUSTERS) build kube-apiserver helm helm3 kubeconform
 	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
 
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root)
@@ -86,6 +87,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 	@echo "==> all crash scenarios and long random simulations"
 	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
+	@$(CLUSTERS) build kube-apiserver helm helm3 kubeconform
 	@LEAF_SEED=$${LEAF_SEED:-$$(date +%s)} $(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)

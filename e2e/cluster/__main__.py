@@ -1,4 +1,4 @@
-"""Command line of the local cluster: python -m e2e.cluster up | down | status | kubeconfig | image | binary."""
+"""Command line of the local cluster: python -m e2e.cluster up | down | status | kubeconfig | image | build | binary."""
 
 import argparse
 import os
@@ -116,15 +116,24 @@ def _start_local(
             return images.build(image)
 
     building = [background.submit(build, image, reason) for image, reason in required]
-    for program, reason in PROGRAMS.items():
-        if not binaries.is_built(program):
-            with steps.step(f"Build {', '.join(program.names)} from source ({reason})"):
-                binaries.build(program)
+    _build_programs(PROGRAMS, steps)
     running = cluster.start(nodes, steps)
     archives = [future.result() for future in building]
     with steps.step(f"Load {len(archives)} images into {nodes} node{'s' * (nodes > 1)}"):
         running.load_images(archives)
     return Target("local", running.kubeconfig)
+
+
+def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:
+    """Build the programs that the cache lacks.
+
+    Args:
+        programs: programs, and what each is for.
+    """
+    for program, reason in programs.items():
+        if not binaries.is_built(program):
+            with steps.step(f"Build {', '.join(program.names)} from source ({reason})"):
+                binaries.build(program)
 
 
 def _check_images(options: argparse.Namespace) -> None:
@@ -282,6 +291,13 @@ def image(options: argparse.Namespace) -> None:
     print(f"{tag}: built as {archive}{', loaded into the local cluster' if running else ''}")
 
 
+def build(options: argparse.Namespace) -> None:
+    """Build programs that the cache lacks, with progress, before something with a time limit needs them."""
+    steps = Steps()
+    with steps.shown():
+        _build_programs(dict.fromkeys(map(binaries.program_of, options.names), "once on each machine"), steps)
+
+
 def binary(options: argparse.Namespace) -> None:
     """Print the path of one of the cluster's programs; build it if the cache lacks it."""
     print(binaries.find(options.name))
@@ -314,8 +330,12 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("action", choices=("build", "push"))
     building.add_argument("names", nargs="+", metavar="OPERATOR TAG | TAG")
     building.set_defaults(command=image)
+    names = sorted(name for program in binaries.ALL for name in program.names)
+    preparing = commands.add_parser("build", help="build programs such as helm or etcd, unless this was done before")
+    preparing.add_argument("names", nargs="+", choices=names, metavar="NAME", help=" | ".join(names))
+    preparing.set_defaults(command=build)
     finding = commands.add_parser("binary", help="print the path of a program, such as helm or etcd")
-    finding.add_argument("name", choices=sorted(name for program in binaries.ALL for name in program.names))
+    finding.add_argument("name", choices=names)
     finding.set_defaults(command=binary)
     return parser
 

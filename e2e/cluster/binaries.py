@@ -103,8 +103,12 @@ def build(program: Program) -> Path:
 
 def find(name: str) -> Path:
     """Return the path of a binary such as ``kube-apiserver`` or ``helm``; build it if the cache lacks it."""
-    program = next(program for program in ALL if name in program.names)
-    return build(program) / name
+    return build(program_of(name)) / name
+
+
+def program_of(name: str) -> Program:
+    """Return the build that makes a binary such as ``kube-apiserver``."""
+    return next(program for program in ALL if name in program.names)
 
 
 @contextmanager
