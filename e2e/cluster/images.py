@@ -21,7 +21,7 @@ import yaml
 import operators
 from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import debian
+from e2e.cluster.machine import debian, host
 from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.node import PAUSE_IMAGE
 from e2e.cluster.paths import CACHE, REPOSITORY
@@ -35,6 +35,7 @@ KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branc
 
 _NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
 """Directories of the sources that .dockerignore leaves out."""
+_TOOLS = ("buildah", "debootstrap")
 _BOOTSTRAP_SCRIPTS = Path("/usr/share/debootstrap/scripts")
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _LEFT_OUT = ("dev/*", "proc/*", "sys/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*",
@@ -189,6 +190,7 @@ def build(image: Image) -> Path:
         image.first()
     with binaries.locked("images"):  # one build at a time: builds share buildah's storage and two cores
         if not archive.exists():
+            host.provide(_TOOLS)
             if image.base:
                 build_base(image.base)
             _build(image)
@@ -213,6 +215,7 @@ def build_index(operator: str, version: str, revision: str, architectures: Itera
     """
     index = f"platform/{operator}-operator:index"
     with binaries.locked("images"):
+        host.provide(_TOOLS)
         with suppress(ClusterError):
             _buildah("manifest", "rm", index)
         for architecture in architectures:

@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError
@@ -81,9 +81,30 @@ def restore_kernel_settings(record: Record) -> None:
             path.write_text(value)
 
 
-def missing_packages(present: Callable[[str], object] = shutil.which) -> list[str]:
-    """Return the Debian packages whose program is missing."""
-    return sorted(package for program, package in PACKAGES.items() if not present(program))
+def missing_packages(programs: Iterable[str], present: Callable[[str], object] = shutil.which) -> list[str]:
+    """Return the Debian packages of the programs that are missing."""
+    return sorted(PACKAGES[program] for program in programs if not present(program))
+
+
+def provide(programs: Iterable[str]) -> None:
+    """Install the packages of programs that are missing.
+
+    Args:
+        programs: some of `PACKAGES`.
+
+    Raises:
+        ClusterError: the machine has no apt-get, apt-get failed, or a package lacks its program.
+    """
+    missing = missing_packages(programs)
+    if not missing:
+        return
+    debian.install(missing)
+    for name in programs:
+        if not shutil.which(name):
+            package = PACKAGES[name]
+            raise ClusterError(
+                f"{package} is installed, but its program {name} is missing", f"list its files: dpkg -L {package}"
+            )
 
 
 def _root() -> None:
@@ -95,15 +116,7 @@ def _root() -> None:
 
 
 def _packages() -> None:
-    missing = missing_packages()
-    if not missing:
-        return
-    debian.install(missing)
-    for name, package in PACKAGES.items():
-        if not shutil.which(name):
-            raise ClusterError(
-                f"{package} is installed, but its program {name} is missing", f"list its files: dpkg -L {package}"
-            )
+    provide(PACKAGES)
 
 
 def _namespaces() -> None:

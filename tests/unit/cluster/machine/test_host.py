@@ -5,19 +5,34 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from e2e.cluster import images
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import host, network
+from e2e.cluster.machine import debian, host, network
 
 
 def test_only_missing_packages_are_installed() -> None:
-    assert host.missing_packages(lambda program: program not in {"containerd", "/usr/lib/cni/bridge"}) == [
+    absent = {"containerd", "/usr/lib/cni/bridge", "buildah"}
+    required = ["containerd", "/usr/lib/cni/bridge", "runc"]
+    assert host.missing_packages(required, lambda program: program not in absent) == [
         "containerd",
         "containernetworking-plugins",
     ]
+
+
+def test_image_build_installs_its_tools_on_a_machine_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Container tests build images before the first `make up`, which installs the packages of the cluster."""
+    installed: set[str] = set()
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in installed else None)
+    monkeypatch.setattr(debian, "install", lambda packages: installed.update(packages))
+    for part in ("_build", "_push", "_prune", "build_base"):
+        monkeypatch.setattr(images, part, lambda *_: None)
+    images.build(images.Image("test/tools:1", Path(__file__), Path(__file__).parent, ()))
+    assert installed == {"buildah", "debootstrap"}
 
 
 def test_error_without_root_names_the_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
