@@ -42,7 +42,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
-        "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
+        "readyMembers": sum(1 for member in members if _is_ready(seen, member)),
         "clusterID": cluster_id,
         "runsAs": log,
         "leader": _leader(seen),
@@ -59,6 +59,13 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     }
     found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_ready(seen: Assessment, member: Obj) -> bool:
+    """Whether a member is a healthy voter, or one that only the operator cannot reach: its probe needs a leader."""
+    instance = seen.instance_named(member["name"])
+    up = member.get("healthy") or ("id" in member and instance is not None and instance.is_out_of_reach)
+    return bool(up) and member.get("role") != "learner"
 
 
 def _leader(seen: Assessment) -> str | None:

@@ -371,7 +371,11 @@ class AdoptionStatus(SpecModel):
 class Condition(SpecModel):
     """A condition, as read by kstatus."""
 
-    type: Annotated[str, Field(max_length=316)] = Field(description="Ready, Reconciling or Stalled.")
+    type: Annotated[str, Field(max_length=316)] = Field(
+        description="Ready, Reconciling or Stalled (kstatus); Available (clients can read and write all their data), "
+        "Degraded (served with less redundancy than requested) or Observed (the operator reaches the servers); or "
+        "Vulnerable (a published advisory applies)."
+    )
     status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
     reason: Annotated[str, Field(max_length=1024)] = Field(description="Machine-readable reason in CamelCase.")
     message: Annotated[str, Field(max_length=32768)] = Field(description="Human-readable explanation.")
@@ -415,6 +419,6 @@ class Status(Reported):
 
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Ready, Reconciling and Stalled, as read by kstatus.",
+        description="Ready, Reconciling and Stalled, as read by kstatus; Available, Degraded and Observed; Vulnerable.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -20,6 +20,7 @@ from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
 from shared.status import observed_secrets
 from shared.status.deadlines import Deadline
+from shared.status.health import Health
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
@@ -98,6 +99,11 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         """Return the whole status except the conditions."""
 
     @staticmethod
+    def _health(_resource: Resource, _facts: Facts, /) -> Health | None:
+        """Return whether clients are served, and how safely; None for a kind without servers."""
+        return None
+
+    @staticmethod
     def _secret_versions(_resource: Resource, _facts: Facts, _now: datetime, /) -> Mapping[str, str | None]:
         """Return the Secrets of the spec with the versions in effect if the spec is met (`observed_secrets.report`)."""
         return {}
@@ -132,6 +138,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
             poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
+            health=self._health(*running),
         )
 
     def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:

@@ -26,8 +26,9 @@ class ClusterCondition(SpecModel):
     """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another), or a node (`master`, `slave`)."""
 
     type: Annotated[str, Field(max_length=316)] = Field(
-        description="Ready, Reconciling or Stalled; Degraded (clients are served, but with less redundancy than "
-        "requested, or primaries and replicas share hosts or zones); Vulnerable (a published advisory applies); "
+        description="Ready, Reconciling or Stalled; Available (every slot has a serving primary); Degraded (clients "
+        "are served, but with less redundancy than requested, or primaries and replicas share hosts or zones); "
+        "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); "
         "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
         "slots); or the role of a node: `master` (primary) or `slave` (replica).",
     )
@@ -163,7 +164,8 @@ class RedisClusterStatus(Reported):
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Conditions Ready, Reconciling and Stalled (kstatus), Degraded, and an entry for each node.",
+        description="Conditions Ready, Reconciling and Stalled (kstatus), Available, Degraded and Observed, and an "
+        "entry for each node.",
     )
     reason: str | None = Field(
         None, description="Current problem or work, as a sentence; empty if the cluster matches the spec."
