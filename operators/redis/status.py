@@ -42,10 +42,10 @@ def report(
         "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
         "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
         "conditions": [
-            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
             *foreign_slots.conditions(seen, now),
         ],
         "formed": begun,
+            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
             for node in (() if begun else planned(seen))

@@ -4,8 +4,8 @@ kstatus reads three conditions: Ready (the resource matches its spec), Reconcili
 Stalled (a user must change something). kstatus treats a missing Ready condition as done, so the first status has
 Ready=Unknown. Available, Degraded and Observed are the health of a resource (`shared.status.health`).
 
-A resource may have other entries under `conditions`, such as one per instance in the redis API. They come first, and a
-lookup by type skips them.
+A resource may have other entries under `conditions`, such as one per instance in the redis API. They follow, so that
+`kubectl describe` begins with the conditions, and a lookup by type skips them.
 
 Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 """
@@ -56,13 +56,12 @@ def compose(
     earlier = (resource.get("status") or {}).get("conditions") or []
     own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _COMPOSED_TYPES]
     conditions = [
-        *own,
         *_conditions(earlier, verdict, generation, now),
         *_health(earlier, health or Health(), generation, now),
     ]
     if weaknesses:
         conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
-    return {**status, "observedGeneration": generation, "conditions": conditions}
+    return {**status, "observedGeneration": generation, "conditions": [*conditions, *own]}
 
 
 def change(resource: Obj, status: Obj) -> Obj | None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.api.warnings import data_loss_of, warnings_for
-from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
     BINDING,
@@ -201,15 +201,10 @@ API = Resource(
         PrinterColumn("Phase", ".status.phase", "string", "Current phase of the cluster."),
         PrinterColumn("Version", ".status.version", "string", "Lowest version that a member runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        READY_REASON,
         PrinterColumn("Leader", ".status.leader", "string", "Name of the leader.", wide=True),
         PrinterColumn("Image", ".status.image", "string", "Image of the members.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Explanation of the current phase.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED, features_of
 from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
-from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
     BINDING,
@@ -81,13 +81,8 @@ API = Resource(
         PrinterColumn("Phase", ".status.phase", "string", "Current phase, such as Running or Updating."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since the resource was created."),
         PrinterColumn("Image", ".status.image", "string", "Image of the servers.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Message of the Ready condition.",
-            wide=True,
-        ),
+        READY_REASON,
+        READY_MESSAGE,
     ),
     scale=Scale(".spec.size", ".status.replicas", ".status.selector"),
     rules=(

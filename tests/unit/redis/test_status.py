@@ -73,7 +73,7 @@ def test_status_of_an_unchanged_cluster_is_stable() -> None:
 def test_instances_and_conditions_share_one_list() -> None:
     resource, found = world(*formed())
     composed = conditions.compose(resource.obj, plan(resource, found).status, Verdict(), "2026-01-01T12:00:00Z")
-    assert [entry["type"] for entry in composed["conditions"]][-3:] == ["Ready", "Reconciling", "Stalled"]
+    assert [entry["type"] for entry in composed["conditions"]][:4] == ["Ready", "Reconciling", "Stalled", "master"]
     again = cluster(*formed(), status=composed)
     assert len(again.recorded_nodes) == 6
 

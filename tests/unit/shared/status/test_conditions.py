@@ -59,11 +59,11 @@ def test_transition_time_is_kept_until_the_next_transition() -> None:
     }
 
 
-def test_other_entries_come_first_in_the_same_list() -> None:
+def test_other_entries_follow_in_the_same_list() -> None:
     instance = {"name": "cache-0", "type": "master", "status": "True"}
     first = status.compose(resource(), {"conditions": [instance]}, Verdict(), THEN)
-    assert [entry["type"] for entry in first["conditions"]] == ["master", "Ready", "Reconciling", "Stalled"]
-    assert first["conditions"][0] == instance
+    assert [entry["type"] for entry in first["conditions"]] == ["Ready", "Reconciling", "Stalled", "master"]
+    assert first["conditions"][-1] == instance
     again = status.compose(resource(first), first, Verdict(), NOW)
     assert again == first, "an unchanged report changes nothing and has no duplicates"
     assert accessors.is_true(resource(first), "Ready")
