@@ -144,6 +144,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
     _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(resource: EtcdCluster, seen: Assessment, now: datetime, /) -> Mapping[str, str | None]:

@@ -78,6 +78,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     _serves_all = staticmethod(availability.serves_all)
     _pauses = staticmethod(availability.pauses)
     _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(_resource: Memcached, facts: Assessment, _now: datetime, /) -> Mapping[str, str | None]:

@@ -161,6 +161,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
     _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(resource: RedisCluster, seen: Assessment, _now: datetime, /) -> Mapping[str, str | None]:

@@ -6,6 +6,7 @@ and memory. Entries of unreachable nodes keep their last values, because the ope
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -21,9 +22,10 @@ from operators.redis.settings import Settings
 from operators.redis.steps import adoption, data_loss_recovery, placement
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
-from operators.redis.steps.rolling_update import running
+from operators.redis.steps.rolling_update import outdated, running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
+from shared.status.progress import Work
 from shared.status.reasons import NOT_ANSWERING
 from shared.status.verdict import Verdict
 from shared.steps import connection
@@ -43,9 +45,9 @@ def report(
         "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
         "conditions": [
             *foreign_slots.conditions(seen, now),
+            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
         ],
         "formed": begun,
-            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
             for node in (() if begun else planned(seen))
@@ -66,6 +68,16 @@ def report(
     found |= adoption.report(resource, seen)
     found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def work(resource: RedisCluster, seen: Assessment, now: datetime) -> Iterator[Work]:
+    """Yield the nodes that do not serve yet, the pods of an earlier template, and the slots that have to move."""
+    serving = sum(1 for instance in seen.staying if _may_serve(seen, instance))
+    yield Work("Nodes", serving, resource.spec.replicas)
+    pods = [instance for instance in seen.instances if instance.pod]
+    yield Work("Pods", sum(not outdated(seen, instance) for instance in pods), len(pods))
+    if moving := migration_status.progress(seen, now):
+        yield Work("Slots", moving["moved"], moving["slots"], datetime.fromisoformat(moving["since"]))
 
 
 def _endpoints(resource: RedisCluster, seen: Assessment) -> list[str]:

@@ -405,6 +405,31 @@ ObservedSecrets = Annotated[
 ]
 
 
+class ProgressStatus(SpecModel):
+    """Progress of one kind of work."""
+
+    what: Annotated[str, Field(max_length=64)] = Field(
+        description="Servers, Members or Nodes that serve; Pods of the current template; or Slots that have moved."
+    )
+    done: int = Field(description="Number of those that are complete.", json_schema_extra=INT32)
+    total: int = Field(description="Number of all.", json_schema_extra=INT32)
+    remaining_seconds: int | None = Field(
+        None,
+        description="Estimated time until all are complete, in seconds, at the average rate so far; of Slots only.",
+        json_schema_extra=INT64,
+    )
+
+
+ProgressList = Annotated[
+    list[ProgressStatus],
+    Field(
+        max_length=8,
+        description="Progress of unfinished work; empty if the resource matches its spec.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["what"]},
+    ),
+]
+
+
 class Reported(SpecModel):
     """Fields that every status has."""
 

@@ -23,6 +23,7 @@ from shared.api.spec import (
     Exposure,
     InvalidSpec,
     ObservedSecrets,
+    ProgressList,
     Review,
     SpecModel,
     Status,
@@ -174,6 +175,7 @@ class EtcdClusterStatus(Status):
         None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     adoption: AdoptionStatus | None = Field(
         None, description="Adoption of the volumes of a deleted EtcdCluster of this name."
     )
@@ -199,9 +201,9 @@ API = Resource(
         PrinterColumn("Size", ".spec.size", "integer", "Desired number of members."),
         PrinterColumn("Ready", ".status.readyMembers", "integer", "Number of healthy voters."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase of the cluster."),
+        READY_REASON,
         PrinterColumn("Version", ".status.version", "string", "Lowest version that a member runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        READY_REASON,
         PrinterColumn("Leader", ".status.leader", "string", "Name of the leader.", wide=True),
         PrinterColumn("Image", ".status.image", "string", "Image of the members.", wide=True),
         READY_MESSAGE,

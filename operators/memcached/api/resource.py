@@ -20,6 +20,7 @@ from shared.api.spec import (
     Exposure,
     InvalidSpec,
     ObservedSecrets,
+    ProgressList,
     Review,
     Rule,
     Status,
@@ -65,6 +66,7 @@ class MemcachedStatus(Status):
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     binding: Binding | None = Field(None, description=BINDING)
 
 
@@ -79,9 +81,9 @@ API = Resource(
         PrinterColumn("Desired", ".spec.size", "integer", "Desired number of servers."),
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of servers that are ready for clients."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase, such as Running or Updating."),
+        READY_REASON,
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since the resource was created."),
         PrinterColumn("Image", ".status.image", "string", "Image of the servers.", wide=True),
-        READY_REASON,
         READY_MESSAGE,
     ),
     scale=Scale(".spec.size", ".status.replicas", ".status.selector"),

@@ -12,7 +12,18 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
-from shared.api.spec import BINDING, INT32, INT64, AdoptionStatus, Binding, ObservedSecrets, Reported, SpecModel, Time
+from shared.api.spec import (
+    BINDING,
+    INT32,
+    INT64,
+    AdoptionStatus,
+    Binding,
+    ObservedSecrets,
+    ProgressList,
+    Reported,
+    SpecModel,
+    Time,
+)
 from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -210,6 +221,7 @@ class RedisClusterStatus(Reported):
         None, description="Possible recovery after a primary was lost together with all of its replicas."
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     version: str | None = Field(None, description="Lowest version that a node runs, such as redis 8.0.2.")
     image: str | None = Field(None, description="Image of the spec.")
     selector: str | None = Field(None, description="Label selector of the pods.")

@@ -119,3 +119,12 @@ def test_cluster_that_is_being_created_is_not_available() -> None:
     resource = cluster(recorded=None)
     made = plan(resource, seen(resource, replace(DOWN, member=False), known=False))
     assert conditions(made)["Available"] == (False, "Creating")
+
+
+def test_progress_counts_members_and_pods() -> None:
+    assert "progress" not in planned(VOTER, VOTER, VOTER).status
+    made = planned(VOTER, replace(VOTER, old=True), DOWN).status
+    assert made["progress"] == [
+        {"what": "Members", "done": 2, "total": 3},
+        {"what": "Pods", "done": 2, "total": 3},
+    ]

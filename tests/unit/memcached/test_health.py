@@ -96,3 +96,13 @@ def test_nothing_but_observed_changes_while_only_the_operator_cannot_reach_a_ser
         "Degraded": (False, "Redundant"),
         "Observed": (False, "NotAnswering"),
     }
+
+
+def test_progress_counts_servers_and_updated_pods() -> None:
+    cache = resource(phase="Running", observed=1)
+    assert "progress" not in plan(cache, observed_pods(*THREE)).status
+    made = plan(cache, observed_pods(*THREE[:2], pod(3, ready=False), updated=1)).status
+    assert made["progress"] == [
+        {"what": "Servers", "done": 2, "total": 3},
+        {"what": "Pods", "done": 1, "total": 3},
+    ]

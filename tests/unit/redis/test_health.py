@@ -11,7 +11,8 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.health import Finding
 from shared.status.resource_metrics import READY
-from tests.unit.redis.world import NEW, At, cluster, formed, plan, planned, seen, world
+from tests.unit.redis.steps.test_scaling import JOINED
+from tests.unit.redis.world import NEW, At, cluster, formed, plan, planned, replica, seen, world
 
 OUT_OF_REACH = [replace(node, up=False, ready=True) for node in formed()]
 """A healthy cluster that only the operator cannot reach."""
@@ -132,3 +133,14 @@ def test_new_node_that_does_not_answer_yet_serves_nothing() -> None:
     made = plan(*world(*formed(), replace(NEW, up=False, ready=True), replicas=7))
     assert made.status["readyReplicas"] == 6
     assert len(made.status["endpoints"]) == 6
+
+
+def test_progress_counts_nodes_pods_and_slots() -> None:
+    assert "progress" not in planned(*formed()).status
+    added = planned(*formed(), JOINED, replica(6)).status
+    slots = next(entry for entry in added["progress"] if entry["what"] == "Slots")
+    assert (slots["done"], slots["total"]) == (0, 4096)
+    rolling = planned(replace(formed()[0], old=True), *formed()[1:], replace(formed()[3], up=False)).status
+    found = {entry["what"]: (entry["done"], entry["total"]) for entry in rolling["progress"]}
+    assert found["Pods"] == (6, 7)
+    assert found["Nodes"] == (6, 7)
