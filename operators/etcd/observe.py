@@ -68,6 +68,11 @@ class Instance:
         return self.pod is not None and self.pod.ready
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether only the operator cannot reach the member, as far as the kubelet reports."""
+        return self.ready and self.status is None
+
+    @property
     def runs(self) -> bool:
         """Whether etcd's process runs, as last reported by the kubelet; it may be unreachable nevertheless."""
         container = container_status(self.pod_obj, CONTAINER)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.etcd import status
+from operators.etcd import health, status
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import cleaning_pod, recovery_pod
@@ -143,6 +143,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
+    _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(resource: EtcdCluster, seen: Assessment, now: datetime, /) -> Mapping[str, str | None]:

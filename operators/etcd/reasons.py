@@ -7,10 +7,13 @@ from shared.status.reasons import (
     DEGRADED,
     GENERATING_PASSWORD,
     INVALID_SPEC,
+    REDUNDANCY_REDUCED,
+    REDUNDANT,
     RESTORING,
     SCALING,
     SECRET_INVALID,
     SECRET_MISSING,
+    SERVED,
     UPDATING,
     Catalogue,
     Severity,
@@ -20,6 +23,12 @@ REASONS = Catalogue("runbook/etcd.md")
 
 ACCESS_DENIED = REASONS.add(
     "AccessDenied", Severity.ACTION, "The store rejects the credentials or the permissions of a snapshot."
+)
+ALARM_RAISED = REASONS.add(
+    "AlarmRaised",
+    Severity.WARNING,
+    "Members raised an alarm: NOSPACE (etcd accepts no writes), or CORRUPT (the data of a member differs).",
+    "Members raised the alarm {alarms}.",
 )
 ANOTHER_CLUSTER = REASONS.add(
     "AnotherCluster",
@@ -218,6 +227,7 @@ NO_QUORUM = REASONS.add(
         "No quorum: {needed} of {voters} voters must agree. {unreachable}.{lost} Nothing is permanently lost: "
         "the volumes of the other members have all writes."
     ),
+    "The kubelet reports {ready} of {voters} voters as ready, and no member that answers reports a leader.",
 )
 NO_RESULT = REASONS.add("NoResult", Severity.WARNING, "The pod of a snapshot or a restore ended without a result.")
 NOT_A_SNAPSHOT = REASONS.add("NotASnapshot", Severity.ACTION, "The file is not a snapshot of etcd, or has no checksum.")
@@ -496,6 +506,8 @@ REASONS.extend(
     INVALID_SPEC,
     "spec.restore.from: no snapshot is set. Set backup, volume or s3.",
 )
+REASONS.extend(REDUNDANCY_REDUCED, "{healthy} of {size} voters are healthy.")
+REASONS.extend(REDUNDANT, "All {size} voters are healthy.")
 REASONS.extend(
     RESTORING,
     "Searching the snapshot.",
@@ -528,6 +540,12 @@ REASONS.extend(
 REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+)
+REASONS.extend(
+    SERVED,
+    "The members have a quorum and a leader.",
+    "The kubelet reports {ready} of {voters} voters as ready: they have a leader.",
+    "Members report a leader, for which they need a quorum.",
 )
 REASONS.extend(
     UPDATING,

@@ -7,6 +7,7 @@ operator depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +24,12 @@ from operators.etcd.steps import adoption, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.restore import restore_status
+from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
+from shared.status.progress import Work
 from shared.steps import connection
 
 MIN_CHANGE_SHARE = 0.1
@@ -42,7 +45,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
-        "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
+        "readyMembers": sum(1 for member in members if _is_ready(seen, member)),
         "clusterID": cluster_id,
         "runsAs": log,
         "leader": _leader(seen),
@@ -59,6 +62,22 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
     }
     found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def work(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Iterator[Work]:
+    """Yield the members that are no healthy voters yet, and the pods of an earlier template."""
+    voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
+    if seen.members is not None:
+        yield Work("Members", sum(seen.healthy(each) and each.ready for each in voters), resource.spec.size)
+    pods = [instance for instance in seen.instances if instance.pod]
+    yield Work("Pods", sum(not outdated(seen, each) for each in pods), len(pods))
+
+
+def _is_ready(seen: Assessment, member: Obj) -> bool:
+    """Whether a member is a healthy voter, or one that only the operator cannot reach: its probe needs a leader."""
+    instance = seen.instance_named(member["name"])
+    up = member.get("healthy") or ("id" in member and instance is not None and instance.is_out_of_reach)
+    return bool(up) and member.get("role") != "learner"
 
 
 def _leader(seen: Assessment) -> str | None:

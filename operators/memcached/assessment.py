@@ -65,6 +65,13 @@ class Assessment:
         return tuple(address for name, address in addresses.items() if name in ready or address in listed)
 
     @cached_property
+    def unready_servers(self) -> tuple[str, ...]:
+        """Names of listed servers that are not ready."""
+        resource, ready = self.resource, {pod.name for pod in self.serving_workload.ready}
+        names = {server_address(resource, n): server_name(resource, n) for n in range(resource.spec.size)}
+        return tuple(names[address] for address in self.servers if address in names and names[address] not in ready)
+
+    @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
         """Ready servers whose certificate was inspected and is not the one in the Secret."""
         served_certificates, fingerprint = self.observed.served_certificates, self.observed.secrets.fingerprint

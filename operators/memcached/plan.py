@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.memcached import status
+from operators.memcached import health, status
 from operators.memcached.api.resource import Memcached, exposure, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
@@ -77,6 +77,8 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.serves_all)
     _pauses = staticmethod(availability.pauses)
+    _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(_resource: Memcached, facts: Assessment, _now: datetime, /) -> Mapping[str, str | None]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from shared.status.reasons import (
     CREATING,
     DEGRADED,
+    REDUNDANCY_REDUCED,
+    REDUNDANT,
     SCALING,
     SECRET_INVALID,
     SECRET_MISSING,
+    SERVED,
     UPDATING,
     Catalogue,
     Severity,
@@ -50,6 +53,13 @@ SERVER_FAILING = REASONS.add(
     "A server cannot start or fails repeatedly.",
     "{summary}. Pod {pod} is failing: {problem}",
 )
+SERVERS_NOT_READY = REASONS.add(
+    "ServersNotReady",
+    Severity.WARNING,
+    "A server that clients use is not ready, so that its part of the keys cannot be read or written.",
+    "No server is ready.",
+    "{unready}: in the list of servers that clients use, but not ready.",
+)
 SWITCHING_WORKLOAD = REASONS.add(
     "SwitchingWorkload",
     Severity.NORMAL,
@@ -72,6 +82,8 @@ REASONS.extend(
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
 )
+REASONS.extend(REDUNDANCY_REDUCED, "{ready} of {size} servers are ready.")
+REASONS.extend(REDUNDANT, "All {size} servers are ready.")
 REASONS.extend(
     SCALING,
     "Scaling to {size} servers: {ready} of {size} servers are ready.",
@@ -87,6 +99,7 @@ REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
 )
+REASONS.extend(SERVED, "Scaled to zero: no servers run.", "Every server in the list that clients use is ready.")
 REASONS.extend(
     UPDATING,
     "Rolling update: {ready} of {size} servers are ready.",

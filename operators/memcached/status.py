@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
+
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects.names import owner
@@ -10,6 +13,7 @@ from shared.api.image import Image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
+from shared.status.progress import Work
 from shared.steps import connection
 
 
@@ -30,6 +34,13 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
     checked = {"certificate": _certificate(resource, facts), "users": facts.accepted_users}
     found |= connection.status(own, COMPONENT, facts.observed.connection, resource.reported)
     return found | {name: value for name, value in checked.items() if value}
+
+
+def work(resource: Memcached, facts: Assessment, _now: datetime) -> Iterator[Work]:
+    """Yield the servers that are not ready yet, and those of an earlier template."""
+    workload, size = facts.observed.workload, resource.spec.size
+    yield Work("Servers", len(workload.ready), size)
+    yield Work("Pods", workload.updated, workload.updated + max(workload.outdated, 0))
 
 
 def _version(image: str) -> str:

@@ -17,6 +17,7 @@ from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed
+from operators.redis.slot_service import SlotService, slot_service
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import Failover, Repair, next_change
 from operators.redis.slots.pairing import pair
@@ -329,6 +330,11 @@ class Assessment(Observed):
         return node_id if answers or (node is not None and not self.lost(node_id)) else ""
 
     # Slots.
+
+    @cached_property
+    def service(self) -> SlotService:
+        """The owners of the slots, and the slots without a primary that is known to serve."""
+        return slot_service(self)
 
     @cached_property
     def recorded_moves(self) -> tuple[RecordedMove, ...]:

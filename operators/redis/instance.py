@@ -62,6 +62,11 @@ class Instance:
         return self.pod is not None and self.pod.ready
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether only the operator cannot reach the node, as far as the kubelet reports."""
+        return self.ready and self.report is None
+
+    @property
     def runs(self) -> bool:
         """Whether the kubelet reports the server's process as running; it may be unreachable all the same."""
         return self.ready or "running" in (container_status(self.pod_obj, CONTAINER).get("state") or {})

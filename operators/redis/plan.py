@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.redis import status
+from operators.redis import health, status
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
@@ -160,6 +160,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
+    _health = staticmethod(health.assess)
+    _work = staticmethod(status.work)
 
     @staticmethod
     def _secret_versions(resource: RedisCluster, seen: Assessment, _now: datetime, /) -> Mapping[str, str | None]:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from shared.status.reasons import CREATING, DEGRADED, SCALING, SECRET_MISSING, UPGRADING, Catalogue, Severity
+from shared.status.reasons import (
+    CREATING,
+    DEGRADED,
+    REDUNDANCY_REDUCED,
+    REDUNDANT,
+    SCALING,
+    SECRET_MISSING,
+    SERVED,
+    SERVICE_UNKNOWN,
+    UPGRADING,
+    Catalogue,
+    Severity,
+)
 
 REASONS = Catalogue("runbook/redis.md")
 
@@ -153,9 +165,6 @@ NODE_NOT_EMPTY = REASONS.add(
         "If the keys are not needed, delete its volume claim and its pod: the operator recreates both."
     ),
 )
-NOT_ANSWERING = REASONS.add(
-    "NotAnswering", Severity.WARNING, "The pod of the node is ready, but its server is unreachable for the operator."
-)
 NOT_EMPTY = REASONS.add(
     "NotEmpty",
     Severity.ACTION,
@@ -256,26 +265,14 @@ PRIMARIES_TOGETHER = REASONS.add(
     "So many primaries share a host or a zone that its loss would stop the whole cluster.",
     (
         "{count} of {total} primaries ({names}) run on {kind} {name}: its loss would stop the whole cluster, because "
-        "no majority of primaries would be left."
+        "no majority of primaries would be left. {more}"
     ),
-)
-REDUNDANCY_REDUCED = REASONS.add(
-    "RedundancyReduced",
-    Severity.WARNING,
-    "A primary has fewer replicas in sync than the spec requests.",
-    "{primary} has {count} of {requested} replicas in sync.",
-)
-REDUNDANT = REASONS.add(
-    "Redundant",
-    Severity.NORMAL,
-    "Each primary has its replicas, and no host or zone holds too many nodes.",
-    "Each primary has its replicas in sync, on other hosts.",
 )
 REPLICA_TOGETHER = REASONS.add(
     "ReplicaTogether",
     Severity.WARNING,
     "A replica runs on the host or in the zone of its primary, so that both can be lost together.",
-    "{replica} runs on the same {kind} ({name}) as its primary {primary}.",
+    "{replica} runs on the same {kind} ({name}) as its primary {primary}. {more}",
 )
 SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
 SETTLING = REASONS.add(
@@ -298,6 +295,7 @@ SLOTS_UNSERVED = REASONS.add(
     Severity.WARNING,
     "No node serves some slots, and the nodes that may hold their keys are unreachable.",
     "No node serves {brief}: waiting for the nodes that may hold their keys. {why_away}",
+    "No primary serves {brief}.",
 )
 STARTING = REASONS.add("Starting", Severity.NORMAL, "The node is starting or loads its data.")
 UNKNOWN_MEMBER = REASONS.add(
@@ -387,6 +385,12 @@ REASONS.extend(
     "{serving} of {total} nodes serve, {primaries} of them primaries. {problems}",
 )
 REASONS.extend(
+    REDUNDANCY_REDUCED,
+    "{primary} has {count} of {requested} replicas in sync.",
+    "{primary} has {count} of {requested} replicas in sync. {more}",
+)
+REASONS.extend(REDUNDANT, "Each primary has its replicas in sync, on other hosts.")
+REASONS.extend(
     SCALING,
     "Recording the slot assignment of new primaries in status.",
     "Waiting for replica {name_of} to sync before moving slots to its primary.",
@@ -417,6 +421,16 @@ REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
     "{field}: Secret {secret} has no {keys}. Add it. {consequence}",
+)
+REASONS.extend(
+    SERVED,
+    "Every slot has a serving primary.",
+    "The kubelet reports the last known primary of every slot as ready.",
+)
+REASONS.extend(
+    SERVICE_UNKNOWN,
+    "It is unknown whether {brief} are served: the last known primary is not ready, and a replica that the operator "
+    "does not reach may have taken over.",
 )
 REASONS.extend(
     UPGRADING,

@@ -6,6 +6,7 @@ and memory. Entries of unreachable nodes keep their last values, because the ope
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -16,14 +17,16 @@ from operators.redis.client.server import PORT
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.reasons import JOINING, NOT_ANSWERING, SERVING, STARTING, SYNCING
+from operators.redis.reasons import JOINING, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
 from operators.redis.steps import adoption, data_loss_recovery, placement
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
-from operators.redis.steps.rolling_update import running
+from operators.redis.steps.rolling_update import outdated, running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
+from shared.status.progress import Work
+from shared.status.reasons import NOT_ANSWERING
 from shared.status.verdict import Verdict
 from shared.steps import connection
 
@@ -31,19 +34,18 @@ from shared.steps import connection
 def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
-    """Return the status without Ready, Reconciling and Stalled."""
+    """Return the status without the conditions that every kind has (`shared.status.conditions`)."""
     own = names.owner(resource, settings.operator)
     begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
         "replicas": sum(1 for instance in seen.instances if instance.pod),
-        "readyReplicas": sum(1 for instance in seen.instances if serves(seen, instance)),
-        "masters": sum(1 for primary in seen.view.primaries if primary.answers),
+        "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
+        "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
         "conditions": [
-            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
             *foreign_slots.conditions(seen, now),
-            *([degraded] if (degraded := placement.condition(resource, seen, now)) else []),
+            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
         ],
         "formed": begun,
         "forming": [
@@ -68,16 +70,41 @@ def report(
     return {name: value for name, value in found.items() if value is not None}
 
 
+def work(resource: RedisCluster, seen: Assessment, now: datetime) -> Iterator[Work]:
+    """Yield the nodes that do not serve yet, the pods of an earlier template, and the slots that have to move."""
+    serving = sum(1 for instance in seen.staying if _may_serve(seen, instance))
+    yield Work("Nodes", serving, resource.spec.replicas)
+    pods = [instance for instance in seen.instances if instance.pod]
+    yield Work("Pods", sum(not outdated(seen, instance) for instance in pods), len(pods))
+    if moving := migration_status.progress(seen, now):
+        yield Work("Slots", moving["moved"], moving["slots"], datetime.fromisoformat(moving["since"]))
+
+
 def _endpoints(resource: RedisCluster, seen: Assessment) -> list[str]:
-    """Return the endpoints of the nodes that serve; those of ready nodes stay while the operator reaches no node."""
+    """Return the endpoints of the nodes that serve; that of a node stays while only the operator cannot reach it."""
     before = resource.reported.get("endpoints") or ()
     found = ((instance, f"{names.host(resource, instance.name)}:{PORT}") for instance in seen.instances)
     return [url for instance, url in found if serves(seen, instance) or (_is_unknown(seen, instance) and url in before)]
 
 
 def _is_unknown(seen: Assessment, instance: Instance) -> bool:
-    """Whether only the operator cannot reach a node: it reaches none, and the kubelet reports this one as ready."""
-    return not seen.reachable and instance.ready
+    """Whether only the operator cannot reach a node: the kubelet reports it as ready, and no majority as failed."""
+    known = instance.recorded
+    if known is None or not instance.is_out_of_reach or seen.lost(known.node_id):
+        return False
+    node = seen.view.nodes.get(known.node_id)
+    return node is None or not node.failing
+
+
+def _may_serve(seen: Assessment, instance: Instance) -> bool:
+    """Whether a node serves clients, or only the operator cannot reach it."""
+    return serves(seen, instance) or _is_unknown(seen, instance)
+
+
+def _is_up(seen: Assessment, node_id: str) -> bool:
+    """Whether a node answers, or only the operator cannot reach it."""
+    instance = seen.instance_of(node_id)
+    return node_id in seen.reachable or (instance is not None and _is_unknown(seen, instance))
 
 
 def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:

@@ -52,6 +52,14 @@ class PrinterColumn:
     wide: bool = False
 
 
+READY_REASON = PrinterColumn(
+    "Reason", ".status.conditions[?(@.type=='Ready')].reason", "string", "Reason of the Ready condition."
+)
+READY_MESSAGE = PrinterColumn(
+    "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Message of the Ready condition.", wide=True
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """The scale subresource, which `kubectl scale` and a HorizontalPodAutoscaler use."""

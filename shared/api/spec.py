@@ -371,7 +371,11 @@ class AdoptionStatus(SpecModel):
 class Condition(SpecModel):
     """A condition, as read by kstatus."""
 
-    type: Annotated[str, Field(max_length=316)] = Field(description="Ready, Reconciling or Stalled.")
+    type: Annotated[str, Field(max_length=316)] = Field(
+        description="Ready, Reconciling or Stalled (kstatus); Available (clients can read and write all their data), "
+        "Degraded (served with less redundancy than requested) or Observed (the operator reaches the servers); or "
+        "Vulnerable (a published advisory applies)."
+    )
     status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
     reason: Annotated[str, Field(max_length=1024)] = Field(description="Machine-readable reason in CamelCase.")
     message: Annotated[str, Field(max_length=32768)] = Field(description="Human-readable explanation.")
@@ -401,6 +405,31 @@ ObservedSecrets = Annotated[
 ]
 
 
+class ProgressStatus(SpecModel):
+    """Progress of one kind of work."""
+
+    what: Annotated[str, Field(max_length=64)] = Field(
+        description="Servers, Members or Nodes that serve; Pods of the current template; or Slots that have moved."
+    )
+    done: int = Field(description="Number of those that are complete.", json_schema_extra=INT32)
+    total: int = Field(description="Number of all.", json_schema_extra=INT32)
+    remaining_seconds: int | None = Field(
+        None,
+        description="Estimated time until all are complete, in seconds, at the average rate so far; of Slots only.",
+        json_schema_extra=INT64,
+    )
+
+
+ProgressList = Annotated[
+    list[ProgressStatus],
+    Field(
+        max_length=8,
+        description="Progress of unfinished work; empty if the resource matches its spec.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["what"]},
+    ),
+]
+
+
 class Reported(SpecModel):
     """Fields that every status has."""
 
@@ -415,6 +444,6 @@ class Status(Reported):
 
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Ready, Reconciling and Stalled, as read by kstatus.",
+        description="Ready, Reconciling and Stalled, as read by kstatus; Available, Degraded and Observed; Vulnerable.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -18,6 +18,7 @@ from shared.kubernetes.kinds import Kind, Obj
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.errors import DatabaseError
 from shared.status.conditions import READY
+from shared.status.health import Health
 from shared.status.reasons import NO_REASON, Reason
 from shared.status.reasons import READY as READY_REASON
 from shared.status.verdict import Progress, Verdict
@@ -240,6 +241,7 @@ class Plan:
         heals_after: seconds after which to reconcile again even if an action fails, because the running database needs
             repairs; None if it needs none.
         repairs: number of the first chains, which repair the running database.
+        health: whether clients are served; None for a kind that serves no clients, such as a backup.
     """
 
     chains: tuple[tuple[Action, ...], ...]
@@ -249,6 +251,7 @@ class Plan:
     heals_after: float | None = None
     repairs: int = 0
     poll: float | None = None
+    health: Health | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -29,6 +29,7 @@ from shared.runtime.queue import Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.events import Event, Recorder
+from shared.status.health import Finding, Health
 from shared.status.readiness import Readiness
 from shared.status.reasons import (
     API_UNAVAILABLE,
@@ -207,13 +208,13 @@ class Reconciler:
                 plan, has_changed = _awaiting_budget(plan, refusal), False
             if not has_changed:
                 plan = dataclasses.replace(self._naming_conflicts(key, plan), chains=())
-                await self._report(obj, plan.status, plan.verdict)
+                await self._report(obj, plan.status, plan.verdict, plan.health)
                 self._dependencies.settle(key, _spec(obj))
                 return plan
         if plan.verdict.done:
             actions = "; ".join(sorted({_described(action) for action in plan.actions}))
             raise errors.Conflict(f"The spec is met, and yet the operator finds changes to make each time: {actions}.")
-        await self._report(obj, plan.status, plan.verdict)
+        await self._report(obj, plan.status, plan.verdict, plan.health)
         self._queue.add(key)
         return plan
 
@@ -238,19 +239,19 @@ class Reconciler:
             self._queue.add_after(key, max(plan.heals_after, MAX_REPAIR_DELAY_SECONDS))
         raise done.failure
 
-    async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
+    async def _report(self, resource: Obj, reported: Obj, verdict: Verdict, health: Health | None) -> None:
         """Report the progress of a resource in its status."""
-        if await self._write(resource, reported, verdict):
+        if await self._write(resource, reported, verdict, health):
             self._readiness.report(_key(resource), verdict, self._clock())
 
-    async def _write(self, resource: Obj, reported: Obj, verdict: Verdict) -> bool:
+    async def _write(self, resource: Obj, reported: Obj, verdict: Verdict, health: Health | None) -> bool:
         """Write the status if it changed, and record an event if the reason changed.
 
         Returns:
             Whether the resource still exists.
         """
         weaknesses = self._controller.weaknesses({**resource, "status": reported}).message
-        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339(), weaknesses)
+        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339(), weaknesses, health)
         patch = conditions.change(resource, composed)
         if patch is None:
             return True
@@ -336,7 +337,7 @@ class Reconciler:
             live = await self._kube.get(self._controller.kind, key.namespace, key.name)
             was_ready = accessors.is_true(live, conditions.READY) and accessors.is_current(live)
             verdict = Verdict(Progress.WAITING, NOT_OBSERVED, message, warning=True, ready=was_ready)
-            await self._write(live, live.get("status") or {}, verdict)
+            await self._write(live, live.get("status") or {}, verdict, _blind(live, loss.why))
         except errors.KubeError as error:
             log.debug("%s: cannot report that %s: %s", key, message, error)
         return result
@@ -366,9 +367,10 @@ class Reconciler:
             reported = (plan.status if plan else obj.get("status") or {}) | change
             if plan is not None and plan.heals_after is not None:
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")
+            health = plan.health if plan else _blind(obj, verdict.message)
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
-            await self._report(obj, reported, verdict)
+            await self._report(obj, reported, verdict, health)
         except errors.Conflict:  # the cache may be behind: the next retry reports
             await self._refresh(key)
         except errors.KubeError as error:
@@ -392,6 +394,14 @@ class Reconciler:
         except Exception:  # a bug, which may be the problem that is reported
             log.debug("%s: cannot plan", _key(obj), exc_info=True)
             return None
+
+
+def _blind(resource: Obj, why: str) -> Health:
+    """Return the health of a resource whose state is not known now: as last reported, but not observed."""
+    if not accessors.condition(resource, conditions.OBSERVED):  # of a kind that serves no clients, or a new resource
+        return Health()
+    message = f"The operator does not observe the servers, and keeps their last reported state: {why}"
+    return Health(observed=Finding(False, NOT_OBSERVED, message))
 
 
 def _described(action: Action) -> str:

@@ -2,36 +2,46 @@
 
 kstatus reads three conditions: Ready (the resource matches its spec), Reconciling (the operator is working on it) and
 Stalled (a user must change something). kstatus treats a missing Ready condition as done, so the first status has
-Ready=Unknown.
+Ready=Unknown. Available, Degraded and Observed are the health of a resource (`shared.status.health`).
 
-A resource may have other entries under `conditions`, such as one per instance in the redis API. They come first, and a
-lookup by type skips them.
+A resource may have other entries under `conditions`, such as one per instance in the redis API. They follow, so that
+`kubectl describe` begins with the conditions, and a lookup by type skips them.
 
 Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
+from shared.status.health import Health
 from shared.status.reasons import KNOWN_ADVISORY
 from shared.status.verdict import Progress, Verdict
 
 READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
+AVAILABLE = "Available"
+"""Clients can read and write all their data."""
+
 DEGRADED = "Degraded"
-"""Served, but with less redundancy than requested; reported by operators whose resources have this condition."""
+"""Served, but with less redundancy than requested, or on too few hosts or zones."""
+
+OBSERVED = "Observed"
+"""The operator reaches what it manages."""
 
 VULNERABLE = "Vulnerable"
 """A published advisory applies to the running version in this configuration; absent if none is known."""
 
-_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, VULNERABLE})
+_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, AVAILABLE, DEGRADED, OBSERVED, VULNERABLE})
 
 
-def compose(resource: Obj, status: Obj, verdict: Verdict, now: str, weaknesses: str = "") -> Obj:
+def compose(
+    resource: Obj, status: Obj, verdict: Verdict, now: str, weaknesses: str = "", health: Health | None = None
+) -> Obj:
     """Return the whole status to report.
 
     Args:
@@ -40,14 +50,18 @@ def compose(resource: Obj, status: Obj, verdict: Verdict, now: str, weaknesses: 
         verdict: progress of the resource, with the reason.
         now: time of a transition, in RFC 3339.
         weaknesses: message of the condition Vulnerable; empty if no advisory is known to apply.
+        health: Available, Degraded and Observed; what is None stays as last reported.
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
     own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _COMPOSED_TYPES]
-    conditions = [*own, *_conditions(earlier, verdict, generation, now)]
+    conditions = [
+        *_conditions(earlier, verdict, generation, now),
+        *_health(earlier, health or Health(), generation, now),
+    ]
     if weaknesses:
         conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
-    return {**status, "observedGeneration": generation, "conditions": conditions}
+    return {**status, "observedGeneration": generation, "conditions": [*conditions, *own]}
 
 
 def change(resource: Obj, status: Obj) -> Obj | None:
@@ -72,6 +86,15 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
         _condition(earlier, name, value, verdict.reason, message, generation, now)
         for name, (value, message) in values.items()
     ]
+
+
+def _health(earlier: list[Obj], health: Health, generation: int, now: str) -> Iterator[Obj]:
+    findings = {AVAILABLE: health.available, DEGRADED: health.degraded, OBSERVED: health.observed}
+    for name, found in findings.items():
+        if found is not None:
+            yield _condition(earlier, name, found.status, found.reason, found.message, generation, now)
+        elif before := condition_in(earlier, name):
+            yield before
 
 
 def _condition(earlier: list[Obj], name: str, value: str, reason: str, message: str, generation: int, now: str) -> Obj:

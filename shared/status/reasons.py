@@ -135,7 +135,12 @@ CREATE_TIMEOUT = COMMON.add(
     Severity.WARNING,
     "The servers of a new resource did not become ready within --create-timeout; the operator keeps trying.",
 )
-CREATING = COMMON.add("Creating", Severity.WARNING, "The resource is being created, and not every server is ready yet.")
+CREATING = COMMON.add(
+    "Creating",
+    Severity.WARNING,
+    "The resource is being created, and not every server is ready yet.",
+    "Being created: clients are not served yet.",
+)
 DEGRADED = COMMON.add(
     "Degraded",
     Severity.WARNING,
@@ -200,11 +205,31 @@ NOT_FOUND = COMMON.add(
     Severity.WARNING,
     "An object or an API that the operator needs does not exist; the operator retries with back-off.",
 )
+NOT_ANSWERING = COMMON.add(
+    "NotAnswering",
+    Severity.WARNING,
+    "The kubelet reports a server as ready, but it does not answer the operator; clients may be served.",
+    "{servers}: ready according to the kubelet, but not answering the operator{detail}{error}. Check whether a "
+    "NetworkPolicy blocks connections from the operator's pods.",
+)
+NOT_AVAILABLE = COMMON.add(
+    "NotAvailable",
+    Severity.WARNING,
+    "Clients are not served, so that no redundancy is reported.",
+    "Clients are not served; see the condition Available.",
+)
 NOT_OBSERVED = COMMON.add(
     "NotObserved",
     Severity.WARNING,
-    "The operator cannot list or watch objects that it needs to know; it changes nothing, and databases keep running.",
+    "The operator cannot observe the state that it needs to know; it changes nothing, and databases keep running.",
     "The operator does not observe {what}, and changes nothing until it does: {why}",
+    "The operator does not observe the servers, and keeps their last reported state: {why}",
+)
+OBSERVED = COMMON.add(
+    "Observed",
+    Severity.NORMAL,
+    "The operator reaches every server that the kubelet reports as ready.",
+    "Every server that the kubelet reports as ready answers the operator.",
 )
 FOREIGN_OBJECT = COMMON.add(
     "NotOurs",
@@ -243,6 +268,16 @@ POLICY_VIOLATED = COMMON.add(
     "{violations} Nothing was created or changed; what runs is kept running.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
+REDUNDANCY_REDUCED = COMMON.add(
+    "RedundancyReduced",
+    Severity.WARNING,
+    "Clients are served with fewer servers, healthy members or replicas in sync than the spec requests.",
+)
+REDUNDANT = COMMON.add(
+    "Redundant",
+    Severity.NORMAL,
+    "There are as many servers, healthy members or replicas in sync as the spec requests.",
+)
 REJECTED = COMMON.add(
     "Rejected", Severity.ACTION, "The API server or an admission webhook rejects an object that the operator applies."
 )
@@ -286,6 +321,12 @@ SECRET_MISSING = COMMON.add(
     "{at}: Secret {name} does not exist. Create it with {keys}, or name another Secret.",
     "{at}: Secret {name} has no {missing}. Add it.",
     "spec.tls: cert-manager has not issued Secret {name} yet. See kubectl describe certificate {name}.",
+)
+SERVED = COMMON.add("Served", Severity.NORMAL, "Clients can read and write all their data.")
+SERVICE_UNKNOWN = COMMON.add(
+    "ServiceUnknown",
+    Severity.WARNING,
+    "Neither the servers nor the kubelet show whether clients are served.",
 )
 TERMINATING = COMMON.add(
     "Terminating",

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Key, Kind, Obj
-from shared.status import conditions
+from shared.status import conditions, progress
 
 RESOURCE = ("kind", "namespace", "name")
 """Labels of every metric: kind, namespace and name of the resource."""
@@ -58,7 +58,8 @@ READY = State("platform_resource_ready_replicas", "Servers, members or nodes tha
 PHASE = State("platform_resource_phase", "1 for the current phase; absent for other phases.", ("phase",))
 CONDITION = State(
     "platform_resource_condition",
-    "1 for the current status of Ready, Reconciling, Stalled, Degraded and Vulnerable; absent for other values.",
+    "1 for the current status of Ready, Reconciling, Stalled, Available, Degraded, Observed and Vulnerable; absent for "
+    "other values.",
     ("type", "status", "reason"),
 )
 UNREADY_SINCE = State(
@@ -81,6 +82,18 @@ ADVISORY = State(
     ("advisory",),
 )
 
+PROGRESS = State(
+    "platform_resource_progress_ratio",
+    "Share of unfinished work that is done, 0 to 1: Servers, Members or Nodes that serve, Pods that run the current "
+    "template, Slots that have moved; absent if nothing is left to do.",
+    ("what",),
+)
+REMAINING = State(
+    "platform_resource_progress_remaining_seconds",
+    "Estimated time until unfinished work is done, at the average rate so far; of Slots only.",
+    ("what",),
+)
+
 STATES = (
     INFO,
     DESIRED,
@@ -93,6 +106,8 @@ STATES = (
     OBSERVED_GENERATION,
     CERTIFICATE_EXPIRY,
     ADVISORY,
+    PROGRESS,
+    REMAINING,
 )
 """Metrics of every operator; further ones are in operators/*/resource_metrics.py."""
 
@@ -100,7 +115,9 @@ CONDITIONS = (
     conditions.READY,
     conditions.RECONCILING,
     conditions.STALLED,
+    conditions.AVAILABLE,
     conditions.DEGRADED,
+    conditions.OBSERVED,
     conditions.VULNERABLE,
 )
 
@@ -116,6 +133,9 @@ def common(obj: Obj) -> Iterator[Sample]:
     for name in CONDITIONS:
         if found := accessors.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")
+    for work in status.get(progress.FIELD) or ():
+        yield PROGRESS(work["done"] / work["total"], work["what"])
+        yield REMAINING(work.get("remainingSeconds"), work["what"])
     if not accessors.is_true(obj, conditions.READY):
         since = accessors.condition(obj, conditions.READY).get("lastTransitionTime") or metadata["creationTimestamp"]
         yield UNREADY_SINCE(timestamp(since))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,9 +18,11 @@ from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
-from shared.status import observed_secrets
+from shared.status import observed_secrets, progress
 from shared.status.deadlines import Deadline
+from shared.status.health import Health
 from shared.status.phases import CREATING, PAUSED, UPDATING
+from shared.status.progress import Work
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
 
@@ -98,6 +100,16 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         """Return the whole status except the conditions."""
 
     @staticmethod
+    def _health(_resource: Resource, _facts: Facts, /) -> Health | None:
+        """Return whether clients are served, and how safely; None for a kind without servers."""
+        return None
+
+    @staticmethod
+    def _work(_resource: Resource, _facts: Facts, _now: datetime, /) -> Iterable[Work]:
+        """Return the work that is left until the resource matches its spec, in numbers."""
+        return ()
+
+    @staticmethod
     def _secret_versions(_resource: Resource, _facts: Facts, _now: datetime, /) -> Mapping[str, str | None]:
         """Return the Secrets of the spec with the versions in effect if the spec is met (`observed_secrets.report`)."""
         return {}
@@ -124,14 +136,17 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
         versions = self._secret_versions(resource, facts, now)
         secrets = observed_secrets.report(resource.reported, versions, spec_is_met=verdict.done)
+        work = () if verdict.done else self._work(*running, now)
+        unfinished = progress.report(resource.reported, work, now)
         return Plan(
             tuple(outcome.actions for outcome in outcomes if outcome.actions),
             verdict,
-            self._status(*running, now, phase, verdict) | secrets,
+            self._status(*running, now, phase, verdict) | secrets | unfinished,
             shortest(remaining, *(outcome.requeue for outcome in outcomes)),
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
             poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
+            health=self._health(*running),
         )
 
     def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:

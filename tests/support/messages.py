@@ -21,7 +21,13 @@ TAKES_REASON = {
     "note": (0, 1),
     "Step": (2, 3),
 }
-TAKES_REASON |= {"SecretProblem": (0, 1), "UnusableSecret": (0, 1), "Outcome": (1, 2), "Verdict": (1, 2)}
+TAKES_REASON |= {
+    "SecretProblem": (0, 1),
+    "UnusableSecret": (0, 1),
+    "Outcome": (1, 2),
+    "Verdict": (1, 2),
+    "Finding": (1, 2),
+}
 """Positions of the reason and of the message among the arguments of a call."""
 
 

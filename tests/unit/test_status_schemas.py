@@ -8,6 +8,8 @@ import pytest
 import operators
 from shared.api.crd import Resource
 from shared.status import conditions
+from shared.status.health import Finding, Health
+from shared.status.reasons import Reason
 from shared.status.verdict import Verdict
 from tests.support.schema import broken_constraints, root_schema
 
@@ -16,6 +18,10 @@ APIS = [api for operator in operators.installed() for api in operator.resources]
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.kind))
 def test_every_condition_type_is_declared(api: Resource) -> None:
-    status = conditions.compose({"metadata": {"generation": 1}}, {}, Verdict(), "2026-01-01T00:00:00Z", "an advisory")
+    found = Finding(None, Reason("Any"), "")
+    health = Health(found, found, found)
+    resource = {"metadata": {"generation": 1}}
+    status = conditions.compose(resource, {}, Verdict(), "2026-01-01T00:00:00Z", "an advisory", health)
+    assert len(status["conditions"]) == 7
     schema = root_schema(api)["properties"]["status"]["properties"]["conditions"]
     assert list(broken_constraints(schema, status["conditions"], "status.conditions")) == []

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from operators.etcd.api.snapshot_stores import EtcdBackupSpec
-from shared.api.crd import PrinterColumn, Resource
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource
 from shared.api.spec import (
     INT32,
     INT64,
@@ -92,17 +92,12 @@ API = Resource(
     columns=(
         PrinterColumn("Cluster", ".spec.clusterName", "string", "EtcdCluster that the snapshot is taken of."),
         PrinterColumn("Phase", ".status.phase", "string", "Pending, Running, Complete or Failed."),
+        READY_REASON,
         PrinterColumn("Revision", ".status.revision", "integer", "Revision of the newest change in the snapshot."),
         PrinterColumn("Size", ".status.size", "string", "Size of the snapshot file."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
         PrinterColumn("Location", ".status.location", "string", "Location of the snapshot.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Explanation of the current phase.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     rules=(
         Rule(

@@ -10,7 +10,7 @@ from pydantic import Field
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.api.warnings import data_loss_of, warnings_for
-from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
     BINDING,
@@ -23,6 +23,7 @@ from shared.api.spec import (
     Exposure,
     InvalidSpec,
     ObservedSecrets,
+    ProgressList,
     Review,
     SpecModel,
     Status,
@@ -174,6 +175,7 @@ class EtcdClusterStatus(Status):
         None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     adoption: AdoptionStatus | None = Field(
         None, description="Adoption of the volumes of a deleted EtcdCluster of this name."
     )
@@ -199,17 +201,12 @@ API = Resource(
         PrinterColumn("Size", ".spec.size", "integer", "Desired number of members."),
         PrinterColumn("Ready", ".status.readyMembers", "integer", "Number of healthy voters."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase of the cluster."),
+        READY_REASON,
         PrinterColumn("Version", ".status.version", "string", "Lowest version that a member runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
         PrinterColumn("Leader", ".status.leader", "string", "Name of the leader.", wide=True),
         PrinterColumn("Image", ".status.image", "string", "Image of the members.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Explanation of the current phase.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(

@@ -81,7 +81,7 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     """Return the state of a cluster without a quorum; None if a quorum answers, or before the cluster was created."""
     if seen.members is not None or not resource.recorded_cluster_id:
         return None
-    voters = _voters(resource, seen)
+    voters = known_voters(resource, seen)
     if not voters:
         return None
     lost = tuple(voter for voter in voters if _is_lost(resource, seen, voter))
@@ -111,7 +111,7 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     )
 
 
-def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
+def known_voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
     """Return the voters: as a survivor remembers them, or else as the status recorded them."""
     remembered = [
         Voter(names.member_name(resource, number), member.id)

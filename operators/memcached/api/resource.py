@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED, features_of
 from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
-from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.spec import (
     BINDING,
@@ -20,6 +20,7 @@ from shared.api.spec import (
     Exposure,
     InvalidSpec,
     ObservedSecrets,
+    ProgressList,
     Review,
     Rule,
     Status,
@@ -65,6 +66,7 @@ class MemcachedStatus(Status):
         "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     binding: Binding | None = Field(None, description=BINDING)
 
 
@@ -79,15 +81,10 @@ API = Resource(
         PrinterColumn("Desired", ".spec.size", "integer", "Desired number of servers."),
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of servers that are ready for clients."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase, such as Running or Updating."),
+        READY_REASON,
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since the resource was created."),
         PrinterColumn("Image", ".status.image", "string", "Image of the servers.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Message of the Ready condition.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     scale=Scale(".spec.size", ".status.replicas", ".status.selector"),
     rules=(

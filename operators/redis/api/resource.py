@@ -26,7 +26,7 @@ from operators.redis.api.status import (
 )
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
-from shared.api.crd import PrinterColumn, Resource, Scale
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import CustomResource, parse
@@ -46,16 +46,11 @@ API = Resource(
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of nodes that serve clients."),
         PrinterColumn("Primaries", ".status.masters", "integer", "Number of primaries that own slots."),
         PrinterColumn("Phase", ".status.phase", "string", "Current phase."),
+        READY_REASON,
         PrinterColumn("Version", ".status.version", "string", "Lowest version that a node runs."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since creation."),
         PrinterColumn("Image", ".status.image", "string", "Image of the nodes.", wide=True),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Message of the Ready condition.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
     rules=(NAMES_A_SET, *VERSION_RULES),

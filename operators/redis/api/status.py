@@ -12,7 +12,18 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
-from shared.api.spec import BINDING, INT32, INT64, AdoptionStatus, Binding, ObservedSecrets, Reported, SpecModel, Time
+from shared.api.spec import (
+    BINDING,
+    INT32,
+    INT64,
+    AdoptionStatus,
+    Binding,
+    ObservedSecrets,
+    ProgressList,
+    Reported,
+    SpecModel,
+    Time,
+)
 from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -26,8 +37,9 @@ class ClusterCondition(SpecModel):
     """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another), or a node (`master`, `slave`)."""
 
     type: Annotated[str, Field(max_length=316)] = Field(
-        description="Ready, Reconciling or Stalled; Degraded (clients are served, but with less redundancy than "
-        "requested, or primaries and replicas share hosts or zones); Vulnerable (a published advisory applies); "
+        description="Ready, Reconciling or Stalled; Available (every slot has a serving primary); Degraded (clients "
+        "are served, but with less redundancy than requested, or primaries and replicas share hosts or zones); "
+        "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); "
         "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
         "slots); or the role of a node: `master` (primary) or `slave` (replica).",
     )
@@ -163,7 +175,8 @@ class RedisClusterStatus(Reported):
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Conditions Ready, Reconciling and Stalled (kstatus), Degraded, and an entry for each node.",
+        description="Conditions Ready, Reconciling and Stalled (kstatus), Available, Degraded and Observed, and an "
+        "entry for each node.",
     )
     reason: str | None = Field(
         None, description="Current problem or work, as a sentence; empty if the cluster matches the spec."
@@ -208,6 +221,7 @@ class RedisClusterStatus(Reported):
         None, description="Possible recovery after a primary was lost together with all of its replicas."
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
+    progress: ProgressList = Field(default_factory=list)
     version: str | None = Field(None, description="Lowest version that a node runs, such as redis 8.0.2.")
     image: str | None = Field(None, description="Image of the spec.")
     selector: str | None = Field(None, description="Label selector of the pods.")

@@ -107,7 +107,7 @@ def phase(resource: RedisCluster, seen: Assessment, verdict: Verdict) -> str:
 def _movement(resource: RedisCluster, seen: Assessment) -> Reason:
     """Return the phase of an incomplete cluster. Creating, Scaling and Upgrading last until the cluster is complete."""
     before = resource.phase
-    if resource.formed and seen.view.unserved and before != CREATING:
+    if resource.formed and seen.view.unserved & seen.service.unserved and before != CREATING:
         return FAILED
     if not resource.formed or before == CREATING:
         return CREATING

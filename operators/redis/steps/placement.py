@@ -12,16 +12,15 @@ from datetime import datetime, timedelta
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import PlacementAttempt
 from operators.redis.assessment import Assessment
-from operators.redis.reasons import PRIMARIES_TOGETHER, REDUNDANCY_REDUCED, REDUNDANT, REPLICA_TOGETHER, SPREADING
+from operators.redis.reasons import PRIMARIES_TOGETHER, REPLICA_TOGETHER, SPREADING
 from operators.redis.slots.improvement import Failover
 from operators.redis.slots.placement import SharedLocation, primaries_together, replicas_together
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.replication import change_primary
 from operators.redis.steps.waiting import FAILOVER_SECONDS
-from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.status.conditions import DEGRADED
-from shared.status.reasons import Reason
+from shared.status.health import Finding
+from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT
 
 STABLE = timedelta(seconds=30)
 """Time without a change of a node's role or readiness before the placement changes, as while hosts are drained."""
@@ -83,25 +82,8 @@ def _is_even(seen: Assessment) -> bool:
 # The condition.
 
 
-def condition(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
-    """Return the condition Degraded; None before the cluster is created. While no node is reachable, it stays."""
-    known = next((entry for entry in resource.reported.get("conditions") or () if entry["type"] == DEGRADED), None)
-    if not resource.formed or not seen.reachable:
-        return known
-    reason, message = _judge(seen)
-    status = str(reason != REDUNDANT)
-    since = known["lastTransitionTime"] if known and known["status"] == status else f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    return {
-        "type": DEGRADED,
-        "status": status,
-        "reason": str(reason),
-        "message": message,
-        "lastTransitionTime": since,
-        "observedGeneration": resource.obj["metadata"].get("generation", 0),
-    }
-
-
-def _judge(seen: Assessment) -> tuple[Reason, str]:
+def degraded(seen: Assessment) -> Finding:
+    """Return the condition Degraded of a cluster with a reachable node."""
     pairs = {replica: primary for primary, replicas in seen.shards.items() for replica in replicas}
     together = [location for location in replicas_together(pairs, seen.locations) if location.kind == "host"]
     crowded = list(primaries_together(tuple(seen.shards), seen.locations))
@@ -114,11 +96,11 @@ def _judge(seen: Assessment) -> tuple[Reason, str]:
     )
     problems = [(reason, sentences) for reason, sentences in found if sentences]
     if not problems:
-        return REDUNDANT, "Each primary has its replicas in sync, on other hosts."
+        return Finding(False, REDUNDANT, "Each primary has its replicas in sync, on other hosts.")
     sentences = [sentence for _, some in problems for sentence in _listed(some)]
     if problems[0][0] != REDUNDANCY_REDUCED:
         sentences.append(_remedy(seen))
-    return problems[0][0], " ".join(sentences)
+    return Finding(True, problems[0][0], " ".join(sentences))
 
 
 def _lacking(seen: Assessment) -> list[str]:

@@ -175,10 +175,10 @@ def test_kubectl_get_shows_the_printer_columns(world: World, kube: Kubectl, oper
     world.create(size=2)
     world.eventually(world.is_ready)
     heading, row = kube("get", "mc").splitlines()
-    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
-    assert row.split()[:4] == ["cache", "2", "2", "Running"]
+    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "REASON", "AGE"]
+    assert row.split()[:5] == ["cache", "2", "2", "Running", "Ready"]
     heading, row = kube("get", "platform", "--output", "wide").splitlines()
-    assert heading.split()[5:] == ["IMAGE", "MESSAGE"]
+    assert heading.split()[6:] == ["IMAGE", "MESSAGE"]
     assert f"memcached:{DEFAULT_VERSION}" in row
     assert row.endswith("2 of 2 servers are ready.")
 
@@ -193,16 +193,39 @@ def test_kubectl_explain_describes_every_field(kube: Kubectl, resource: Resource
     assert "<no description>" not in kube("explain", resource.kind.plural, "--recursive") + output
 
 
+WAITING = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "GrowHeld",
+    "message": "Waiting.",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+    "observedGeneration": 1,
+}
+
 SHOWN = {
     ETCD_CLUSTER: (
-        {"readyMembers": 2, "phase": "Scaling", "version": "3.6.16", "leader": "cache-1", "image": "etcd:v3.6.16"},
-        ["NAME", "SIZE", "READY", "PHASE", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
-        ["cache", "3", "2", "Scaling", "3.6.16", ..., "cache-1", "etcd:v3.6.16"],
+        {
+            "readyMembers": 2,
+            "phase": "Scaling",
+            "version": "3.6.16",
+            "leader": "cache-1",
+            "image": "etcd:v3.6.16",
+            "conditions": [WAITING],
+        },
+        ["NAME", "SIZE", "READY", "PHASE", "REASON", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
+        ["cache", "3", "2", "Scaling", "GrowHeld", "3.6.16", ..., "cache-1", "etcd:v3.6.16", "Waiting."],
     ),
     ETCD_BACKUP: (
-        {"phase": "Complete", "revision": 7, "size": "1.2Mi", "sizeBytes": 1258291, "location": "volume://snapshots/a"},
-        ["NAME", "CLUSTER", "PHASE", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
-        ["cache", "demo", "Complete", "7", "1.2Mi", ..., "volume://snapshots/a"],
+        {
+            "phase": "Complete",
+            "revision": 7,
+            "size": "1.2Mi",
+            "sizeBytes": 1258291,
+            "location": "volume://snapshots/a",
+            "conditions": [WAITING],
+        },
+        ["NAME", "CLUSTER", "PHASE", "REASON", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
+        ["cache", "demo", "Complete", "GrowHeld", "7", "1.2Mi", ..., "volume://snapshots/a"],
     ),
     REDIS_CLUSTER: (
         {
@@ -211,10 +234,10 @@ SHOWN = {
             "phase": "Upgrading",
             "version": "redis-7.0.15",
             "image": "redis:8.0.2",
-            "conditions": [{"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
+            "conditions": [WAITING, {"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
         },
-        ["NAME", "REPLICAS", "READY", "PRIMARIES", "PHASE", "VERSION", "AGE", "IMAGE", "MESSAGE"],
-        ["cache", "6", "5", "3", "Upgrading", "redis-7.0.15", ..., "redis:8.0.2"],
+        ["NAME", "REPLICAS", "READY", "PRIMARIES", "PHASE", "REASON", "VERSION", "AGE", "IMAGE", "MESSAGE"],
+        ["cache", "6", "5", "3", "Upgrading", "GrowHeld", "redis-7.0.15", ..., "redis:8.0.2"],
     ),
 }
 

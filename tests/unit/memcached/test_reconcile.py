@@ -38,6 +38,15 @@ from tests.unit.memcached.world import resource as parsed
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
 KIND = CONTROLLER.kind
+READY = {
+    "Ready": "True",
+    "Reconciling": "False",
+    "Stalled": "False",
+    "Available": "True",
+    "Degraded": "False",
+    "Observed": "True",
+}
+"""Conditions of a resource that matches its spec."""
 
 
 @pytest.fixture
@@ -61,7 +70,7 @@ def reason(resource: Obj) -> str:
 
 async def test_resource_creates_servers_and_its_status_lists_them(harness: Harness) -> None:
     resource = await created(harness)
-    assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
+    assert conditions(resource) == READY
     pods = [pod for _, pod in harness.server.objects(POD)]
     assert resource["status"]["nodes"] == [pod["metadata"]["name"] for pod in pods]
     assert resource["status"]["servers"] == sorted(f"{pod['status']['podIP']}:11211" for pod in pods)
@@ -400,7 +409,7 @@ async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     await harness.settle()
     resource = harness.resource("cache")
     vulnerable = {"Vulnerable": "True"} if spec.get("version") == "1.6.18" else {}
-    assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"} | vulnerable
+    assert conditions(resource) == READY | vulnerable
     desired = parsed(**spec).spec
     assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == desired.size
     made = [(str(kind), obj) for kind, obj in harness.server.objects() if kind in OWNED]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
+from shared.status.conditions import compose
 from tests.unit.redis.world import JUST_NOW, At, acts, formed, node_id, of, planned, replica
 
 THREE = {"a": "x", "b": "y", "c": "z"}
@@ -28,9 +30,18 @@ def recorded(made: Plan) -> dict[str, Any]:
 
 def degraded(made: Plan) -> Obj:
     """The condition Degraded of a plan."""
-    (found,) = (entry for entry in made.status["conditions"] if entry["type"] == "Degraded")
-    condition: Obj = found
-    return condition
+    assert made.health
+    assert made.health.degraded
+    return {"status": made.health.degraded.status, "reason": made.health.degraded.reason} | {
+        "message": made.health.degraded.message
+    }
+
+
+def reported(made: Plan, before: Obj, now: str = "2026-01-01T12:00:00Z") -> Obj:
+    """The condition Degraded in the status that follows a plan."""
+    resource = {"metadata": {"generation": 1}, "status": before}
+    composed = compose(resource, made.status, made.verdict, now, health=made.health)
+    return condition_in(composed["conditions"], "Degraded")
 
 
 def failover(*at: At, **more: Any) -> list[str]:
@@ -182,18 +193,15 @@ def test_failover_without_effect_is_not_repeated_for_ten_minutes(since: str, sen
 
 
 def test_transition_time_of_the_condition_changes_with_its_status_only() -> None:
-    first = planned(*on("aaaaaa")).status
-    condition = first["conditions"][-1]
-    condition["lastTransitionTime"] = "2025-12-24T00:00:00Z"
-    still = planned(*on("aabbba"), status=first)
-    assert degraded(still)["lastTransitionTime"] == "2025-12-24T00:00:00Z"
-    assert degraded(planned(*on("abcbca"), status=first))["lastTransitionTime"] == "2026-01-01T12:00:00Z"
+    first = {"conditions": [reported(planned(*on("aaaaaa")), {}, "2025-12-24T00:00:00Z")]}
+    assert reported(planned(*on("aabbba")), first)["lastTransitionTime"] == "2025-12-24T00:00:00Z"
+    assert reported(planned(*on("abcbca")), first)["lastTransitionTime"] == "2026-01-01T12:00:00Z"
 
 
 def test_condition_stays_while_no_node_is_reachable() -> None:
-    first = planned(*on(TOGETHER)).status
-    made = planned(*(replace(at, up=False) for at in on(TOGETHER)), status=first)
-    assert degraded(made) == first["conditions"][-1]
+    first = reported(planned(*on(TOGETHER)), {}, "2025-12-24T00:00:00Z")
+    made = planned(*(replace(at, up=False) for at in on(TOGETHER)), status={"conditions": [first]})
+    assert reported(made, {"conditions": [first]}) == first
 
 
 def test_clusters_without_replicas_report_no_missing_ones() -> None:

@@ -79,7 +79,7 @@ def test_metric_name_follows_the_conventions_of_prometheus(state: State) -> None
     assert re.fullmatch(r"platform_(resource|etcd|redis|memcached)_[a-z]+(_[a-z]+)*", state.name)
     assert not state.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
     assert not set(state.labels) & {*resource_metrics.RESOURCE, "job", "instance", "le", "quantile"}
-    assert state.name.endswith("_seconds") == ("Unix time" in state.description)
+    assert state.name.endswith("_timestamp_seconds") == ("Unix time" in state.description)
     assert state.description.endswith(".")
 
 

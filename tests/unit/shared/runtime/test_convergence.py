@@ -18,8 +18,10 @@ from shared.runtime.controller import Controller
 from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
 from shared.runtime.plan import Action, Apply, Plan
 from shared.runtime.reconciler import MAX_CONFLICT_SECONDS, MAX_CYCLES, MIN_FAILURES_REPORTED
-from shared.runtime.reflector import Loss
+from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
+from shared.status.health import Finding, Health
+from shared.status.reasons import Reason
 from shared.status.verdict import Verdict
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
 
@@ -40,12 +42,14 @@ class Boxes:
         tolerations: of the Deployment's pods.
         replicas: replicas of each plan; the last one stays.
         bug: error of each plan; None for none.
+        health: health in each plan.
     """
 
     now: datetime = NOW
     tolerations: tuple[Obj, ...] = ()
     replicas: list[int] = field(default_factory=lambda: [1])
     bug: Exception | None = None
+    health: Health | None = None
 
     @property
     def controller(self) -> Controller[Obj, Obj]:
@@ -66,7 +70,7 @@ class Boxes:
             Apply(SERVICE, own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})),
             Apply(DEPLOYMENT, own.object(DEPLOYMENT, "a", component="box", spec=body)),
         )
-        return Plan((actions,), Verdict(message="All is well."), {"phase": "Running"})
+        return Plan((actions,), Verdict(message="All is well."), {"phase": "Running"}, health=self.health)
 
 
 class Lab:
@@ -91,7 +95,10 @@ class Lab:
         self.server.actor(client).merge(kind, NAMESPACE, "a", {"spec": spec})
 
     def ready(self) -> Obj:
-        return accessors.condition(self.harness.resource("a"), conditions.READY)
+        return self.condition(conditions.READY)
+
+    def condition(self, name: str) -> Obj:
+        return accessors.condition(self.harness.resource("a"), name)
 
     async def events(self, reason: str) -> list[str]:
         await self.harness.events()
@@ -252,6 +259,38 @@ class TestNoConvergence:
             await lab.again()
         assert (lab.ready()["status"], lab.ready()["reason"]) == ("False", "InternalError")
         assert "KeyError" in lab.ready()["message"]
+
+    async def test_health_stays_as_last_reported_while_no_plan_can_be_made(self, lab: Lab) -> None:
+        served, no, yes = (Finding(holds, Reason("Any"), "") for holds in (True, False, True))
+        lab.boxes.health = Health(served, no, yes)
+        await lab.again()
+        lab.boxes.bug = KeyError("lid")
+        for _ in range(MIN_FAILURES_REPORTED):
+            await lab.again()
+        assert (lab.condition("Available")["status"], lab.condition("Degraded")["status"]) == ("True", "False")
+        assert (lab.condition("Observed")["status"], lab.condition("Observed")["reason"]) == ("False", "NotObserved")
+        assert "keeps their last reported state: The operator fails" in lab.condition("Observed")["message"]
+        lab.boxes.bug = None
+        await lab.again()
+        assert lab.condition("Observed")["status"] == "True"
+
+    async def test_health_stays_as_last_reported_while_collections_are_not_observed(self, lab: Lab) -> None:
+        served = Finding(True, Reason("Any"), "")
+        lab.boxes.health = Health(served, served, served)
+        await lab.again()
+        lab.harness.reconciler._loss = lambda _: Loss("pods in all namespaces", "forbidden.", LOSS_REPORTED_SECONDS)
+        await lab.again()
+        assert (lab.condition("Available")["status"], lab.ready()["status"]) == ("True", "True")
+        assert (lab.condition("Observed")["status"], lab.condition("Observed")["reason"]) == ("False", "NotObserved")
+        lab.harness.reconciler._loss = lambda _: None
+        await lab.again()
+        assert lab.condition("Observed")["status"] == "True"
+
+    async def test_kind_without_servers_has_no_condition_observed(self, lab: Lab) -> None:
+        lab.boxes.bug = KeyError("lid")
+        for _ in range(MIN_FAILURES_REPORTED):
+            await lab.again()
+        assert lab.condition("Observed") == {}
 
     async def test_plan_that_is_never_done_is_reported(self, lab: Lab) -> None:
         lab.boxes.replicas = [2 - number % 2 for number in range(20 * MAX_CYCLES)]

@@ -1,11 +1,16 @@
 """Conditions as kstatus reads them, and minimal patches."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions as status
+from shared.status import health
+from shared.status.health import Finding, Health
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -54,11 +59,11 @@ def test_transition_time_is_kept_until_the_next_transition() -> None:
     }
 
 
-def test_other_entries_come_first_in_the_same_list() -> None:
+def test_other_entries_follow_in_the_same_list() -> None:
     instance = {"name": "cache-0", "type": "master", "status": "True"}
     first = status.compose(resource(), {"conditions": [instance]}, Verdict(), THEN)
-    assert [entry["type"] for entry in first["conditions"]] == ["master", "Ready", "Reconciling", "Stalled"]
-    assert first["conditions"][0] == instance
+    assert [entry["type"] for entry in first["conditions"]] == ["Ready", "Reconciling", "Stalled", "master"]
+    assert first["conditions"][-1] == instance
     again = status.compose(resource(first), first, Verdict(), NOW)
     assert again == first, "an unchanged report changes nothing and has no duplicates"
     assert accessors.is_true(resource(first), "Ready")
@@ -74,6 +79,49 @@ def test_known_weaknesses_are_a_condition_of_their_own() -> None:
     assert [entry["type"] for entry in later["conditions"]].count("Vulnerable") == 1
     assert (later["conditions"][-1]["message"], later["conditions"][-1]["lastTransitionTime"]) == ("weaker", THEN)
     assert "Vulnerable" not in conditions(status.compose(resource(later), later, Verdict(), NOW)), "after an upgrade"
+
+
+HEALTHY = Health(
+    Finding(True, Reason("Served"), ""), Finding(False, Reason("Redundant"), ""), Finding(True, Reason("Observed"), "")
+)
+
+
+def test_health_is_reported_in_addition_to_the_progress() -> None:
+    first = status.compose(resource(), {}, Verdict(), THEN, "weak", HEALTHY)
+    assert list(conditions(first)) == [
+        *("Ready", "Reconciling", "Stalled", "Available", "Degraded", "Observed", "Vulnerable")
+    ]
+    assert conditions(first)["Available"] == ("True", "Served")
+    assert conditions(first)["Degraded"] == ("False", "Redundant")
+    unknown = replace(HEALTHY, available=Finding(None, Reason("Any"), ""))
+    later = status.compose(resource(first), first, Verdict(), NOW, "weak", unknown)
+    assert conditions(later)["Available"] == ("Unknown", "Any")
+    times = {found["type"]: found["lastTransitionTime"] for found in later["conditions"]}
+    assert times["Available"] == NOW
+    assert set(times.values()) - {NOW} == {THEN}, "nothing else changed"
+    assert status.compose(resource(first), first, Verdict(), NOW, "weak", HEALTHY) == first
+
+
+def test_health_that_is_not_known_stays_as_last_reported() -> None:
+    first = status.compose(resource(), {}, Verdict(), THEN, health=HEALTHY)
+    blind = Health(observed=Finding(False, Reason("Any"), "cut off"))
+    later = status.compose(resource(first, generation=2), first, Verdict(Progress.WAITING, "Any"), NOW, health=blind)
+    before, after = (
+        {found["type"]: found for found in each["conditions"] if found["type"] in ("Available", "Degraded")}
+        for each in (first, later)
+    )
+    assert before == after
+    assert len(after) == 2
+    assert conditions(later)["Observed"][0] == "False"
+    assert "Available" not in conditions(status.compose(resource(), {}, Verdict(), THEN)), "a kind without servers"
+
+
+def test_long_lists_of_servers_are_shortened() -> None:
+    blind = health.observed({f"cache-{number}": "" for number in range(7)})
+    assert blind.message.startswith("cache-0, cache-1, cache-2, cache-3, cache-4 and 2 more: ready according")
+    assert blind.message.endswith(
+        "not answering the operator. Check whether a NetworkPolicy blocks connections from the operator's pods."
+    )
 
 
 def test_equal_status_has_no_patch() -> None:

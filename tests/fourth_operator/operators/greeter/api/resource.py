@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.api.crd import PrinterColumn, Resource
+from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource
 from shared.api.spec import (
     INT32,
     Admission,
@@ -51,14 +51,9 @@ API = Resource(
     columns=(
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Number of ready servers."),
         PrinterColumn("Phase", ".status.phase", "string", "Phase of the resource."),
+        READY_REASON,
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn(
-            "Message",
-            ".status.conditions[?(@.type=='Ready')].message",
-            "string",
-            "Message of the Ready condition.",
-            wide=True,
-        ),
+        READY_MESSAGE,
     ),
     rules=(
         Rule(

@@ -1,0 +1,48 @@
+"""Health of a RedisCluster: whether every slot has a serving primary, and which copies are missing. Pure."""
+
+from __future__ import annotations
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.reasons import SLOTS_UNSERVED
+from operators.redis.steps import placement
+from operators.redis.topology.view_conflicts import brief
+from shared.status import health
+from shared.status.health import Finding, Health
+from shared.status.reasons import SERVED, SERVICE_UNKNOWN
+
+
+def assess(resource: RedisCluster, seen: Assessment) -> Health:
+    """Return the health of a RedisCluster."""
+    return Health(_available(seen), _degraded(resource, seen), _observed(seen))
+
+
+def _available(seen: Assessment) -> Finding:
+    """Return whether every slot has a serving primary."""
+    if not seen.has_formed:
+        return health.not_created()
+    service = seen.service
+    if service.unserved:
+        return Finding(False, SLOTS_UNSERVED, f"No primary serves {brief(service.unserved)}.")
+    if service.unknown:
+        return Finding(
+            None,
+            SERVICE_UNKNOWN,
+            f"It is unknown whether {brief(service.unknown)} are served: the last known primary is not ready, and a "
+            "replica that the operator does not reach may have taken over.",
+        )
+    if not seen.reachable:
+        return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
+    return Finding(True, SERVED, "Every slot has a serving primary.")
+
+
+def _degraded(resource: RedisCluster, seen: Assessment) -> Finding | None:
+    """Return whether copies are missing or on too few hosts; None while no node is reachable."""
+    if not resource.formed:
+        return health.not_served()
+    return placement.degraded(seen) if seen.reachable else None
+
+
+def _observed(seen: Assessment) -> Finding:
+    """Return whether every node that the kubelet reports as ready answers the operator."""
+    return health.observed({instance.name: instance.error for instance in seen.instances if instance.is_out_of_reach})
