@@ -123,6 +123,13 @@ CONFLICT = COMMON.add(
     Severity.WARNING,
     "Writes of the operator have failed for more than 30 seconds because objects change meanwhile; it keeps retrying.",
 )
+CERTIFICATES_NOT_ISSUED = COMMON.add(
+    "CertificatesNotIssued",
+    Severity.ACTION,
+    "spec.tls.mode is self, and the operator may not write Secrets: its chart value rbac.writeSecrets is false.",
+    "spec.tls.mode: the operator may not issue certificates: its chart value rbac.writeSecrets is false. Use mode "
+    "secret or certManager, or set that value to true. Nothing was changed.",
+)
 CONNECTION_SECRET_TAKEN = COMMON.add(
     "ConnectionSecretTaken",
     Severity.ACTION,

@@ -180,7 +180,7 @@ RANGES: dict[str, Any] = {
 SUBJECTS = {
     "Memcached": Subject(
         memcached.API,
-        MEMCACHED_CAST,
+        replace(MEMCACHED_CAST, kinds=(*MEMCACHED_CAST.kinds, CERTIFICATE)),
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
