@@ -537,8 +537,8 @@ class OperatorValues(Values):
 WRITE_SECRETS = Field(
     True,
     description="Allow the operator to create and update Secrets by name, which it needs for generated passwords (auth "
-    "without a Secret) and for the connection Secrets of clients. If false, it only reads Secrets that resources name, "
-    "writes no connection Secrets, and refuses auth without a Secret.",
+    "without a Secret), certificates of tls.mode self, and the connection Secrets of clients. If false, it only reads "
+    "Secrets that resources name, writes no connection Secrets, and refuses auth without a Secret, and mode self.",
 )
 
 CERT_MANAGER = Field(

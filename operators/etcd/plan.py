@@ -38,6 +38,7 @@ from operators.etcd.steps.provisioning import (
     ensure_stateful_set,
     expand_volumes,
     grow_volumes,
+    modify_volumes,
     provided_versions,
     renew_secrets,
     report_ending_certificates,
@@ -86,6 +87,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(restore_data, settings),  # initial data, before the cluster starts
             partial(create_stateful_set, settings),  # the bootstrap permission of the seed
             expand_volumes,  # claims only: a full member or a recovery may wait for space
+            modify_volumes,  # claims only: VolumeAttributesClass
             refuse_unsafe_upgrade,  # a version change that the data would not survive
         )
 

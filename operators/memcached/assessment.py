@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from operators.memcached.api.resource import Memcached
@@ -10,6 +11,7 @@ from operators.memcached.objects.names import server_address, server_name
 from operators.memcached.observe import Observed, Workload
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.pods import Pod
+from shared.pki.stores import fingerprint
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import Reason
 
@@ -73,13 +75,49 @@ class Assessment:
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
-        """Ready servers whose certificate was inspected and is not the one in the Secret."""
-        served_certificates, fingerprint = self.observed.served_certificates, self.observed.secrets.fingerprint
+        """Ready servers that were inspected and do not serve the certificate in the Secret, as far as is known."""
+        served, current = self.observed.served_certificates, self.observed.secrets.fingerprint
+        is_recorded = current == self.resource.certificate  # an inspection that failed has then another purpose
         return tuple(
             pod
             for pod in self.observed.workload.ready
-            if pod.name in served_certificates and served_certificates[pod.name].fingerprint != fingerprint
+            if pod.name in served
+            and served[pod.name].fingerprint != current
+            and not (is_recorded and served[pod.name].error)
         )
+
+    @cached_property
+    def successor_loads_from(self) -> datetime | None:
+        """Time from which a server that loads its files trusts the CA that does not sign yet.
+
+        None if there is no such CA, or if no server verifies clients.
+        """
+        secrets = self.observed.secrets
+        return secrets.trusted_from if secrets.successor and self.resource.spec.needs_client_certificate else None
+
+    def servers_without_successor(self, now: datetime) -> tuple[Pod, ...]:
+        """Return ready servers that may not trust the CA yet that does not sign yet, or cannot be inspected."""
+        since, served = self.successor_loads_from, self.observed.served_certificates
+        if since is None:
+            return ()
+        loaded = {
+            name: not report.error and report.age <= (now - since).total_seconds() for name, report in served.items()
+        }
+        return tuple(pod for pod in self.observed.workload.ready if not loaded.get(pod.name))
+
+    def informed(self, now: datetime) -> str:
+        """Return the fingerprint of the CA that does not sign yet, if every server trusts it; else an empty string."""
+        successor = self.observed.secrets.successor
+        if successor is None:
+            return ""
+        if self.resource.spec.needs_client_certificate and not (
+            self.successor_loads_from is not None
+            and self.all_ready
+            and self.observed.former is None
+            and not self.servers_without_successor(now)
+        ):
+            return ""
+        return fingerprint(successor)
 
     @cached_property
     def servers_with_old_users(self) -> tuple[Pod, ...]:

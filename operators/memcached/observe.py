@@ -179,9 +179,13 @@ _Report = TypeVar("_Report")
 
 
 async def _served_certificates(access: Access, resource: Memcached, workload: Workload) -> dict[str, ServedCertificate]:
-    """Inspect the certificates of the ready servers, unless the status records that all serve the Secret's."""
+    """Inspect the certificates of the ready servers, unless the status records that all serve the Secret's.
+
+    While a CA does not sign yet, the inspection shows when servers that verify clients last loaded their files.
+    """
     secrets = access.secrets
-    if secrets.pair is None or secrets.fingerprint == resource.certificate:
+    awaits_trust = secrets.successor is not None and resource.spec.needs_client_certificate
+    if secrets.pair is None or (secrets.fingerprint == resource.certificate and not awaits_trust):
         return {}
     return await _inspected(inspect_certificate, access, workload)
 

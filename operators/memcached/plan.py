@@ -17,6 +17,7 @@ from operators.memcached.steps.availability import report_failing_server, wait_f
 from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.connection_secret import ensure_connection
 from operators.memcached.steps.generated_users import provide_users
+from operators.memcached.steps.issuing import create_certificates, renew_certificates
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
@@ -51,6 +52,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(create_certificates, settings),  # that the operator issues or requests, before servers
             partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
             partial(ensure_network_policy, settings),  # access to the ports, before servers exist
@@ -69,7 +71,10 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         )
 
     def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
-        return ((partial(ensure_connection, self.settings),),)  # a copy for clients, on which no server depends
+        return (
+            (partial(ensure_connection, self.settings),),  # a copy for clients, on which no server depends
+            (partial(renew_certificates, self.settings),),  # of running servers
+        )
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
     _assess = staticmethod(Assessment)

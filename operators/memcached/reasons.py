@@ -36,7 +36,7 @@ PODS_REFUSED = REASONS.add(
 REFRESHING_CERTIFICATES = REASONS.add(
     "RefreshingCertificates",
     Severity.WARNING,
-    "The certificate in the Secret has changed, and not all servers serve the new one yet.",
+    "The certificate in the Secret, or its next authority, is new, and not all servers have loaded it yet.",
     "{progress}. {name} cannot be inspected: {error}.",
     "{progress}. The kubelet updates the files within two minutes; then the servers reload them.",
 )

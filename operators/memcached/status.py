@@ -52,7 +52,7 @@ def _version(image: str) -> str:
 
 def _certificate(resource: Memcached, facts: Assessment) -> str:
     """Return the fingerprint that all servers serve, or last served; empty without TLS."""
-    if resource.spec.tls is None:
+    if not resource.spec.encrypts:
         return ""
     secrets = facts.observed.secrets
     return (

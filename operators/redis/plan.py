@@ -44,6 +44,7 @@ from operators.redis.steps.provisioning import (
     ensure_stateful_set,
     expand_volumes,
     grow_volumes,
+    modify_volumes,
     provide_password,
     refuse_foreign_data,
     renew_secrets,
@@ -96,6 +97,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(ensure_network_policy, settings),  # access to the ports, before pods exist
             partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
             expand_volumes,  # claims only: a node with a full volume may wait for space
+            modify_volumes,  # claims only: VolumeAttributesClass
             restart_broken,  # replace pods that a faulty change broke
         )
 

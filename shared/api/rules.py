@@ -37,6 +37,24 @@ ISSUER_RULES = (
 """Rules over spec.tls with the fields mode and issuer: an issuer is required in mode certManager, and only there."""
 
 
+SECRET_NAME_RULES = (
+    Rule(
+        "self.mode != 'secret' || has(self.secretName)",
+        lambda tls: tls.mode != "secret" or tls.secret_name is not None,
+        "is required with mode secret: set the Secret with your certificate.",
+        at="secretName",
+    ),
+    Rule(
+        "self.mode == 'secret' || !has(self.secretName)",
+        lambda tls: tls.mode == "secret" or tls.secret_name is None,
+        "is not allowed with mode {}; remove it, or use mode secret.",
+        at="secretName",
+        value=("self.mode", lambda tls: tls.mode),
+    ),
+)
+"""Rules over spec.tls with the fields mode and secretName: a Secret is named in mode secret, and only there."""
+
+
 def reserved_prefix(field: str, prefix: str) -> Rule:
     """Return a rule that no key of a map has the prefix of the operator's own keys."""
     return Rule(

@@ -22,16 +22,25 @@ def headless(selector: Mapping[str, str], ports: Sequence[Obj]) -> Obj:
     }
 
 
-def claim_template(name: str, labels: Mapping[str, str], size: int | str, storage_class: str | None) -> Obj:
+def claim_template(
+    name: str,
+    labels: Mapping[str, str],
+    size: int | str,
+    storage_class: str | None,
+    attributes_class: str | None = None,
+) -> Obj:
     """Return a volumeClaimTemplate of a StatefulSet.
 
     Args:
         size: size of each volume.
         storage_class: storage class; None for the default of the cluster.
+        attributes_class: VolumeAttributesClass; None for none.
     """
     spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
+    if attributes_class is not None:
+        spec["volumeAttributesClassName"] = attributes_class
     # The API server defaults kind and version and records them as owned by this manager, so they are sent.
     return {
         "apiVersion": "v1",

@@ -155,15 +155,16 @@ def server_hosts(name: str, namespace: str, service: str) -> tuple[str, ...]:
 
     Args:
         name: name of the headless Service, which is that of the resource.
-        service: name of the Service for clients.
+        service: name of the Service for clients; it may be the same one.
     """
-    return (
+    hosts = (
         *in_domains(f"*.{name}.{namespace}.svc"),
         *in_domains(f"{name}.{namespace}.svc"),
         *in_domains(f"{service}.{namespace}.svc"),
         *(f"{service}.{namespace}", service),
         *("localhost", "127.0.0.1", "::1"),  # for `kubectl port-forward` and exporters
     )
+    return tuple(dict.fromkeys(hosts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,13 @@ CONFLICT = COMMON.add(
     Severity.WARNING,
     "Writes of the operator have failed for more than 30 seconds because objects change meanwhile; it keeps retrying.",
 )
+CERTIFICATES_NOT_ISSUED = COMMON.add(
+    "CertificatesNotIssued",
+    Severity.ACTION,
+    "spec.tls.mode is self, and the operator may not write Secrets: its chart value rbac.writeSecrets is false.",
+    "spec.tls.mode: the operator may not issue certificates: its chart value rbac.writeSecrets is false. Use mode "
+    "secret or certManager, or set that value to true. Nothing was changed.",
+)
 CONNECTION_SECRET_TAKEN = COMMON.add(
     "ConnectionSecretTaken",
     Severity.ACTION,
@@ -352,6 +359,27 @@ UPGRADE_TIMEOUT = COMMON.add(
 )
 UPGRADING = COMMON.add(
     "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
+)
+MODIFYING_VOLUMES = COMMON.add(
+    "ModifyingVolumes",
+    Severity.NORMAL,
+    "The volumes get the VolumeAttributesClass of the spec.",
+    "Setting VolumeAttributesClass {requested}.",
+    "Waiting for the storage driver to apply VolumeAttributesClass {requested} to {names}.{hint}",
+    "Recreating the StatefulSet so that new volumes get VolumeAttributesClass {requested}; its pods keep running.",
+)
+VOLUMES_NOT_MODIFIED = COMMON.add(
+    "VolumesNotModified",
+    Severity.ACTION,
+    "The API server or the storage driver does not apply the VolumeAttributesClass of the spec to a volume.",
+    (
+        "PersistentVolumeClaim {name} does not get VolumeAttributesClass {requested}: {why}. Remove "
+        "storage.volumeAttributesClassName, or make the class available. The operator retries every hour."
+    ),
+    (
+        "The storage driver cannot apply VolumeAttributesClass {requested} to PersistentVolumeClaim {name} (kubectl "
+        "describe pvc {name}). Name another class in storage.volumeAttributesClassName."
+    ),
 )
 VOLUMES_CANNOT_GROW = COMMON.add(
     "VolumesCannotGrow",

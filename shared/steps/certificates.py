@@ -11,7 +11,14 @@ from shared.api.spec import Issuer
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
-from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, SECRETS_RETRY_SECONDS, content_of, encoded
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    PRIVATE_KEY,
+    SECRETS_RETRY_SECONDS,
+    content_of,
+    encoded,
+)
 from shared.pki import rotation, stores
 from shared.pki.certs import Certificate
 from shared.pki.copies import CopiedCertificate, TrustedCertificate, following
@@ -31,6 +38,7 @@ from shared.status.reasons import (
     CERTIFICATE_EXPIRED,
     CERTIFICATE_EXPIRING,
     CERTIFICATE_NOT_YET_VALID,
+    CERTIFICATES_NOT_ISSUED,
     FOREIGN_OBJECT,
     ISSUING_CERTIFICATES,
     REPLACING_CERTIFICATES,
@@ -43,12 +51,13 @@ RENEWAL_WINDOW = timedelta(hours=1)
 """A certificate that is due within this time is replaced on time; any other at the next resync."""
 
 
-def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Step:
+def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None, *, is_permitted: bool = True) -> Step:
     """Issue certificates before servers need them, and replace them before they expire.
 
     Args:
         mode: issuer of the certificates: the operator (self), cert-manager (certManager), or the user.
         issuer: issuer that cert-manager uses.
+        is_permitted: whether the operator may write Secrets.
     """
     if mode == "certManager":
         assert issuer is not None
@@ -56,6 +65,8 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
         return Step.do(*(Apply(CERTIFICATE, certificate) for certificate in made))
     if mode != "self":
         return PASS
+    if not is_permitted:
+        return PASS if issuing.has_certificates else _refuse_to_issue()
     try:
         why, writes = issuing.next()
     except ForeignObject as error:
@@ -66,6 +77,14 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
     if due is None or due - issuing.now > RENEWAL_WINDOW:
         return PASS
     return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
+
+
+def _refuse_to_issue() -> Step:
+    return Step.blocked(
+        CERTIFICATES_NOT_ISSUED,
+        "spec.tls.mode: the operator may not issue certificates: its chart value rbac.writeSecrets is false. Use mode "
+        "secret or certManager, or set that value to true. Nothing was changed.",
+    )
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,8 @@ class Issuing:
         found: the Secrets as observed, by name; None for one that does not exist.
         informed: fingerprint of the newest authority that every server trusts and would trust after a restart; empty if
             servers differ.
+        stamp: annotation of the certificates' Secrets with the time of the last change of the trust bundle; empty for
+            none.
     """
 
     own: Owner
@@ -92,6 +113,7 @@ class Issuing:
     informed: str
     now: datetime
     policy: RotationPolicy = DATABASES
+    stamp: str = ""
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         """Return the reason and the writes that are due now; no writes if everything is as desired.
@@ -111,6 +133,11 @@ class Issuing:
         writes = tuple(write for leaf, cause in causes.items() if (write := self._write(leaf, cause)))
         whys = [f"{leaf.secret}: {cause}" for leaf, cause in causes.items() if cause]
         return "; ".join(whys) or "updating the trust bundle", writes
+
+    @property
+    def has_certificates(self) -> bool:
+        """Whether every certificate exists."""
+        return all(self._stored(leaf) is not None for leaf in self.leaves)
 
     @property
     def due(self) -> datetime | None:
@@ -179,10 +206,21 @@ class Issuing:
         if cause:
             signer = self._authorities.signer or self._authorities.successor
             order = self.policy.order_certificate(leaf.name, leaf.hosts, signer, self.now, client=True)
-            return WriteSecret(self._secret(leaf.secret, bundle), seen, order)
+            return WriteSecret(self._stamped(leaf.secret, bundle), seen, order)
         stored = content_of(seen)
         content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
-        return WriteSecret(self._secret(leaf.secret, content), seen) if stored != content else None
+        is_kept = stored == content and not (self.stamp and settled_at(seen, self.stamp) is None)
+        return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
+
+    def _stamped(self, name: str, content: Mapping[str, str]) -> Obj:
+        """Return the Secret of a certificate, with the time of the last change of its trust bundle."""
+        made, seen = self._secret(name, content), self.found.get(name)
+        if self.stamp:
+            is_same = content_of(seen).get(AUTHORITY_KEY) == content[AUTHORITY_KEY]
+            is_known = is_same and settled_at(seen, self.stamp) is not None
+            since = annotation(seen, self.stamp) if is_known else self.now.isoformat(timespec="seconds")
+            made["metadata"]["annotations"] = {self.stamp: since}
+        return made
 
     def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
         kind = "Opaque" if name == self.authority else "kubernetes.io/tls"
@@ -306,10 +344,11 @@ class Copying:
 
 
 def settled_at(copy: Obj | None, stamp: str) -> datetime | None:
-    """Return when every mounted file has the content of a copy; None if the time of its change is unknown.
+    """Return when every mounted file has the content of a Secret; None if the time of its change is unknown.
 
     Args:
-        stamp: annotation of the copy with the time of its last change.
+        copy: the Secret.
+        stamp: annotation of the Secret with the time of its last change.
     """
     try:
         changed = datetime.fromisoformat(annotation(copy, stamp))
@@ -339,11 +378,15 @@ def cert_manager_certificates(
     )
 
 
+MAX_COMMON_NAME = 64
+"""Maximum length of a common name (RFC 5280, ub-common-name-length); cert-manager refuses longer ones."""
+
+
 def _names(leaf: CertificateRequest) -> Obj:
     addresses = [host for host in leaf.hosts if host == "::1" or host[0].isdigit()]
     names = [host for host in leaf.hosts if host not in addresses]
     found = {
-        "commonName": leaf.name,
+        "commonName": leaf.name[:MAX_COMMON_NAME],
         "dnsNames": names,
         "ipAddresses": addresses,
         "uris": [leaf.uri] if leaf.uri else [],

@@ -11,7 +11,7 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, 
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
-from shared.status.reasons import GROWING_VOLUMES, VOLUMES_CANNOT_GROW
+from shared.status.reasons import GROWING_VOLUMES, MODIFYING_VOLUMES, VOLUMES_CANNOT_GROW, VOLUMES_NOT_MODIFIED
 from shared.status.verdict import Progress
 from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
@@ -47,7 +47,14 @@ def report_unusable_secret(problem: SecretProblem) -> Step:
 
 
 def grow_volumes(
-    volumes: Sequence[Obj], stateful_set: Obj, size: int | str, now: datetime, *, refusal: str, may_recreate: bool
+    volumes: Sequence[Obj],
+    stateful_set: Obj,
+    size: int | str,
+    now: datetime,
+    *,
+    refusal: str,
+    may_recreate: bool,
+    attributes_class: str | None = None,
 ) -> Step:
     """Grow volumes to the size in the spec; volumes never shrink.
 
@@ -58,12 +65,14 @@ def grow_volumes(
         volumes: claims of the StatefulSet.
         refusal: annotation of claims that records the size, the time and the reason of the last rejected resize.
         may_recreate: whether the StatefulSet may be missing for a moment.
+        attributes_class: VolumeAttributesClass of new volumes; None to leave that of the StatefulSet.
     """
     resized = resize_claims(volumes, size, now, refusal=refusal)
     if resized is not PASS:
         return resized
     return (
         _recreate_stateful_set(stateful_set, size, may_recreate=may_recreate)
+        or _renew_template(volumes, stateful_set, attributes_class, may_recreate=may_recreate)
         or _await_storage(_growable(volumes), size)
         or PASS
     )
@@ -120,12 +129,113 @@ def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, may_recreate: 
     return Step.wait(GROWING_VOLUMES, message, Delete(STATEFUL_SET, stateful_set, orphan=True))
 
 
+def _renew_template(
+    volumes: Sequence[Obj], stateful_set: Obj, requested: str | None, *, may_recreate: bool
+) -> Step | None:
+    """Recreate the StatefulSet around its running pods, so that new volumes get the new VolumeAttributesClass.
+
+    Only if every claim has the class already: an API server without this feature drops the field without an error, and
+    the StatefulSet would be recreated again and again.
+    """
+    if requested is None or not may_recreate or template_attributes_class(stateful_set) == requested:
+        return None
+    if not volumes or any(_attributes_class(claim) != requested for claim in volumes):
+        return None
+    message = (
+        f"Recreating the StatefulSet so that new volumes get VolumeAttributesClass {requested}; its pods keep running."
+    )
+    return Step.wait(MODIFYING_VOLUMES, message, Delete(STATEFUL_SET, stateful_set, orphan=True))
+
+
+def modify_volumes(volumes: Sequence[Obj], requested: str | None, now: datetime, *, attempts: str) -> Step:
+    """Request the VolumeAttributesClass in the spec for existing volumes; this changes nothing else, and stops nothing.
+
+    The write of a class records the attempt in the same request. So a claim without the class, but with the record,
+    shows that the API server dropped the field, because such classes are unknown to that version.
+
+    Args:
+        volumes: claims of the StatefulSet.
+        requested: class of the spec; None to leave the claims as they are.
+        attempts: annotation of claims with the class, the time and the refusal of the last attempt.
+    """
+    if requested is None:
+        return PASS
+    attempt = f"{requested} at {now:%Y-%m-%dT%HZ}"  # an attempt counts for one hour
+    bound = _growable(volumes)
+    others = [claim for claim in bound if _attributes_class(claim) != requested]
+    tried = [claim for claim in others if annotation(claim, attempts).startswith(attempt)]
+    due = [claim for claim in others if claim not in tried]
+    return (
+        _request_class(due, requested, attempt, attempts)
+        or _report_class_refusal(tried, requested, attempt, attempts)
+        or _await_driver(bound, requested)
+        or PASS
+    )
+
+
+def _attributes_class(claim: Obj) -> str:
+    return str(claim["spec"].get("volumeAttributesClassName") or "")
+
+
+def _request_class(due: Sequence[Obj], requested: str, attempt: str, attempts: str) -> Step | None:
+    """Set the class of claims for which that was not tried within the hour."""
+    if not due:
+        return None
+    change = {"metadata": {"annotations": {attempts: attempt}}, "spec": {"volumeAttributesClassName": requested}}
+    patches = (Patch(PERSISTENT_VOLUME_CLAIM, claim, change, noted=(attempts, attempt)) for claim in due)
+    return Step(tuple(patches), Progress.PROGRESSING, MODIFYING_VOLUMES, f"Setting VolumeAttributesClass {requested}.")
+
+
+def _report_class_refusal(tried: Sequence[Obj], requested: str, attempt: str, attempts: str) -> Step | None:
+    """Report why the API server does not set the class of a claim."""
+    if not tried:
+        return None
+    name = tried[0]["metadata"]["name"]
+    why = annotation(tried[0], attempts).removeprefix(attempt).lstrip(": ").rstrip(".")
+    why = why or "the API server dropped the field, which Kubernetes 1.34 and later have"
+    return Step.progressing(
+        VOLUMES_NOT_MODIFIED,
+        f"PersistentVolumeClaim {name} does not get VolumeAttributesClass {requested}: {why}. Remove "
+        "storage.volumeAttributesClassName, or make the class available. The operator retries every hour.",
+        warning=True,
+    )
+
+
+def _await_driver(bound: Sequence[Obj], requested: str) -> Step | None:
+    """Report claims whose volume does not have the attributes of the class yet."""
+    waiting = [
+        claim for claim in bound if (claim.get("status") or {}).get("currentVolumeAttributesClassName") != requested
+    ]
+    if not waiting:
+        return None
+    name = waiting[0]["metadata"]["name"]
+    state = ((waiting[0].get("status") or {}).get("modifyVolumeStatus") or {}).get("status", "")
+    if state == "Infeasible":
+        return Step.progressing(
+            VOLUMES_NOT_MODIFIED,
+            f"The storage driver cannot apply VolumeAttributesClass {requested} to PersistentVolumeClaim {name} "
+            f"(kubectl describe pvc {name}). Name another class in storage.volumeAttributesClassName.",
+            warning=True,
+        )
+    names = ", ".join(claim["metadata"]["name"] for claim in waiting)
+    hint = " Does the class exist?" if state == "Pending" else ""
+    message = f"Waiting for the storage driver to apply VolumeAttributesClass {requested} to {names}.{hint}"
+    return Step.progressing(MODIFYING_VOLUMES, message)
+
+
 def _await_storage(growable: Sequence[Obj], size: int | str) -> Step | None:
     """Report claims whose storage has not grown yet."""
     growing = [claim["metadata"]["name"] for claim in growable if smaller(capacity(claim), size)]
     if not growing:
         return None
     return Step.progressing(GROWING_VOLUMES, f"Waiting for the storage to expand {', '.join(growing)} to {size}.")
+
+
+def template_attributes_class(stateful_set: Obj) -> str | None:
+    """Return the VolumeAttributesClass that a StatefulSet requests for new volumes; None if there is none."""
+    for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
+        return _attributes_class(claim) or None
+    return None
 
 
 def template_size(stateful_set: Obj) -> int | str | None:

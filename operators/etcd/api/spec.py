@@ -79,6 +79,14 @@ class Storage(SpecModel):
             "StorageClass of the volumes. Default: the default class of the Kubernetes cluster. Cannot be changed."
         ),
     )
+    volume_attributes_class_name: Name | None = Field(
+        None,
+        description=(
+            "Name of a VolumeAttributesClass with attributes of the volumes, such as IOPS, which the driver changes "
+            "without a restart. Needs Kubernetes 1.34 and a driver that supports it. If it is removed, the volumes "
+            "keep their class. Not used with medium Memory."
+        ),
+    )
     medium: Literal["Volume", "Memory"] = Field(
         "Volume",
         description=(

@@ -6,6 +6,7 @@ import re
 
 from operators.etcd.api.resource import API, EtcdCluster
 from shared.kubernetes.ownership import Owner
+from shared.pki import secret_names
 from shared.steps import passwords
 
 COMPONENT = "member"
@@ -94,7 +95,7 @@ def client_service_name(resource: EtcdCluster) -> str:
 
 def authority_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the authority that signs the certificates with tls.mode self; no pod mounts it."""
-    return f"{resource.name}-ca"
+    return secret_names.authority_secret(resource.name)
 
 
 def peer_secret(resource: EtcdCluster) -> str:
@@ -106,12 +107,12 @@ def peer_secret(resource: EtcdCluster) -> str:
 def server_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the certificate that members present to clients."""
     tls = resource.spec.tls
-    return (tls.client.secret_name or "") if tls.mode == "secret" else f"{resource.name}-server-tls"
+    return (tls.client.secret_name or "") if tls.mode == "secret" else secret_names.server_secret(resource.name)
 
 
 def client_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the certificate that the operator and other clients present to members."""
-    return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
+    return server_secret(resource) if resource.spec.tls.mode == "secret" else secret_names.client_secret(resource.name)
 
 
 def root_secret(resource: EtcdCluster) -> str:

@@ -16,8 +16,8 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
     Args:
         pod: template of the pods.
         replicas: number of pods.
-        existing: current StatefulSet, or None. The size in its volume template is kept, because it cannot be changed
-            (`grow_volumes` recreates the StatefulSet).
+        existing: current StatefulSet, or None. The size and the VolumeAttributesClass in its volume template are kept,
+            because they cannot be changed (`grow_volumes` recreates the StatefulSet).
     """
     storage = resource.spec.storage
     spec: Obj = {
@@ -35,13 +35,15 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
     }
     if storage.medium == "Volume":
         size = storage.size if existing is None else (provisioning.template_size(existing) or storage.size)
-        spec["volumeClaimTemplates"] = [claim(resource, own, size)]
+        requested = storage.volume_attributes_class_name
+        attributes_class = requested if existing is None else provisioning.template_attributes_class(existing)
+        spec["volumeClaimTemplates"] = [claim(resource, own, size, attributes_class)]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["annotations"] = {VERSION: str(resource.version)}
     return made
 
 
-def claim(resource: EtcdCluster, own: Owner, size: int | str) -> Obj:
+def claim(resource: EtcdCluster, own: Owner, size: int | str, attributes_class: str | None = None) -> Obj:
     """Return the template of the members' volume claims."""
     labels = own.labels(COMPONENT) | {CLUSTER_UID: resource.uid}
-    return claim_template(DATA, labels, size, resource.spec.storage.storage_class_name)
+    return claim_template(DATA, labels, size, resource.spec.storage.storage_class_name, attributes_class)

@@ -39,6 +39,9 @@ RESOURCES = Deferred(CONTAINER, "resources")
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: the size, time and message of the API server's last refusal to expand the volume."""
 
+MODIFICATION = "etcd.ydzs.io/modification-tried"
+"""Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
+
 
 def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """Apply the headless Service, by which members find each other, and the Service for clients."""
@@ -182,6 +185,15 @@ def expand_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step
     return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
 
 
+def modify_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Set the VolumeAttributesClass of the volumes, without a restart."""
+    if resource.spec.storage.medium != "Volume":
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    requested = resource.spec.storage.volume_attributes_class_name
+    return provisioning.modify_volumes(found, requested, now, attempts=MODIFICATION)
+
+
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Expand volumes to the size of the spec; they never shrink."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
@@ -193,6 +205,7 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
         now,
         refusal=REFUSAL,
         may_recreate=seen.members is not None and bool(resource.recorded_cluster_id),
+        attributes_class=resource.spec.storage.volume_attributes_class_name,
     )
 
 

@@ -26,12 +26,15 @@ _EXTSTORE_MIB = 64
 EXTSTORE_MAX_ITEM_MB = 4
 """Maximum of maxItemSizeMB with extstore: the size of a write buffer (ext_wbuf_size)."""
 
+ENCRYPTS_CEL = "(has(self.tls) && self.tls.mode != 'none')"
+"""Whether connections are encrypted, as a CEL expression."""
+
 NEEDED_CEL = " + ".join(
     [
         "self.memoryMB",
         *(f"self.{field} / {per}" for field, per in _UNITS_PER_MIB.items()),
         f"{_BASE_MIB}",
-        f"(has(self.tls) ? self.maxConnections / {_TLS_PER_MIB} + {_TLS_BASE_MIB} : 0)",
+        f"({ENCRYPTS_CEL} ? self.maxConnections / {_TLS_PER_MIB} + {_TLS_BASE_MIB} : 0)",
         f"(has(self.extstore) ? {_EXTSTORE_MIB} : 0)",
     ]
 )

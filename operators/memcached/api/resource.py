@@ -195,6 +195,11 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
             f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
+    if spec.tls_mode in ("self", "certManager") and spec.workload != "StatefulSet":
+        warnings.append(
+            "spec.tls: status.servers lists IP addresses, for which the certificate is not valid. Clients must verify "
+            f"the name {resource.name}.{resource.namespace}.svc instead; or set spec.workload to StatefulSet."
+        )
     if spec.warm_restart:
         warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
     try:
@@ -242,7 +247,7 @@ def exposure(resource: Memcached) -> Exposure:
     spec = resource.spec
     images = {"spec.image": spec.image, "spec.metrics.image": spec.metrics_image}
     return Exposure(
-        tls=spec.tls is not None,
+        tls=spec.encrypts,
         auth=spec.auth is not None,
         restricted=spec.network.restricts_clients,
         images={field: image for field, image in images.items() if image} | spec.extra_images,

@@ -10,7 +10,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED
-from operators.memcached.api.memory import EXTSTORE_MAX_ITEM_MB, MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
+from operators.memcached.api.memory import (
+    ENCRYPTS_CEL,
+    EXTSTORE_MAX_ITEM_MB,
+    MIN_WARM_RESTART_MB,
+    NEEDED_CEL,
+    overhead_mib,
+)
 from operators.memcached.api.reserved_flags import (
     ACCEPTED,
     BY_FIELD,
@@ -26,7 +32,8 @@ from shared.api.image import FORM as IMAGE
 from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
-from shared.api.spec import CONNECTION, INT32, Name, Rule, SpecModel
+from shared.api.rules import ISSUER_RULES, SECRET_NAME_RULES
+from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = MEMCACHED.default_version
@@ -59,19 +66,29 @@ class Auth(SpecModel):
 class Tls(SpecModel):
     """TLS between clients and servers."""
 
-    secret_name: Name = Field(
+    mode: Literal["none", "self", "secret", "certManager"] = Field(
+        "secret",
+        description="Issuer of the certificates. none: no encryption. self: the operator, in Secrets NAME-ca, "
+        "NAME-server-tls and NAME-client-tls (for clients); a new certificate or authority replaces no server. secret: "
+        "you, in the Secret of secretName. certManager: cert-manager, with issuer, in the last two Secrets." + _ROLLS,
+    )
+    issuer: Issuer | None = Field(None, description="Issuer of cert-manager. Required with mode certManager.")
+    secret_name: Name | None = Field(
+        None,
         description="Name of a Secret of type kubernetes.io/tls in the same namespace, with tls.crt and tls.key, and "
-        "with ca.crt if clientAuth is required. Servers load a renewed certificate without a restart and without "
-        "losing items, at the latest a few minutes after the operator's next resync (flag --resync, 10 minutes by "
-        "default). If clientAuth is required, a new ca.crt replaces the servers one by one, and the new servers start "
-        "empty."
+        "with ca.crt if clientAuth is required. Required with mode secret. Servers load a renewed certificate without "
+        "a restart and without losing items, at the latest a few minutes after the operator's next resync (flag "
+        "--resync, 10 minutes by default). If clientAuth is required, a new ca.crt (with mode certManager too) "
+        "replaces the servers one by one, and the new servers start empty.",
     )
     client_auth: Literal["none", "required"] = Field(
         "none",
         description="Whether clients must present a certificate that ca.crt verifies. If required, tls.crt must be "
         "such a certificate too (usages server auth and client auth), because the operator and the metrics exporter "
-        "present it." + _ROLLS,
+        "present it. With mode self it is, and memcached must be 1.5.19 or later." + _ROLLS,
     )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (*SECRET_NAME_RULES, *ISSUER_RULES)
 
 
 class Metrics(SpecModel):
@@ -326,11 +343,11 @@ class MemcachedSpec(PodSettings, PodExtensions):
         ),
         Rule(
             f"has(self.image) || !has(self.version) || !self.version.matches({json.dumps(_TOO_OLD)}) || "
-            "!(has(self.tls) || has(self.auth) || self.warmRestart)",
+            f"!({ENCRYPTS_CEL} || has(self.auth) || self.warmRestart)",
             lambda spec: (
                 spec.image is not None
                 or re.match(_TOO_OLD, spec.tag) is None
-                or not (spec.tls or spec.auth or spec.warm_restart)
+                or not (spec.encrypts or spec.auth or spec.warm_restart)
             ),
             "{} does not support tls, auth and warmRestart, which need memcached 1.5.18; use a newer version.",
             at="version",
@@ -383,8 +400,8 @@ class MemcachedSpec(PodSettings, PodExtensions):
         _forbid_arguments(
             REFUSED_WITH_TLS,
             "'{}' conflicts with spec.tls, which decides which clients may connect; remove one of the two.",
-            unless="!has(self.tls) || ",
-            applies=lambda spec: spec.tls,
+            unless=f"!{ENCRYPTS_CEL} || ",
+            applies=lambda spec: spec.encrypts,
         ),
         _forbid_arguments(
             REFUSED_WITH_AUTH,
@@ -432,7 +449,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
             self.memory_mb,
             self.max_connections,
             self.threads,
-            tls=self.tls is not None,
+            tls=self.encrypts,
             extstore=self.extstore is not None,
         )
 
@@ -442,9 +459,19 @@ class MemcachedSpec(PodSettings, PodExtensions):
         return f"{self.memory_mib}Mi"
 
     @property
+    def tls_mode(self) -> str:
+        """Issuer of the certificates: self, secret or certManager; none without TLS."""
+        return "none" if self.tls is None else self.tls.mode
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls_mode != "none"
+
+    @property
     def needs_client_certificate(self) -> bool:
         """Whether clients must present a certificate."""
-        return self.tls is not None and self.tls.client_auth == "required"
+        return self.tls is not None and self.encrypts and self.tls.client_auth == "required"
 
     @property
     def metrics_port(self) -> int | None:

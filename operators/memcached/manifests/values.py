@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from charts.values.operator import WRITE_SECRETS, RbacValues, operator_values
+from charts.values.operator import CERT_MANAGER, WRITE_SECRETS, RbacValues, operator_values
 from charts.values.rules import Count, Share, Thresholds
 
 
@@ -12,6 +12,7 @@ class MemcachedRbac(RbacValues):
     """RBAC settings of the memcached operator."""
 
     write_secrets: bool = WRITE_SECRETS
+    cert_manager: bool = CERT_MANAGER
 
 
 class MemcachedThresholds(Thresholds):

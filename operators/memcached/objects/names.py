@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import API, Memcached
 from shared.kubernetes.ownership import Owner
+from shared.pki import secret_names
 from shared.steps import passwords
 
 
@@ -16,6 +17,19 @@ def users_secret(resource: Memcached) -> str:
     """Return the Secret with the users file: that of the user, or the generated one; empty without spec.auth."""
     auth = resource.spec.auth
     return "" if auth is None else auth.secret_name or passwords.secret_name(resource.name)
+
+
+def server_secret(resource: Memcached) -> str:
+    """Return the Secret with the certificate of the servers, which they mount; empty without TLS."""
+    tls = resource.spec.tls
+    if tls is None or tls.mode == "none":
+        return ""
+    return (tls.secret_name or "") if tls.mode == "secret" else secret_names.server_secret(resource.name)
+
+
+def client_secret(resource: Memcached) -> str:
+    """Return the Secret with the certificate of clients; with mode secret, clients have their own."""
+    return server_secret(resource) if resource.spec.tls_mode == "secret" else secret_names.client_secret(resource.name)
 
 
 def service_host(resource: Memcached) -> str:

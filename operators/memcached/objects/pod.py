@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
-from operators.memcached.objects.names import users_secret
+from operators.memcached.objects.names import server_secret, users_secret
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -83,7 +83,7 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
         metadata["annotations"] = annotations
     security = restricted(USER_ID)
-    if spec.auth or spec.tls or spec.extstore:
+    if spec.auth or spec.encrypts or spec.extstore:
         security["fsGroup"] = USER_ID  # files of Secrets and new volumes belong to root; this group may use them
     containers = [_server(resource, image)]
     reloads = sidecar.reloads and spec.auth is not None
@@ -153,7 +153,7 @@ def _sidecar(resource: Memcached, image: str, *, reloads: bool) -> Obj:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
     if reloads:
         flags.append("--reload-users")
-    if spec.tls:
+    if spec.encrypts:
         flags.append("--tls")
     if spec.needs_client_certificate:
         flags += [f"--tls-cert={TLS}/{CERTIFICATE_KEY}", f"--tls-key={TLS}/{PRIVATE_KEY}"]
@@ -183,7 +183,7 @@ def arguments(resource: Memcached) -> list[str]:
         flags.append(f"--memory-file={_MEMORY_FILE}")
     if spec.auth:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
-    if spec.tls:
+    if spec.encrypts:
         options = [f"ssl_chain_cert={TLS}/{CERTIFICATE_KEY}", f"ssl_key={TLS}/{PRIVATE_KEY}"]
         if spec.needs_client_certificate:  # 2 rejects clients without a certificate; the default requests none
             options += ["ssl_verify_mode=2", f"ssl_ca_cert={TLS}/{AUTHORITY_KEY}"]
@@ -197,9 +197,9 @@ def _volumes(resource: Memcached) -> list[Obj]:
     spec, volumes = resource.spec, []
     if spec.auth:
         volumes.append(_secret("auth", users_secret(resource), USERS_KEY))
-    if spec.tls:
+    if spec.encrypts:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
-        volumes.append(_secret("tls", spec.tls.secret_name, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
+        volumes.append(_secret("tls", server_secret(resource), CERTIFICATE_KEY, PRIVATE_KEY, *authority))
     if spec.warm_restart:  # items, and the .meta file that a stop writes
         size = f"{spec.memory_mb + 1}Mi"
         volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
@@ -230,6 +230,6 @@ def _secret_mounts(resource: Memcached) -> list[Obj]:
     spec, mounts = resource.spec, []
     if spec.auth:
         mounts.append({"name": "auth", "mountPath": AUTH, "readOnly": True})
-    if spec.tls:
+    if spec.encrypts:
         mounts.append({"name": "tls", "mountPath": TLS, "readOnly": True})
     return mounts

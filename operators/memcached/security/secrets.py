@@ -7,20 +7,24 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.names import users_secret
+from operators.memcached.objects.names import server_secret, users_secret
 from operators.memcached.objects.pod import USERS_KEY
+from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
-from shared.pki.stores import validities
+from shared.pki.secret_names import authority_secret
+from shared.pki.stores import authorities_of, certificate_secrets, validities
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
+from shared.steps.certificates import settled_at
 from shared.steps.passwords import own_secret
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
@@ -35,7 +39,8 @@ class Secrets:
         problem: first problem with the Secrets; None if they are valid.
         users: contents of the users file.
         pair: certificate of the servers, and its key.
-        authority: CA certificates that verify clients.
+        authority: CA certificates that verify clients, if a change replaces the servers; empty with tls.mode self,
+            whose former CA is trusted until it expires.
         issuers: CA certificates that verify servers; empty if the Secret has none.
         users_digest: digest of the users file, with which the status records that all servers have loaded it. Its key
             is the UID of the Secret, so that it reveals nothing of the passwords.
@@ -44,6 +49,8 @@ class Secrets:
         validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
         versions: resourceVersion of each Secret, by name; None for one that does not exist.
         found: Secrets by name; None for one that does not exist.
+        successor: CA that does not sign yet, with tls.mode self; None if there is none.
+        trusted_from: time at which every mounted file has the present CAs; None if it is unknown.
     """
 
     problem: SecretProblem | None = None
@@ -56,6 +63,8 @@ class Secrets:
     validity: Mapping[str, Validity] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
+    successor: certs.Certificate | None = None
+    trusted_from: datetime | None = None
 
     @property
     def all_credentials(self) -> tuple[tuple[str, str], ...]:
@@ -102,9 +111,12 @@ def fingerprint(certificate: bytes) -> str:
 
 async def read_secrets(resource: Memcached, kube: Kube) -> Secrets:
     """Read the Secrets that the spec names from the API server, and parse them."""
-    tls = resource.spec.tls
-    names = {users_secret(resource), *((tls.secret_name,) if tls else ())} - {""}
+    names = {users_secret(resource), *_certificates(resource)} - {""}
     return parse_secrets(resource, await find(kube, resource.namespace, names))
+
+
+def _certificates(resource: Memcached) -> tuple[str, ...]:
+    return certificate_secrets(resource.spec.tls_mode, leaves(resource), authority_secret(resource.name))
 
 
 def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
@@ -114,11 +126,13 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         resource: the Memcached.
         found: Secrets that the spec names, by name; None if a Secret does not exist.
     """
-    auth, tls = resource.spec.auth, resource.spec.tls
+    auth, mode = resource.spec.auth, resource.spec.tls_mode
     startup_inputs: list[tuple[bytes, bytes]] = []
     users = authority = issuers = users_digest = ""
     pair = None
-    validity, versions = validities(found, [tls.secret_name] if tls else []), versions_of(found)
+    validity = validities(found, _certificates(resource), authority_secret(resource.name))
+    provided = {users_secret(resource), *((server_secret(resource),) if mode != "self" else ())} - {""}
+    versions = versions_of({name: found[name] for name in sorted(provided)})
     try:
         if auth is not None:
             name = users_secret(resource)
@@ -128,16 +142,31 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
                 raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {problem}")
             startup_inputs.append((key_of(secret), users.encode()))
             users_digest = digest(startup_inputs)
-        if tls is not None:
-            secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
-            pair, authority = certificate_of("spec.tls", tls.secret_name, secret, hosts=None, is_client=needed)
-            issuers = content_of(secret).get(AUTHORITY_KEY, "")
+        if mode != "none":
+            name, needed = server_secret(resource), resource.spec.needs_client_certificate
+            secret, is_ordered = found[name], mode == "certManager"
+            pair, authority = certificate_of(
+                "spec.tls", name, secret, hosts=None, is_client=needed, is_ordered=is_ordered
+            )
+            issuers, authority = content_of(secret).get(AUTHORITY_KEY, ""), "" if mode == "self" else authority
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
         return Secrets(error.problem, validity=validity, versions=versions, found=found)
     former = digest(startup_inputs)
-    return Secrets(None, users, pair, authority, issuers, users_digest, former, validity, versions, found)
+    rotation = _rotation(resource, found)
+    return Secrets(None, users, pair, authority, issuers, users_digest, former, validity, versions, found, *rotation)
+
+
+def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[certs.Certificate | None, datetime | None]:
+    """Return the CA that does not sign yet, and when every mounted file has it; None for an unknown or missing one."""
+    if resource.spec.tls_mode != "self":
+        return None, None
+    successor = authorities_of(found[authority_secret(resource.name)]).successor
+    return (
+        successor.certificate if successor else None,
+        settled_at(found[server_secret(resource)], TRUST_CHANGED),
+    )
 
 
 def _generated(resource: Memcached, found: Mapping[str, Obj | None]) -> Obj | None:

@@ -1,31 +1,54 @@
-"""Step that makes running servers load a renewed certificate, so that they keep their items. Pure."""
+"""Step that makes running servers load a renewed certificate or a new CA, so that they keep their items. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
-from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates
+from operators.memcached.security.certificates import (
+    REFRESH_INTERVAL_SECONDS,
+    RefreshCertificates,
+    ServedCertificate,
+)
+from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
 
-def refresh_certificates(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Send refresh_certs to servers that do not serve the certificate in the Secret."""
-    stale = facts.servers_with_old_certificate
-    if not stale:
+def refresh_certificates(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Send refresh_certs to servers that do not serve the certificate in the Secret, or do not trust its next CA."""
+    if stale := facts.servers_with_old_certificate:
+        return _refresh(resource, facts, stale, "serve the certificate in the Secret")
+    since = facts.successor_loads_from
+    if since is None:
         return PASS
+    if now < since:  # the kubelet may not have updated the files
+        return Step(requeue=max((since - now).total_seconds(), 1.0))
+    if unaware := facts.servers_without_successor(now):
+        return _refresh(resource, facts, unaware, "trust the next certificate authority")
+    return PASS
+
+
+def _refresh(resource: Memcached, facts: Assessment, stale: Sequence[Pod], done: str) -> Step:
+    """Refresh servers that were not refreshed within the interval.
+
+    Args:
+        stale: servers to refresh.
+        done: state of the others, such as "serve the certificate in the Secret".
+    """
     observed, ready = facts.observed, len(facts.observed.workload.ready)
-    reports = [(pod, observed.served_certificates[pod.name]) for pod in stale]
+    unknown = ServedCertificate(error="it was not inspected yet")
+    reports = [(pod, observed.served_certificates.get(pod.name, unknown)) for pod in stale]
     due = tuple(
         (pod.name, pod.address)
         for pod, report in reports
         if not report.error and report.age >= REFRESH_INTERVAL_SECONDS
     )
     unreachable = [(pod.name, report.error.rstrip(".")) for pod, report in reports if report.error]
-    progress = f"{ready - len(stale)} of {ready} servers serve the certificate in the Secret"
+    progress = f"{ready - len(stale)} of {ready} servers {done}"
     if unreachable:
         name, error = unreachable[0]
         message = f"{progress}. {name} cannot be inspected: {error}."

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
-from operators.memcached.objects.names import owner, service_host
+from operators.memcached.objects.names import client_secret, owner, service_host
 from operators.memcached.objects.pod import COMPONENT
+from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
 from shared.steps.connection import Connection, certificates, credentials, keep_connection
@@ -43,7 +44,12 @@ def _credentials(resource: Memcached, facts: Assessment) -> dict[str, str | None
 
 
 def _certificates(resource: Memcached, facts: Assessment) -> dict[str, str | None]:
-    if resource.spec.tls is None:
+    """Return the authorities that clients trust, and the certificate for clients, unless users issue their own."""
+    spec, secrets = resource.spec, facts.observed.secrets
+    if not spec.encrypts:
         return certificates("")
-    secrets = facts.observed.secrets
-    return certificates(secrets.issuers if secrets.pair else None)
+    authority = secrets.issuers if secrets.pair else None
+    if spec.tls_mode == "secret" or not spec.needs_client_certificate:
+        return certificates(authority)
+    content = content_of(secrets.found.get(client_secret(resource)))
+    return certificates(authority, content.get(CERTIFICATE_KEY), content.get(PRIVATE_KEY))

@@ -17,7 +17,7 @@ from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM
 from shared.api.podspec import number_cel, smaller
-from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
+from shared.api.rules import ISSUER_RULES, SECRET_NAME_RULES, immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
 
 OWN_KEYS = "redis.middleware.hc.cn/"
@@ -91,22 +91,7 @@ POD_RULES = (
 
 METRICS_RULES = (_image("image", IMAGE, _NO_IMAGE, lambda given: given.image),)
 
-TLS_RULES = (
-    Rule(
-        "self.mode != 'secret' || has(self.secretName)",
-        lambda tls: tls.mode != "secret" or tls.secret_name is not None,
-        "is required with mode secret: set the Secret with your certificate.",
-        at="secretName",
-    ),
-    Rule(
-        "self.mode == 'secret' || !has(self.secretName)",
-        lambda tls: tls.mode == "secret" or tls.secret_name is None,
-        "is not allowed with mode {}; remove it, or use mode secret.",
-        at="secretName",
-        value=("self.mode", lambda tls: tls.mode),
-    ),
-    *ISSUER_RULES,
-)
+TLS_RULES = (*SECRET_NAME_RULES, *ISSUER_RULES)
 
 _POD_CEL = "has(self.pod) && size(self.pod) > 0"
 _MIDDLEWARE_CEL = f"{_POD_CEL} && has(self.pod[0].middlewareImage)"

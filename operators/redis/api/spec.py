@@ -51,6 +51,12 @@ class Storage(SpecModel):
         None,
         description="Storage class of the volumes. Default: the default class of the Kubernetes cluster. Immutable.",
     )
+    volume_attributes_class_name: Name | None = Field(
+        None,
+        description="Name of a VolumeAttributesClass with attributes of the volumes, such as IOPS, which the driver "
+        "changes without a restart. Needs Kubernetes 1.34 and a driver that supports it. If it is removed, the volumes "
+        "keep their class.",
+    )
     retain: bool = Field(
         True, description="Whether volumes are kept when the resource is deleted. false deletes the data with it."
     )

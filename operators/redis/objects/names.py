@@ -7,6 +7,7 @@ import re
 from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
+from shared.pki import secret_names
 from shared.steps import passwords
 
 COMPONENT = "node"
@@ -139,7 +140,7 @@ def tls_secret(resource: RedisCluster) -> str:
 
 def authority_secret(resource: RedisCluster) -> str:
     """Return the name of the Secret with the CA of tls.mode self; no pod mounts it."""
-    return f"{resource.name}-ca"
+    return secret_names.authority_secret(resource.name)
 
 
 def server_secret(resource: RedisCluster) -> str:
@@ -147,9 +148,9 @@ def server_secret(resource: RedisCluster) -> str:
     tls = resource.spec.tls
     if tls.mode == "none":
         return ""
-    return (tls.secret_name or "") if tls.mode == "secret" else f"{resource.name}-server-tls"
+    return (tls.secret_name or "") if tls.mode == "secret" else secret_names.server_secret(resource.name)
 
 
 def client_secret(resource: RedisCluster) -> str:
     """Return the name of the Secret with the client certificate, which the operator uses."""
-    return server_secret(resource) if resource.spec.tls.mode == "secret" else f"{resource.name}-client-tls"
+    return server_secret(resource) if resource.spec.tls.mode == "secret" else secret_names.client_secret(resource.name)

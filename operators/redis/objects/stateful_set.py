@@ -7,6 +7,7 @@ from operators.redis.objects.names import CLUSTER_UID, COMPONENT, DATA
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template
 from shared.kubernetes.ownership import Owner
+from shared.steps.provisioning import template_attributes_class
 
 
 def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, existing: Obj | None = None) -> Obj:
@@ -37,7 +38,9 @@ def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, ex
         }
         size, uid = (None, None) if existing is None else template_claim(existing)
         labels = own.labels(COMPONENT) | {CLUSTER_UID: uid or resource.uid}
-        claim = claim_template(DATA, labels, size or storage.size, storage.storage_class_name)
+        requested = storage.volume_attributes_class_name
+        attributes_class = requested if existing is None else template_attributes_class(existing)
+        claim = claim_template(DATA, labels, size or storage.size, storage.storage_class_name, attributes_class)
         spec["volumeClaimTemplates"] = [claim]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["labels"][CLUSTER_UID] = resource.uid

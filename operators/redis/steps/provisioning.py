@@ -49,6 +49,9 @@ from shared.steps.resize import can_resize, resizable, resize_pods
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
 
+MODIFICATION = "redis.middleware.hc.cn/modification-tried"
+"""Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
+
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
@@ -317,6 +320,15 @@ def expand_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Ste
     return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
 
 
+def modify_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Set the VolumeAttributesClass of the volumes, without a restart."""
+    if resource.spec.storage is None:
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    requested = resource.spec.storage.volume_attributes_class_name
+    return provisioning.modify_volumes(found, requested, now, attempts=MODIFICATION)
+
+
 def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Grow volumes to the size of the spec; they never shrink."""
     if resource.spec.storage is None or seen.stateful_set is None:
@@ -328,4 +340,5 @@ def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
         now,
         refusal=REFUSAL,
         may_recreate=resource.formed,
+        attributes_class=resource.spec.storage.volume_attributes_class_name,
     )

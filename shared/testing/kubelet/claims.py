@@ -1,4 +1,4 @@
-"""Kubernetes' controllers of PersistentVolumeClaims: claims are bound at once, grow, and persist while in use."""
+"""Kubernetes' controllers of PersistentVolumeClaims: bound, grown and modified at once, and kept while in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Claims:
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Bind, expand or release one claim; return whether there was anything to do."""
+        """Bind, expand, modify or release one claim; return whether there was anything to do."""
         return any(self._control(claim) for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM))
 
     def _control(self, claim: Obj) -> bool:
@@ -37,6 +37,8 @@ class Claims:
             self._controller.merge(*address, {"spec": {"volumeName": f"pvc-{metadata['uid']}"}})
             return True
         status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"], "capacity": {"storage": requested}}
+        if attributes := claim["spec"].get("volumeAttributesClassName"):
+            status["currentVolumeAttributesClassName"] = attributes
         if status == {key: claim["status"].get(key) for key in status}:
             return False
         self._controller.merge(*address, {"status": status}, subresource="status")

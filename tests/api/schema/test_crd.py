@@ -16,6 +16,8 @@ from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.api.crd import Resource
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import DEPLOYMENT, SECRET, Kind, Obj
+from shared.pki.secret_names import server_secret
+from shared.pki.stores import issued_in
 from tests.api.conftest import Kubectl
 from tests.api.support.running import Operator
 from tests.api.support.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, REDIS_CLUSTER, World
@@ -26,7 +28,6 @@ from tests.support.etcd.changes import CHANGES, REFUSED_CHANGES
 from tests.support.memcached import cases as memcached_cases
 from tests.support.redis import cases as redis_cases
 from tests.support.redis import changes
-from tests.unit.memcached.fake_servers import certificate, tls_secret
 
 CASES = {
     MEMCACHED: memcached_cases,
@@ -156,11 +157,16 @@ def test_missing_fields_get_defaults(world: World, kind: Kind, given: Obj, fille
 def test_memcached_sample_applies_strictly_and_becomes_ready(
     world: World, kube: Kubectl, operator: Operator, sample: Path
 ) -> None:
-    world.user_client.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("wallet-tls")})
     kube("apply", "--validate=strict", "--filename", sample)
     resources = [obj for obj in yaml.safe_load_all(sample.read_text()) if obj["kind"] == MEMCACHED.name]
     (name,) = (obj["metadata"]["name"] for obj in resources)
-    world.eventually(lambda: world.is_ready(name))
+
+    def becomes_ready() -> bool:
+        if issued := issued_in(world.find(SECRET, server_secret(name))):
+            operator.fleet.files = issued.pair  # the kubelet mounts the Secret, and servers load the files
+        return world.is_ready(name)
+
+    world.eventually(becomes_ready, seconds=60)
     again = kube("apply", "--validate=strict", "--filename", sample)
     assert f"{MEMCACHED.name.lower()}.{MEMCACHED.group}/{name} unchanged" in again
 

@@ -167,6 +167,7 @@ UNCHANGEABLE = {
 
 PROTECTION = "an admission policy reads it when the resource is deleted: tests/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
+KEPT = "volumes keep their class when the field is removed: tests/unit/shared/steps/test_modify_volumes.py"
 MOVES = (
     "read when slots move to a new primary; nothing shows in a cluster at rest: tests/unit/redis/steps/test_scaling.py"
 )
@@ -180,7 +181,7 @@ RANGES: dict[str, Any] = {
 SUBJECTS = {
     "Memcached": Subject(
         memcached.API,
-        MEMCACHED_CAST,
+        replace(MEMCACHED_CAST, kinds=(*MEMCACHED_CAST.kinds, CERTIFICATE)),
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
@@ -220,6 +221,7 @@ SUBJECTS = {
             "recovery.confirm": TOKEN.format("tests/api/crash/test_etcd.py, lost quorum and recovery"),
             "recovery.release": TOKEN.format("tests/unit/etcd/simulation, scenarios of recoveries"),
             "deletionProtection": PROTECTION,
+            "storage.volumeAttributesClassName": KEPT,
         },
         state=etcd_state,
         provoked={
@@ -273,6 +275,7 @@ SUBJECTS = {
             "updateStrategy.assignStrategies[].fromReplicas": MOVES,
             "recovery.confirm": TOKEN.format("tests/api/crash/test_redis.py, lose slots and recover"),
             "deletionProtection": PROTECTION,
+            "storage.volumeAttributesClassName": KEPT,
         },
         state=redis_state,
     ),

@@ -67,6 +67,7 @@ ACCEPTED = over(
         *(Case(f"version {version}", {"version": version}) for version in ("3.4.0", "3.5.35", "3.6.16-0", "3.7.3")),
         Case("the smallest volumes", stored(size="256Mi")),
         Case("volumes in bytes", stored(size=GIB)),
+        Case("volumes with a class of attributes", stored(volumeAttributesClassName="fast")),
         Case(
             "volumes of a class, deleted with the resource", stored(size="1Ti", storageClassName="fast", retain=False)
         ),
@@ -241,6 +242,15 @@ REFUSED = over(
         Case(
             "a storage class that is too long",
             stored(storageClassName="a" * 254),
+            "may not be more than 253",
+            "at most 253",
+        ),
+        Case(
+            "an invalid class of attributes", stored(volumeAttributesClassName="Fast"), "should match", "does not match"
+        ),
+        Case(
+            "a class of attributes that is too long",
+            stored(volumeAttributesClassName="a" * 254),
             "may not be more than 253",
             "at most 253",
         ),

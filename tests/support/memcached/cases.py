@@ -17,6 +17,7 @@ def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
 
 BIG = {"memoryMB": 1048576}
 TLS = {"tls": {"secretName": "cache-tls"}}
+ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 USERS = {"auth": {"secretName": "users"}}
 OLD_WORDS = "1.5.17 does not support tls, auth and warmRestart, which need memcached 1.5.18"
 LIMIT_WORDS = "memory is less than memoryMB, maxConnections and threads may need; use at least 147Mi"
@@ -64,6 +65,14 @@ ACCEPTED = (
     Case("users", {"auth": {"secretName": "users"}}),
     Case("generated users", {"auth": {}}),
     Case("TLS", {"tls": {"secretName": "cache.tls"}}),
+    Case("TLS in mode secret", {"tls": {"mode": "secret", "secretName": "a"}}),
+    Case("explicitly without TLS", {"tls": {"mode": "none"}}),
+    Case("self-signed TLS", {"tls": {"mode": "self"}}),
+    Case("self-signed TLS with client certificates", {"tls": {"mode": "self", "clientAuth": "required"}}),
+    Case("TLS by cert-manager", {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "ClusterIssuer"}}}),
+    Case("an old version without TLS", {"version": "1.4.39", "tls": {"mode": "none"}}),
+    Case("an argument that conflicts with TLS only", {"tls": {"mode": "none"}, "extraArgs": ["-Z"]}),
+    Case("the minimum memory limit explicitly without TLS", limit("147Mi", tls={"mode": "none"})),
     Case("TLS with client certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
     Case("TLS with additional options", {**TLS, "extraArgs": ["--extended=ssl_min_version=3,ssl_wbuf_size=16"]}),
     Case("an old version without unsupported features", {"version": "1.4.39"}),
@@ -108,6 +117,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "warmRestart": {"warmRestart": True},
     "auth.secretName": {"auth": {"secretName": "users"}},
     "tls.secretName": TLS,
+    "tls.mode": {"tls": {"mode": "self"}},
+    "tls.issuer.name": {"tls": ISSUED},
+    "tls.issuer.kind": {"tls": {**ISSUED, "issuer": {"name": "ours", "kind": "ClusterIssuer"}}},
     "tls.clientAuth": {"tls": {"secretName": "cache-tls", "clientAuth": "required"}},
     "metrics.enabled": {"metrics": {"enabled": True}},
     "metrics.port": {"metrics": {"port": 9151}},
@@ -378,7 +390,54 @@ REFUSED = (
         "at most 253",
     ),
     Case("users with an invalid Secret name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
-    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is required"),
+    Case(
+        "TLS without a Secret",
+        {"tls": {}},
+        "is required with mode secret",
+        "spec.tls.secretName: is required with mode secret",
+    ),
+    *(
+        Case(
+            f"a Secret name in TLS mode {given['mode']}",
+            {"tls": {**given, "secretName": "a"}},
+            f"is not allowed with mode {given['mode']}",
+            f"spec.tls.secretName: is not allowed with mode {given['mode']}",
+        )
+        for given in ({"mode": "none"}, {"mode": "self"}, ISSUED)
+    ),
+    Case("an unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
+    Case(
+        "cert-manager without an issuer",
+        {"tls": {"mode": "certManager"}},
+        "is required in mode certManager",
+        "spec.tls.issuer: is required in mode certManager",
+    ),
+    Case(
+        "an issuer in another TLS mode",
+        {"tls": {**ISSUED, "mode": "self"}},
+        "is used only in mode certManager",
+        "spec.tls.issuer: is used only in mode certManager",
+    ),
+    Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"),
+    Case("an invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
+    Case(
+        "a too long issuer name",
+        {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}},
+        "may not be more than 253",
+        "at most 253",
+    ),
+    Case(
+        "an unknown kind of issuer",
+        {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Vault"}}},
+        "Unsupported value",
+        "use 'Issuer' or 'ClusterIssuer'",
+    ),
+    Case(
+        "self-signed TLS with an old version",
+        {"version": "1.5.17", "tls": {"mode": "self"}},
+        OLD_WORDS,
+        f"spec.version: {OLD_WORDS}",
+    ),
     Case(
         "TLS with a too long Secret name", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"
     ),

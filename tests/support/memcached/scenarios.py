@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.operator import controller
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
 from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.scenario import (
@@ -29,6 +33,7 @@ from shared.testing.harness.scenario import (
     unobserved,
 )
 from shared.testing.kubelet.kubelet import ProcessStatus
+from tests.support.issuing import issued
 from tests.unit.memcached.fake_servers import Fleet, certificate, secret, tls_secret
 
 OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
@@ -41,10 +46,15 @@ class Servers(Fleet):
     Attributes:
         filled: UIDs of the pods that hold items.
         emptied: number of servers that ended with their items.
+        loaded: times at which servers loaded their files, by address.
+        clock: clock of the world.
     """
 
     filled: set[str] = field(default_factory=set)
     emptied: int = 0
+    loaded: dict[str, datetime] = field(default_factory=dict)
+    clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    reads_files: bool = True
     violations: list[str] = field(default_factory=list)
 
     def state(self) -> Any:
@@ -54,9 +64,31 @@ class Servers(Fleet):
         """Count what must not happen more often than without a disturbance; a certificate may be reloaded twice."""
         return Counter({"server emptied": self.emptied})
 
-    def run(self, pod: Obj, _claims: Mapping[str, Obj]) -> ProcessStatus:
-        self.filled.add(pod["metadata"]["uid"])
+    def run(self, pod: Obj, volumes: Mapping[str, Obj]) -> ProcessStatus:
+        address, uid = pod["status"]["podIP"], pod["metadata"]["uid"]
+        self._mount(address, pod, volumes.get("tls"))
+        if uid not in self.filled:
+            self.filled.add(uid)
+            for known in (self.served, self.trusted):
+                known.pop(address, None)
+            self.load(address)
         return ProcessStatus()
+
+    def _mount(self, address: str, pod: Obj, secret: Obj | None) -> None:
+        """Update the files of a server at once; without the Secret, they stay as they are."""
+        volume = next((each for each in pod["spec"].get("volumes", ()) if each["name"] == "tls"), None)
+        if volume is None:
+            self.mounted.pop(address, None)
+        elif secret is not None:
+            content = content_of(secret)
+            self.mounted[address] = {item["key"]: content[item["key"]] for item in volume["secret"]["items"]}
+
+    def load(self, host: str) -> None:
+        super().load(host)
+        self.loaded[host] = self.clock()
+
+    def age(self, host: str) -> float:
+        return (self.clock() - self.loaded[host]).total_seconds()
 
     def end(self, uid: str) -> None:
         self.emptied += uid in self.filled
@@ -66,11 +98,17 @@ class Servers(Fleet):
         """Accept every write: whether servers are emptied shows in `emptied`."""
 
 
-MEMCACHED = Subject("memcached", lambda servers: controller(OPTIONS, servers.connect), database=Servers)
+MEMCACHED = Subject(
+    "memcached",
+    lambda servers: dataclasses.replace(controller(OPTIONS, servers.connect), issue=issued),
+    database=Servers,
+    patience=REFRESH_INTERVAL_SECONDS,
+)
 
 NAMED: Obj = {"size": 1, "workload": "StatefulSet"}
 AUTH: Obj = {"auth": {"secretName": "cache-users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
+ISSUED: Obj = {"tls": {"mode": "self", "clientAuth": "required"}}
 BUDGET: Obj = {"podDisruptionBudget": {"maxUnavailable": 1}}
 REQUESTS: Obj = {"requests": {"cpu": "100m"}}
 AUTOSCALING: Obj = {"autoscaling": {"maxReplicas": 5}, "resources": REQUESTS}
@@ -149,6 +187,12 @@ SCENARIOS = (
         "TLS on, then a renewed certificate",
         (apply(size=1, **TLS), renewed_certificate()),
         given=(given_certificate(), apply(size=1)),
+    ),
+    Scenario("create with TLS in mode self", (apply(size=1, **ISSUED),)),
+    Scenario(
+        "Secrets of TLS in mode self deleted",
+        tuple(unobserved(delete(SECRET, f"cache-{name}")) for name in ("server-tls", "client-tls", "ca")),
+        given=(apply(size=1, **ISSUED),),
     ),
     Scenario("warm restart on", (apply(size=0, warmRestart=True),), given=(apply(size=0),)),
     Scenario("disruption budget on and off", (apply(size=1, **BUDGET), apply(size=1)), given=(apply(size=1),)),

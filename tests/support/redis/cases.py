@@ -147,6 +147,7 @@ ACCEPTED = over(
         Case("maxmemory as environment variable", {"env": [{"name": "MAXMEMORY", "value": "1073741824"}]}),
         Case("default volumes", stored()),
         Case("volume size in bytes", stored(size=GIB)),
+        Case("volumes with a class of attributes", stored(volumeAttributesClassName="fast")),
         Case(
             "volumes of a class that are deleted with the resource",
             stored(size="1Ti", storageClassName="fast", retain=False),
@@ -453,6 +454,13 @@ REFUSED = over(
         Case("invalid volume size", stored(size="much"), "should match", "is not a quantity"),
         Case("too long volume size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
         Case("invalid storage class name", stored(storageClassName="Fast"), "should match", "does not match"),
+        Case("invalid class of attributes", stored(volumeAttributesClassName="Fast"), "should match", "does not match"),
+        Case(
+            "too long class of attributes",
+            stored(volumeAttributesClassName="a" * 254),
+            "may not be more than 253",
+            "at most 253",
+        ),
         Case(
             "too long storage class name", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"
         ),

@@ -26,7 +26,7 @@ BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 READ_MANY = {"list", "watch", "deletecollection"}
 
 SWITCHES = {
-    "memcached-operator": {"writeSecrets": ("", "secrets")},
+    "memcached-operator": {"writeSecrets": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")},
     "etcd-operator": {"writeSecrets": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")},
     "redis-operator": {"certManager": ("cert-manager.io", "certificates")},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,8 +13,12 @@ from functools import cache
 from operators.memcached.client.errors import AuthenticationFailed, NotTrusted, TLSFailed, Unreachable
 from operators.memcached.client.server import Section
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.pki import ca, certs
 from shared.testing.harness.harness import NAMESPACE
+
+NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME."""
 
 BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
 """Validity: it includes the time of every world, and the real time."""
@@ -54,8 +58,12 @@ def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ca") -> 
 class Fleet:
     """Servers that load a certificate on the first connection, and again on refresh_certs.
 
+    A server that verifies clients adds the authorities in its files to those that it trusts, as memcached does.
+
     Attributes:
-        files: certificate in the servers' files.
+        files: certificate in the files of servers that are not in `mounted`.
+        mounted: content of the mounted Secret by key, by address of the server.
+        trusted: authorities of clients that each server has loaded, by address; none if it verifies no client.
         unreachable: addresses that do not respond.
         impostors: addresses where another program responds, with this certificate.
         refreshed: addresses that received refresh_certs, in order.
@@ -67,6 +75,8 @@ class Fleet:
     """
 
     files: certs.Pair = field(default_factory=certificate)
+    mounted: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    trusted: dict[str, str] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     impostors: dict[str, certs.Pair] = field(default_factory=dict)
     refreshed: list[str] = field(default_factory=list)
@@ -89,9 +99,12 @@ class Fleet:
         self.connections += 1
         if host in self.unreachable:
             raise Unreachable(f"{host}:{port} is unreachable: no route.")
-        served = self.impostors.get(host) or self.served.setdefault(host, self.files)
-        if tls is not None and tls.verify_mode == ssl.CERT_REQUIRED:
-            _shake_hands(served, tls)
+        if host not in self.served:
+            self.load(host)
+        served = self.impostors.get(host) or self.served[host]
+        trusted = self.trusted.get(host, "")
+        if tls is not None and (trusted or tls.verify_mode == ssl.CERT_REQUIRED):
+            _shake_hands(served, tls, trusted)
         if trusts is not None and not trusts(der(served)):
             raise NotTrusted(f"{host}:{port}: the certificate of the server is not trusted.")
         if auth is not None:
@@ -100,14 +113,35 @@ class Fleet:
                 raise AuthenticationFailed(f"{host}:{port} rejects the user and password: correct them.")
         return Connected(self, host)
 
+    def load(self, host: str) -> None:
+        """Load the files of a server."""
+        files = self.mounted.get(host)
+        self.ages[host] = 0 if host in self.served else self.ages.get(host, 3600)
+        self.served[host] = certs.Pair(files[CERTIFICATE_KEY], files[PRIVATE_KEY]) if files else self.files
+        if authority := (files or {}).get(AUTHORITY_KEY):
+            self.trusted[host] = self.trusted.get(host, "") + authority
 
-def _shake_hands(served: certs.Pair, tls: ssl.SSLContext) -> None:
-    """Verify the certificate of a server as a client with this context does."""
+    def age(self, host: str) -> float:
+        """Return the seconds since a server loaded its files."""
+        return self.ages.get(host, 3600)
+
+
+def _shake_hands(served: certs.Pair, tls: ssl.SSLContext, trusted: str) -> None:
+    """Verify the certificate of a server as a client with this context does, and that of the client.
+
+    Args:
+        trusted: authorities by which the server verifies the client; empty if it does not.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = certs.server_context(served).wrap_bio(to_server, to_client, server_side=True)
+    accepting = certs.server_context(served)
+    if trusted:
+        accepting.load_verify_locations(cadata=trusted)
+        accepting.verify_mode = ssl.CERT_REQUIRED
+        accepting.verify_flags |= NO_CHECK_TIME  # dates are those of the world
+    server = accepting.wrap_bio(to_server, to_client, server_side=True)
     client = tls.wrap_bio(to_client, to_server)
     try:
-        for end in (client, server, client):
+        for end in (client, server, client, server):
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
     except ssl.SSLError as error:
@@ -127,12 +161,11 @@ class Connected:
         return "1.6.38"
 
     async def stats(self, section: Section = "") -> dict[str, str]:
-        return {"time_since_server_cert_refresh": str(self.fleet.ages.get(self.address, 3600))}
+        return {"time_since_server_cert_refresh": str(self.fleet.age(self.address))}
 
     async def refresh_certs(self) -> None:
         self.fleet.refreshed.append(self.address)
-        self.fleet.served[self.address] = self.fleet.files
-        self.fleet.ages[self.address] = 0
+        self.fleet.load(self.address)
 
     async def aclose(self) -> None:
         pass

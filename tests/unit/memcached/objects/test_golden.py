@@ -43,7 +43,7 @@ def test_objects_match_the_golden_file(case: str) -> None:
     resource = Memcached.parse(given)
     secrets = Secrets(
         users="app:one\n" if resource.spec.auth else "",
-        authority="ca" if resource.spec.needs_client_certificate else "",
+        authority="ca" if resource.spec.needs_client_certificate and resource.spec.tls_mode != "self" else "",
     )
     seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=secrets)
     made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]

@@ -1,0 +1,49 @@
+"""Steps that keep the certificates that the operator issues or requests from cert-manager. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import owner
+from operators.memcached.objects.pod import COMPONENT
+from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
+from shared.pki.rotation import DATABASES
+from shared.pki.secret_names import authority_secret
+from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
+from shared.steps.certificates import Issuing, keep_certificates
+
+
+def create_certificates(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Create the Secrets that servers mount, before the first servers; afterwards `renew_certificates` keeps them."""
+    return PASS if resource.certificate else _keep(settings, resource, facts, now)
+
+
+def renew_certificates(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    """Keep the certificates of running servers: they expire although another part of the spec cannot be applied."""
+    tls = resource.spec.tls
+    is_invalid = tls is not None and tls.mode == "certManager" and tls.issuer is None
+    if not resource.certificate or resource.spec.paused or is_invalid:
+        return PASS
+    return _keep(settings, resource, facts, now)
+
+
+def _keep(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+    tls = resource.spec.tls
+    if tls is None:
+        return PASS
+    issuing = Issuing(
+        own=owner(resource, settings.operator),
+        component=COMPONENT,
+        authority=authority_secret(resource.name),
+        leaves=leaves(resource),
+        found=facts.observed.secrets.found,
+        informed=facts.informed(now),
+        now=now,
+        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
+        stamp=TRUST_CHANGED,
+    )
+    return keep_certificates(issuing, tls.mode, tls.issuer, is_permitted=settings.write_secrets)
