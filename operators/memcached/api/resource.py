@@ -210,7 +210,18 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
-    {"size", "paused", "autoscaling", "podDisruptionBudget", "updateStrategy", "image", "version", "workload"}
+    {
+        "size",
+        "paused",
+        "autoscaling",
+        "podDisruptionBudget",
+        "updateStrategy",
+        "network",
+        "connectionSecret",
+        "image",
+        "version",
+        "workload",
+    }
 )
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
 from operators.memcached.api.spec import DEFAULT_VERSION
+from operators.memcached.objects.names import owner
+from operators.memcached.objects.pod import Sidecar, pod
 from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case
-from tests.support.memcached.cases import ACCEPTED, REFUSED
+from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
 
 
 def obj(name: str = "cache", **spec: Any) -> Obj:
@@ -110,6 +112,21 @@ def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -
 @pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.45"}])
 def test_change_that_keeps_servers_gives_no_warning(change: Obj) -> None:
     assert warnings_of(obj(**change), obj()) == ""
+
+
+def template_of(spec: Obj) -> Obj:
+    given = obj(**spec)
+    given["metadata"]["uid"] = "00000000-0000-4000-8000-000000000001"
+    resource = Memcached.parse(given)
+    own = owner(resource, "memcached-operator")
+    return pod(resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "")
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in CHANGES if leaf != "workload"])
+def test_change_gives_a_warning_exactly_if_it_changes_the_pods(leaf: str) -> None:
+    warnings = warnings_of(obj(**CHANGES[leaf]), obj())
+    warns = "replaces all servers" in warnings
+    assert warns == (template_of(CHANGES[leaf]) != template_of({})), warnings
 
 
 def test_workload_change_warns_that_every_key_moves() -> None:
