@@ -41,6 +41,8 @@ def _platform() -> Iterator[str]:
     yield "| component | version | tests |"
     yield "|---|---|---|"
     yield f"| Kubernetes | {_version(binaries.KUBERNETES)} | API tests (no nodes), end-to-end tests (nodes) |"
+    minors = [f"1.{minor}" for minor in older_minors()]
+    yield f"| Kubernetes | {minors[0]} to {minors[-1]} | fields of charts and of owned objects, by their schemas |"
     yield f"| Helm | {_version(binaries.HELM)} | charts, API tests and end-to-end tests |"
     yield f"| Helm | {_version(binaries.HELM3)} | rendering; installation, rollback, uninstallation (API tests) |"
     yield f"| Python in the images | {PYTHON} | end-to-end tests |"
@@ -65,6 +67,11 @@ def _tags(operator: Operator) -> list[str]:
 
 def _version(program: binaries.Program) -> str:
     return binaries.version(program).removeprefix("v")
+
+
+def older_minors() -> range:
+    """Return the supported minor versions of Kubernetes before the one that the tests run."""
+    return range(*(int(version.split(".")[1]) for version in (_oldest(), _version(binaries.KUBERNETES))))
 
 
 def _oldest() -> str:
