@@ -19,17 +19,27 @@ class Thresholds(Values):
     """Alert thresholds."""
 
     unready_seconds: Time = Field(
-        900, description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds."
+        900,
+        description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds, and "
+        "no planned change is in progress.",
+    )
+    change_seconds: Time = Field(
+        3600,
+        description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds, and "
+        "its planned change has made no progress for 30 minutes.",
     )
     certificate_seconds: Time = Field(
         1_209_600,
         description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire below this remaining "
         "validity, in seconds. Operators renew the certificates that they issue earlier.",
     )
+    certificate_critical_seconds: Time = Field(
+        259_200, description="PlatformResourceCertificateExpires fires below this remaining validity, in seconds."
+    )
     error_budget: Share = Field(
         0.01,
-        description="Share of reconciles that may fail (0 to 1). PlatformOperatorErrorBudgetBurn fires when this error "
-        "budget is consumed too fast.",
+        description="Share of resources whose reconciles may fail (0 to 1); each resource counts once. "
+        "PlatformOperatorErrorBudgetBurn fires when this error budget is consumed too fast.",
     )
     queue_seconds: Time = Field(
         10,

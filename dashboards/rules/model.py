@@ -10,7 +10,8 @@ from typing import Literal
 from charts.values.rules import Thresholds
 
 Severity = Literal["critical", "warning", "info"]
-"""critical: data or service is lost or at immediate risk, act now; warning: act within the day; info: no action."""
+"""critical: pages, on evidence of the data plane that clients are not served or data is at risk; warning: act within
+the day; info: no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

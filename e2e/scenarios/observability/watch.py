@@ -26,7 +26,7 @@ SHORTEST = 5
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 NAMES = tuple(operators())
-WAITING = {"unreadySeconds": 900}
+WAITING = {"unreadySeconds": 900, "changeSeconds": 3600}
 """Thresholds of all charts on waiting time, with their defaults in seconds."""
 
 Obj = dict[str, Any]

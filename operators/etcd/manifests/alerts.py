@@ -24,9 +24,6 @@ def _slow(histogram: str) -> str:
     return f"histogram_quantile(0.99, {buckets})"
 
 
-_ready = state("platform_resource_ready_replicas", KIND)
-_voters = state("platform_etcd_members", KIND, 'role="voter"')
-_without = state("platform_resource_condition", KIND, 'type="Ready"', 'reason=~"NoQuorum|QuorumLost"')
 _full = state("platform_etcd_alarms", KIND, 'alarm="NOSPACE"')
 _corrupt = state("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
 _differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberHeld"')
@@ -36,15 +33,6 @@ _handled = "grpc_server_handled_total"
 _RESOURCES = Group(
     "platform-etcd-clusters",
     (
-        _of_resources(
-            "EtcdQuorumLost",
-            "critical",
-            f"({_ready} < floor({_voters} / 2) + 1 and {_voters} > 0) or ({_ready} and on ({ID}) {_without} == 1)",
-            "1m",
-            f"{RESOURCE} has lost its quorum",
-            "Only {{ $value }} of its voters are healthy, fewer than a majority. The cluster accepts no writes and no "
-            "linearizable reads. Restore the missing members; do not delete PersistentVolumeClaims.",
-        ),
         _of_resources(
             "EtcdRecoveryWaiting",
             "critical",
@@ -102,8 +90,17 @@ _MEMBERS = Group(
             expr=f"max by ({OWNER}) (etcd_mvcc_db_total_size_in_bytes / etcd_server_quota_backend_bytes)",
         ),
         _of_members(
-            "EtcdNoLeader",
+            "EtcdQuorumLost",
             "critical",
+            f"{largest('etcd_server_has_leader', OWNER)} == 0",
+            "1m",
+            f"{CLUSTER} has lost its quorum",
+            "None of its members has a leader. The cluster accepts no writes and no linearizable reads. Restore the "
+            "missing members; do not delete PersistentVolumeClaims.",
+        ),
+        _of_members(
+            "EtcdNoLeader",
+            "warning",
             f"{largest('etcd_server_has_leader')} == 0",
             "1m",
             f"{MEMBER} has no leader",
@@ -199,6 +196,11 @@ _MEMBERS = Group(
 
 RULES = RuleSet(
     "etcd",
-    (operator_rules.group("etcd", f"{KIND}|{BACKUP}"), resource_rules.group("etcd", KIND), _RESOURCES, _MEMBERS),
+    (
+        operator_rules.group("etcd", f"{KIND}|{BACKUP}"),
+        resource_rules.group("etcd", KIND, "platform_etcd_members"),
+        _RESOURCES,
+        _MEMBERS,
+    ),
     EtcdThresholds(),
 )

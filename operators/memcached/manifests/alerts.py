@@ -60,11 +60,11 @@ _SERVERS = Group(
         ),
         _of_servers(
             "MemcachedConnectionsRejected",
-            "critical",
-            f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[10m])) > 0",
-            "0s",
-            f"{MEMCACHED} rejects connections",
-            "{{ $value | humanize }} connections were rejected in 10 minutes, because the connection limit is reached. "
+            "warning",
+            f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[5m])) > 0",
+            "10m",
+            f"{MEMCACHED} keeps rejecting connections",
+            "{{ $value | humanize }} connections were rejected in 5 minutes, because the connection limit is reached. "
             "Check clients for connection leaks, or increase maxConnections.",
         ),
         _of_servers(

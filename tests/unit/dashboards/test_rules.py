@@ -14,7 +14,7 @@ import yaml
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.model import Alert, filled
 from tests.support import paths
-from tests.unit.dashboards.alert_cases import KINDS, cases, server
+from tests.unit.dashboards.alert_cases import cases, server
 from tests.unit.dashboards.promtool import Gauge, promtool, rules_of, trials, written
 
 ROOT = paths.REPOSITORY
@@ -50,74 +50,12 @@ def test_alerts_fire_resolve_and_handle_missing_series(
 def test_alert_that_cannot_fire_fails_its_case(tmp_path: Path) -> None:
     """A public mixin alerts on a lost primary with this expression: the sum of no series is empty, not below 1."""
     rules = RULES["redis"]
-    [case] = [case for case in cases("redis") if case.name == "RedisNoMaster"]
+    [case] = [case for case in cases("redis") if case.name == "RedisSlotsUnserved"]
     blind = replace(case.of(rules), expr='sum by (namespace) (redis_instance_info{role="master"}) < 1')
     lost = replace(case, series={server("redis_instance_info", role="master"): Gauge(None, 1)})
     done = promtool("test", "rules", written(tmp_path, "blind", rules_of(rules, blind), list(trials(lost, blind))))
     assert done.returncode != 0
-    assert "RedisNoMaster" in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("operator", RULES)
-def test_periodic_requeues_do_not_consume_the_error_budget(operator: str, tmp_path: Path) -> None:
-    """Three days of planned requeues with one failure in a thousand reconciles."""
-    rules = RULES[operator]
-    burns = [alert for alert in rules.alerts if alert.name == "PlatformOperatorErrorBudgetBurn"]
-    assert len(burns) == 4
-    results = (("requeue_after", 990), ("success", 9), ("error", 1))
-    for alert in burns:
-        series = [
-            {
-                "series": "controller_runtime_reconcile_total"
-                f'{{controller="{KINDS[operator].lower()}",result="{result}"}}',
-                "values": f"0+{rate}x450",
-            }
-            for result, rate in results
-        ]
-        inactive = {"expr": 'ALERTS{alertname=~".+"}', "eval_time": "4500m", "exp_samples": []}
-        recorded = {"expr": f"count({alert.expr.split('{')[0]})", "eval_time": "4500m"}
-        expected = [{"labels": "{}", "value": 1}]
-        test = {
-            "name": "periodic",
-            "interval": "600s",
-            "input_series": series,
-            "promql_expr_test": [inactive, {**recorded, "exp_samples": expected}],
-        }
-        name = f"periodic-{alert.labels['window']}"
-        if alert.labels["window"] == "1h":  # its short window is shorter than the sample interval
-            test = {**test, "interval": "60s"}
-            test["promql_expr_test"] = [
-                {**each, "eval_time": "400m"} for each in (inactive, {**recorded, "exp_samples": expected})
-            ]
-        done = promtool("test", "rules", written(tmp_path, name, rules_of(rules, alert), [test]))
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_few_retried_failures_do_not_fire_the_burn_rate_alert(tmp_path: Path) -> None:
-    """One resource with five failures in an hour exceeds the error budget, but not the minimum number of failures."""
-    rules = RULES["memcached"]
-    [alert] = [alert for alert in rules.alerts if alert.labels.get("window") == "1h"]
-    samples = {"success": "0x9 1x9 2x9 3x9 4x9 5x9 6x9", "error": "0x45 1x2 2x2 3x2 4x2 5x12"}
-    expected = {
-        'ALERTS{alertname=~".+"}': [],
-        f"{alert.expr.split('{')[0]} > bool 0.144": [{"labels": '{controller="memcached"}', "value": 1}],
-    }
-    test = {
-        "name": "few",
-        "interval": "60s",
-        "input_series": [
-            {
-                "series": f'controller_runtime_reconcile_total{{controller="memcached",result="{result}"}}',
-                "values": values,
-            }
-            for result, values in samples.items()
-        ],
-        "promql_expr_test": [
-            {"expr": expr, "eval_time": "62m", "exp_samples": result} for expr, result in expected.items()
-        ],
-    }
-    done = promtool("test", "rules", written(tmp_path, "few", rules_of(rules, alert), [test]))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RedisSlotsUnserved" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("operator", RULES)
