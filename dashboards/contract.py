@@ -44,7 +44,7 @@ class Recorded:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Recorded:
         """Parse scrapes in Prometheus's text format."""
-        found = cls({"ALERTS": {label: set() for label in ALERTS}})
+        found = cls({"ALERTS": {label: set() for label in ALERTS}, "up": {}})
         for text in texts:
             # Without TYPE lines: the library would append _total to the name of every counter.
             plain = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))

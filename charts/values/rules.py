@@ -41,6 +41,9 @@ class Thresholds(Values):
         description="Share of resources whose reconciles may fail (0 to 1); each resource counts once. "
         "PlatformOperatorErrorBudgetBurn fires when this error budget is consumed too fast.",
     )
+    memory_limit_used: Share = Field(
+        0.9, description="PlatformContainerMemoryHigh fires above this share of a container's memory limit (0 to 1)."
+    )
     queue_seconds: Time = Field(
         10,
         description="PlatformOperatorQueueSlow fires above this 99th percentile of the time that a resource waits for "
@@ -55,6 +58,19 @@ class Thresholds(Values):
         600,
         description="PlatformOperatorWatchStalled fires when a watch has delivered nothing for longer than this, in "
         "seconds.",
+    )
+
+
+class VolumeThresholds(Thresholds):
+    """Alert thresholds of the operators of databases with volumes."""
+
+    volume_free: Share = Field(
+        0.05, description="PlatformVolumeNearlyFull fires below this free share of a data volume (0 to 1)."
+    )
+    volume_used: Share = Field(
+        0.6,
+        description="PlatformVolumeFillsUp fires above this used share of a data volume (0 to 1), if its growth would "
+        "fill it within four days.",
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from string import Template
 from typing import Literal
 
 from charts.values.rules import Thresholds
@@ -120,9 +120,9 @@ class RuleSet:
 
 
 def filled(expr: str, thresholds: Mapping[str, float]) -> str:
-    """Replace the threshold names in an expression with numbers.
+    """Replace the threshold names in an expression with numbers; $1 of label_replace stays.
 
     Raises:
         KeyError: the expression names an unknown threshold.
     """
-    return Template(expr).substitute({name: f"{value:.15g}" for name, value in thresholds.items()})
+    return re.sub(r"\$\{(\w+)\}", lambda found: f"{thresholds[found[1]]:.15g}", expr)

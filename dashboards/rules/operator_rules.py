@@ -46,6 +46,7 @@ def group(operator: str, kinds: str) -> Group:
     """
     labels = f'controller=~"{kinds.lower()}"'
     leads = leaders(operator)
+    scraped_before = f"last_over_time({leads}[1d])"
     subject = f"the {operator} operator"
     alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
@@ -76,6 +77,15 @@ def group(operator: str, kinds: str) -> Group:
             "No scraped replica holds the Lease of the operator, or of one of its shards. Databases continue to run, "
             "but nothing is repaired, scaled or updated, and no alert about its resources can fire. Check that the "
             "operator's pods run and that Prometheus scrapes them.",
+        ),
+        alert(
+            "PlatformOperatorTargetDown",
+            "warning",
+            f"max by (cluster, namespace, pod) (up == 0 and on (cluster, job, instance) {scraped_before})",
+            "10m",
+            f"Prometheus cannot scrape replica {{{{ $labels.pod }}}} of {subject}",
+            "No metrics of this replica have arrived for 10 minutes. If it leads, alerts about its resources cannot "
+            "fire. Check its pod, and the permission of Prometheus to get /metrics.",
         ),
         alert(
             "PlatformOperatorManyLeaders",

@@ -118,6 +118,15 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Unpause the resource if the pause is no longer needed.",
         ),
         on_own_page(
+            "PlatformResourceVulnerable",
+            "warning",
+            f"count by ({ID}) ({state('platform_resource_advisory', kind, by='advisory')})",
+            "1h",
+            f"{{{{ $value }}}} published advisories apply to {RESOURCE}",
+            "The version that runs has known weaknesses in this configuration. The message of the condition Vulnerable "
+            "names them and the version to set in spec.version.",
+        ),
+        on_own_page(
             "PlatformResourceCertificateEnds",
             "warning",
             f"{ends} < ${{certificateSeconds}}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.rules import operator_rules, resource_rules
+from dashboards.rules import operator_rules, resource_rules, workload_rules
 from dashboards.rules.expressions import OWNER, about_servers, largest
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.memcached.api import resource
@@ -91,6 +91,11 @@ _SERVERS = Group(
 
 RULES = RuleSet(
     "memcached",
-    (operator_rules.group("memcached", KIND), resource_rules.group("memcached", KIND), _SERVERS),
+    (
+        operator_rules.group("memcached", KIND),
+        resource_rules.group("memcached", KIND),
+        workload_rules.group("memcached", KIND, pod=workload_rules.ANY_POD, volumes=False),
+        _SERVERS,
+    ),
     MemcachedThresholds(),
 )

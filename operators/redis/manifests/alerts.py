@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.rules import operator_rules, resource_rules
+from dashboards.rules import operator_rules, resource_rules, workload_rules
 from dashboards.rules.expressions import OWNER, SERVER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.redis.api import resource
@@ -18,6 +18,11 @@ _of_nodes, _of_resources = about_servers(KIND).alert, about_resources(KIND).aler
 
 SLOTS = hash_slots.SLOTS
 _served = f"max by ({OWNER}) (redis_cluster_slots_ok)"  # a node that is cut off does not see all of them
+_primaries = state("platform_redis_masters", KIND)
+_more = f"({state('platform_resource_desired_replicas', KIND)} > {_primaries}) and {_primaries} > 0"
+_replicated = f'label_replace({_more}, "app_kubernetes_io_instance", "$1", "name", "(.+)")'  # spec requests replicas
+_primary = 'redis_instance_info{role="master"}'
+_alone = f"max by ({SERVER}) (redis_connected_slaves == 0 and on (cluster, job, instance) {_primary})"
 _left = state("platform_redis_migration_slots_left", KIND)
 
 _RESOURCES = Group(
@@ -116,6 +121,15 @@ _NODES = Group(
             "network and the passwords of both nodes.",
         ),
         _of_nodes(
+            "RedisPrimaryWithoutReplica",
+            "warning",
+            f"{_alone} and on ({OWNER}) {_replicated}",
+            "15m",
+            f"Primary {NODE} has no replica",
+            "No replica is connected to this primary. If it fails now, its slots are unserved until it returns, and "
+            "with its volume its data is lost. Check the replicas' pods and logs.",
+        ),
+        _of_nodes(
             "RedisReplicaLags",
             "warning",
             f"{largest('redis_connected_slave_lag_seconds')} > ${{replicaLagSeconds}}",
@@ -177,6 +191,7 @@ RULES = RuleSet(
     (
         operator_rules.group("redis", KIND),
         resource_rules.group("redis", KIND, "platform_redis_migration_slots_left"),
+        workload_rules.group("redis", KIND),
         _RESOURCES,
         _NODES,
     ),

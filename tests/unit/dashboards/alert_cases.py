@@ -76,7 +76,40 @@ def resources(kind: str) -> Iterator[Case]:
     yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
     expiry = state("platform_resource_certificate_expiry_timestamp_seconds", kind)
     yield Case(name="PlatformResourceCertificateEnds", series={expiry: Gauge(1_000_000, FAR)}, labels=labels)
+    advisory = state("platform_resource_advisory", kind, advisory="CVE-2025-49844")
+    yield Case(name="PlatformResourceVulnerable", series={advisory: Gauge(1, None)}, labels=labels)
     yield Case(name="PlatformResourceCertificateExpires", series={expiry: Gauge(200_000, FAR)}, labels=labels)
+
+
+def pods(operator: str, kind: str) -> Iterator[Case]:
+    """Yield the cases about the pods of one kind."""
+    info, labels = (
+        state("platform_resource_info", kind, version="1"),
+        {"kind": kind, "namespace": "shop", "name": "orders"},
+    )
+    pod = {"pod": "orders-7d9f8b6c5-x2x4z" if operator == "memcached" else "orders-0", "container": operator}
+    in_pod = {"namespace": "shop", "job": "kubelet", "instance": "10.0.0.9:10250", **pod}
+    exposed = server("up", job=operator)
+    yield Case(name="PlatformTargetDown", series={exposed: Gauge(0, 1)}, labels=POD)
+    used = _series("container_memory_working_set_bytes", {**in_pod, "id": "/kubepods/1", "name": "1"})
+    limit = _series("kube_pod_container_resource_limits", {**in_pod, "resource": "memory", "unit": "byte"})
+    memory: Series = {info: Gauge(1, 1), used: Gauge(99, 50), limit: Gauge(100, 100)}
+    yield Case(name="PlatformContainerMemoryHigh", series=memory, labels={**labels, **pod})
+    killed = _series("kube_pod_container_status_last_terminated_reason", {**in_pod, "reason": "OOMKilled"})
+    restarts = _series("kube_pod_container_status_restarts_total", in_pod)
+    killing: Series = {info: Gauge(1, 1), killed: Gauge(1, 1), restarts: Counter(1, 0)}
+    yield Case(name="PlatformContainerOomKilled", series=killing, labels={**labels, **pod}, window="30m")
+    if operator == "memcached":
+        return
+    claim = {"namespace": "shop", "persistentvolumeclaim": "data-orders-0"}
+    available, capacity, taken = (
+        _series(f"kubelet_volume_stats_{which}_bytes", {**claim, "job": "kubelet", "instance": "10.0.0.9:10250"})
+        for which in ("available", "capacity", "used")
+    )
+    nearly_full: Series = {info: Gauge(1, 1), available: Gauge(4, 50), capacity: Gauge(100, 100)}
+    yield Case(name="PlatformVolumeNearlyFull", series=nearly_full, labels={**labels, **claim})
+    filling: Series = {info: Gauge(1, 1), taken: Counter(1, 0), capacity: Gauge(500, 500)}
+    yield Case(name="PlatformVolumeFillsUp", series=filling, labels={**labels, **claim}, lead="301m", window="6h")
 
 
 def operators(operator: str, kind: str) -> Iterator[Case]:
@@ -88,6 +121,11 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
         name="PlatformOperatorNoLeader",
         series={own("leader_election_master_status", name=name): Gauge(0, 1)},
         without=True,
+    )
+    yield Case(
+        name="PlatformOperatorTargetDown",
+        series={own("up"): Gauge(0, 1), own("leader_election_master_status", name=name): Gauge(1, 1)},
+        labels={"namespace": "system", "pod": "a"},
     )
     yield Case(
         name="PlatformOperatorManyLeaders",
@@ -196,6 +234,11 @@ def etcd() -> Iterator[Case]:
     yield Case(name="EtcdCorrupt", series={full: Gauge(0, 0), corrupt: Gauge(1, 0)}, labels=labels)
     due = state("platform_etcd_snapshot_next_timestamp_seconds", kind)
     yield Case(name="EtcdSnapshotLate", series={due: Gauge(LATE, FAR)}, labels=labels, lead="61m")
+    last = state("platform_etcd_snapshot_last_success_timestamp_seconds", kind)
+    yield Case(name="EtcdBackupTooOld", series={last: Gauge(-1_000_000, FAR)}, labels=labels)
+    info = state("platform_resource_info", kind, version="3.6.16")
+    unscheduled: Series = {info: Gauge(1, 1), due: Gauge(None, FAR)}
+    yield Case(name="EtcdNoBackupScheduled", series=unscheduled, labels=labels, every="1h", window="1h")
     failed: Series = {
         state("platform_resource_phase", "EtcdBackup", phase="Failed"): Gauge(1, None),
         state("platform_resource_phase", "EtcdBackup", phase="Complete"): Gauge(None, 1),
@@ -255,6 +298,13 @@ def redis() -> Iterator[Case]:
     yield Case(name="RedisEvicting", series={server("redis_evicted_keys_total"): Counter(6000, 60)}, labels=OWNER)
     link = server("redis_master_link_up", master_host="10.0.0.8", master_port="6379")
     yield Case(name="RedisReplicaCutOff", series={link: Gauge(0, 1)}, labels=POD)
+    alone: Series = {
+        server("redis_connected_slaves"): Gauge(0, 1),
+        server("redis_instance_info", role="master"): Gauge(1, 1),
+        state("platform_resource_desired_replicas", kind): Gauge(6, 6),
+        state("platform_redis_masters", kind): Gauge(3, 3),
+    }
+    yield Case(name="RedisPrimaryWithoutReplica", series=alone, labels=POD)
     lag = server("redis_connected_slave_lag_seconds", slave_ip="10.0.0.8", slave_port="6379", slave_state="online")
     yield Case(name="RedisReplicaLags", series={lag: Gauge(60, 0)}, labels=POD)
     yield Case(name="RedisLogNotWritten", series={server("redis_aof_last_write_status"): Gauge(0, 1)}, labels=POD)
@@ -272,4 +322,5 @@ def redis() -> Iterator[Case]:
 def cases(operator: str) -> list[Case]:
     """Return all cases of an operator's rules."""
     servers = {"etcd": etcd, "memcached": memcached, "redis": redis}[operator]
-    return [*operators(operator, KINDS[operator]), *resources(KINDS[operator]), *servers()]
+    kind = KINDS[operator]
+    return [*operators(operator, kind), *resources(kind), *pods(operator, kind), *servers()]

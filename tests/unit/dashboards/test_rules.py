@@ -18,6 +18,7 @@ from tests.unit.dashboards.alert_cases import cases, server
 from tests.unit.dashboards.promtool import Gauge, promtool, rules_of, trials, written
 
 ROOT = paths.REPOSITORY
+RUNBOOK = ROOT / "docs/runbook/alerts.md"
 
 
 def identity(alert: Alert) -> tuple[str, frozenset[tuple[str, str]]]:
@@ -72,12 +73,45 @@ def test_rule_files_are_up_to_date_and_pass_promtool(operator: str, tmp_path: Pa
 
 
 def headings() -> list[str]:
-    return re.findall(r"^### (.+)$", (ROOT / "docs/runbook/alerts.md").read_text(), re.MULTILINE)
+    return re.findall(r"^### (.+)$", RUNBOOK.read_text(), re.MULTILINE)
 
 
 def test_alerts_and_runbook_headings_correspond() -> None:
     names = {alert.name for rules in RULES.values() for alert in rules.alerts}
     assert sorted(headings()) == sorted(names)
+
+
+def entries() -> dict[str, str]:
+    """Return the text of each alert's runbook entry; consecutive headings share the text that follows."""
+    parts = re.split(r"^### (.+)$", RUNBOOK.read_text(), flags=re.MULTILINE)[1:]
+    found: dict[str, str] = {}
+    following = ""
+    for name, text in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
+        following = text.split("\n## ")[0] if text.strip() else following
+        found[name] = following
+    return found
+
+
+PARTS = ("Meaning", "Impact", "Diagnosis", "Mitigation")
+
+
+def test_every_runbook_entry_has_four_parts_and_a_command() -> None:
+    found = entries()
+    assert set(found) == set(headings())
+    for name, text in found.items():
+        assert re.findall(r"^\*\*(\w+):\*\* ", text, re.MULTILINE) == list(PARTS), name
+        diagnosis = text.partition("**Diagnosis:**")[2].partition("**Mitigation:**")[0]
+        assert "```console\n$ " in diagnosis, f"{name}: the diagnosis has no command"
+
+
+@pytest.mark.parametrize(("page", "variable"), [("redis", "CLI"), ("etcd", "CTL"), ("memcached", "ASK")])
+def test_pages_of_databases_define_the_variables_of_all_three_set_ups(page: str, variable: str) -> None:
+    text = (ROOT / f"docs/runbook/{page}.md").read_text()
+    [section] = re.findall(r"^## Connect\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    for title in ("Plain", "With `spec.auth`", "With `spec.tls`"):
+        assert re.search(rf"^{re.escape(title)}[^\n]*:$", section, re.MULTILINE), f"{page}: {title}"
+    assert f'$ {variable}="' in section
+    assert f"${variable}" in RUNBOOK.read_text(), "alerts.md uses the variable"
 
 
 def links(operator: str) -> list[str]:
