@@ -88,11 +88,12 @@ class PrometheusRule(Values):
     dashboards_url: str = Field(
         "",
         description="Base URL of Grafana, such as https://grafana.example.com, for the alerts' dashboard_url. Empty: "
-        "the URL is a path.",
+        "alerts have no dashboard_url.",
     )
     runbooks_url: str = Field(
         "",
         description="Base URL of this repository's files, with a trailing slash, for the alerts' runbook_url. Empty: "
-        "the URL is a path.",
+        "the runbook of the release, below `home` of Chart.yaml (https://HOST/OWNER/NAME/blob/vVERSION/). A chart that "
+        "was packaged from a checkout has no home, and the URL is a path.",
     )
     thresholds: Thresholds = Field(Thresholds(), description="Alert thresholds.")
