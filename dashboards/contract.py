@@ -64,6 +64,7 @@ class Recorded:
         found = Recorded(dict(self.series))
         for name, expr in recordings.items():
             labels = {label for queried in metrics_of(expr) for label in found.series.get(queried.name, {})}
+            labels |= set(_created(_parsed(expr)))
             found.series[name] = {label: set() for label in labels}
         return found
 

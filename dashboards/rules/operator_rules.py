@@ -30,6 +30,10 @@ FAILING = "kind:resources_failing:ratio"
 """Recorded share of the resources of a kind whose reconciles fail; each counts once, however often it is retried."""
 
 
+EXPECTED = "operator:expected:info"
+"""Recorded 1 for each operator whose rules are installed, so that a dashboard shows an operator without metrics."""
+
+
 def failing(kinds: str) -> str:
     """Return 1 for each resource whose reconciles fail, or that the operator cannot observe."""
     reported = condition(kinds, "Ready", "False", f'reason=~"{FAILURES}"')
@@ -64,6 +68,7 @@ def group(operator: str, kinds: str) -> Group:
     waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{labels}}}[10m]))"
     every, count = state("platform_resource_info", kinds), "count by (cluster, kind)"
     rules: tuple[Alert | Recording, ...] = (
+        Recording(name=EXPECTED, expr=f'label_replace(vector(1), "operator", "{operator}", "", "")'),
         Recording(
             name=FAILING,
             expr=f"{count} ({every} and on ({ID}) {failing(kinds)}) / {count} ({every}) or {count} ({every}) * 0",
