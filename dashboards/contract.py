@@ -44,7 +44,7 @@ class Recorded:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Recorded:
         """Parse scrapes in Prometheus's text format."""
-        found = cls({"ALERTS": {label: set() for label in ALERTS}})
+        found = cls({"ALERTS": {label: set() for label in ALERTS}, "up": {}})
         for text in texts:
             # Without TYPE lines: the library would append _total to the name of every counter.
             plain = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
@@ -64,6 +64,7 @@ class Recorded:
         found = Recorded(dict(self.series))
         for name, expr in recordings.items():
             labels = {label for queried in metrics_of(expr) for label in found.series.get(queried.name, {})}
+            labels |= set(_created(_parsed(expr)))
             found.series[name] = {label: set() for label in labels}
         return found
 

@@ -22,13 +22,17 @@ from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as types
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from dashboards import explore
 from dashboards.model import (
+    NO_DATA,
+    NONE,
     Column,
     Dashboard,
     Graph,
     Mappings,
     Mark,
     Panel,
+    Query,
     Row,
     Stat,
     Steps,
@@ -45,6 +49,14 @@ TAG = "platform"
 SOURCE = types.DataSourceRef("prometheus", "${datasource}")
 
 Builder = stat.Panel | timeseries.Panel | statetimeline.Panel | table.Panel
+
+
+SOURCES = (
+    ("datasource", "Data source", "prometheus", "Prometheus data source of all queries."),
+    ("logs", "Logs", "loki", "Loki data source of the link to logs."),
+    ("traces", "Traces", "tempo", "Tempo data source of the link to the operators' traces."),
+)
+"""Data source variables: name, label, type and description."""
 
 
 def text(page: Dashboard) -> str:
@@ -70,13 +82,11 @@ def _built(page: Dashboard) -> types.Dashboard:
             .include_vars(True)
             .keep_time(True)
         )
-        .with_variable(
-            dashboard.DatasourceVariable("datasource")
-            .label("Data source")
-            .description("Prometheus data source of all queries.")
-            .type("prometheus")
-        )
     )
+    for name, url in _links(page):
+        made.link(dashboard.DashboardLink(name).type(types.DashboardLinkType.LINK).url(url).target_blank(True))
+    for name, label, kind, description in SOURCES:
+        made.with_variable(dashboard.DatasourceVariable(name).label(label).description(description).type(kind))
     for variable in page.variables:
         made.with_variable(_variable(variable))
     for mark in page.marks:
@@ -84,6 +94,16 @@ def _built(page: Dashboard) -> types.Dashboard:
     built = made.build()
     built.panels = list(_laid_out(page.rows))
     return built
+
+
+def _links(page: Dashboard) -> Iterable[tuple[str, str]]:
+    """Return names and URLs of the links to logs, traces and pods of the selected resources."""
+    name = "${name:regex}" if any(variable.name == "name" for variable in page.variables) else ""
+    pods = f'pod=~"({name})-.+"' if name else 'pod=~".+-operator-.+"'
+    about = f' && span.k8s.object.name =~ "{name}"' if name else ""
+    yield "Logs", explore.logs(f'{{namespace=~"${{namespace:regex}}",{pods}}}')
+    yield "Traces", explore.traces(f'{{resource.service.name =~ ".+-operator"{about}}}')
+    yield "Pods", f"{explore.PODS}&${{__url_time_range}}"
 
 
 class _Annotation(types.AnnotationQuery):
@@ -155,31 +175,35 @@ def _panel(panel: Panel) -> Builder:
     made.title(panel.title).description(panel.description).datasource(SOURCE).unit(panel.unit)
     if panel.thresholds:
         made.thresholds(_thresholds(panel.thresholds))
-    if panel.mappings:
+    if isinstance(panel, Stat):
+        made.mappings(_mappings_of_stat(panel)).no_value(NO_DATA[0])
+    elif panel.mappings:
         made.mappings(_mappings(panel.mappings))
     if panel.decimals is not None:
         made.decimals(panel.decimals)
-    if panel.none:
+    if panel.none and not isinstance(panel, Stat):
         made.no_value(panel.none)
     for letter, query in zip(LETTERS, panel.queries, strict=False):
-        target = prometheus.Dataquery().ref_id(letter).expr(query.expr).datasource(SOURCE)
-        if query.legend:
-            target.legend_format(query.legend)
-        if isinstance(panel, Table):
-            target.instant().format(PromQueryFormat.TABLE)
-        else:
-            target.range()
-        made.with_target(target)
+        made.with_target(_target(panel, letter, query))
     return made
+
+
+def _target(panel: Panel, letter: str, query: Query) -> prometheus.Dataquery:
+    target = prometheus.Dataquery().ref_id(letter).expr(query.expr).datasource(SOURCE)
+    if query.legend:
+        target.legend_format(query.legend)
+    if isinstance(panel, Table):
+        return target.instant().format(PromQueryFormat.TABLE)
+    return target.instant() if isinstance(panel, Stat) else target.range()
 
 
 def _stat(panel: Stat) -> stat.Panel:
     return (
         stat.Panel()
-        .reduce_options(options.ReduceDataOptions().calcs(["lastNotNull"]))
+        .reduce_options(options.ReduceDataOptions().calcs(["last"]))
         .color_mode(common.BigValueColorMode.BACKGROUND if panel.filled else common.BigValueColorMode.VALUE)
-        .graph_mode(common.BigValueGraphMode.AREA if panel.trend else common.BigValueGraphMode.NONE)
-        .text_mode(common.BigValueTextMode.VALUE)
+        .graph_mode(common.BigValueGraphMode.NONE)
+        .text_mode(common.BigValueTextMode.VALUE_AND_NAME if panel.named else common.BigValueTextMode.VALUE)
         .color_scheme(dashboard.FieldColor().mode(types.FieldColorModeId.THRESHOLDS))
     )
 
@@ -265,6 +289,17 @@ def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
         .mode(types.ThresholdsMode.ABSOLUTE)
         .steps([types.Threshold(value, colour) for value, colour in steps])
     )
+
+
+def _mappings_of_stat(panel: Stat) -> list[types.ValueMapping]:
+    """Return the mappings of a stat, with those of `NONE` and of a missing value."""
+    none: Mappings = ((f"{NONE}", panel.none, panel.calm),) if panel.none else ()
+    values = (*panel.mappings, *none)
+    text, colour = NO_DATA
+    missing = types.DashboardSpecialValueMapOptions(
+        types.SpecialValueMatch.NULL_AND_NAN, types.ValueMappingResult(text, colour, index=len(values))
+    )
+    return [*(_mappings(values) if values else ()), types.SpecialValueMap(missing)]
 
 
 def _mappings(mappings: Mappings) -> list[types.ValueMapping]:

@@ -14,6 +14,12 @@ Steps = tuple[tuple[float | None, Colour], ...]
 Mappings = tuple[tuple[str, str, Colour], ...]
 """Value mappings: the value, the text shown instead, and its colour."""
 
+NONE = -1
+"""Value of a stat that has nothing to show although its metrics exist; see promql.or_none."""
+
+NO_DATA: tuple[str, Colour] = ("no data", "purple")
+"""Text and colour of a stat whose query returns no series."""
+
 BLUE: Steps = ((None, "blue"),)
 """Colour of a value that is neither good nor bad."""
 
@@ -54,7 +60,8 @@ class Panel:
         width: in grid columns; a dashboard has 24.
         height: in grid rows of about 38 pixels.
         thresholds: colours of values; in a graph, drawn as lines.
-        none: text shown when the queries return no series.
+        none: text shown when there is nothing to show, which is healthy. A graph shows it without series; a stat for
+            the value `NONE`, so that missing metrics look different.
     """
 
     title: str
@@ -71,17 +78,19 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat(Panel):
-    """A single value.
+    """The present value, by an instant query; without series it is "no data" in a colour of its own.
 
     Attributes:
-        trend: whether a sparkline is drawn behind the value.
+        calm: colour of the text `none`.
         filled: whether the colour fills the background.
+        named: whether the name of each series is shown with its value.
     """
 
     width: int = 4
     height: int = 4
-    trend: bool = True
+    calm: Colour = "text"
     filled: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

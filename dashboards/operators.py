@@ -6,18 +6,19 @@ from dashboards.model import Dashboard, Graph, Mark, Query, Row, Stat, Timeline,
 from dashboards.promql import (
     OPERATOR,
     OPERATOR_TARGET,
+    leading,
     of_targets_with,
+    or_none,
     quantile,
     quiet,
     rate,
     select,
-    total,
     variables,
 )
 from dashboards.resources import EXPIRY, UNREADY_FOR
 
 OBJECTIVE = 0.99
-"""Target share of reconciles without an error; a planned requeue (requeue_after) counts as a success."""
+"""Target share of resources whose reconciles do not fail; see dashboards/rules/operator_rules.py."""
 
 BUDGET = f"{1 - OBJECTIVE:g}"
 WINDOWS = ("5m", "30m", "1h", "6h")
@@ -41,7 +42,9 @@ def _quantile(share: float, metric: str, by: str = "controller") -> str:
     return quantile(share, metric, OPERATOR, by=by)
 
 
-LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATOR)})"
+FAILING = 'kind:resources_failing:ratio{cluster=~"$cluster"}'
+RESOURCES = f"max by (kind, namespace, name) ({select('platform_resource_info', OPERATOR_TARGET)})"
+LEADER = select("leader_election_master_status", OPERATOR)
 UNREADY = select("platform_resource_unready_since_timestamp_seconds", OPERATOR_TARGET)
 ENDS = select("platform_certificate_expiry_timestamp_seconds", OPERATOR)
 API = "rest_client_requests_total"
@@ -53,13 +56,13 @@ NOW = Row(
     "Now",
     (
         Stat(
-            title="Success rate",
-            description="Share of reconciles that succeeded in the last hour. A planned requeue is a success. Terminal "
-            f"errors are counted under Failures. The objective is {OBJECTIVE:.0%}.",
+            title="Resources failing",
+            description="Share of resources whose reconciles fail, for the kind with the highest share. Each resource "
+            f"counts once, and conflicts do not count. The objective is at most {1 - OBJECTIVE:.0%}. No data: "
+            "Prometheus has not loaded the rules.",
             unit="percentunit",
-            queries=(quiet(f"1 - ({_failed_share('1h')})"),),
-            none="no reconciles",
-            thresholds=good_from(0.9, OBJECTIVE),
+            queries=(Query(f"max({FAILING})"),),
+            thresholds=bad_from(float(BUDGET), 0.1),
             decimals=2,
             filled=True,
             width=3,
@@ -69,31 +72,30 @@ NOW = Row(
             description="Rate at which the error budget is consumed, over the last hour. At 1 the budget lasts exactly "
             "30 days, at 14.4 about two days.",
             unit="short",
-            queries=(quiet(f"({_failed_share('1h')}) / {BUDGET}"),),
-            none="no reconciles",
+            queries=(Query(f"max(avg_over_time({FAILING}[1h])) / {BUDGET}"),),
             thresholds=bad_from(1, 14.4),
             decimals=1,
             width=3,
         ),
         Stat(
-            title="Without a leader",
-            description="Operators without a leading replica: nothing is reconciled. A standby replica normally takes "
-            "over within 15 s.",
+            title="Leader",
+            description="Whether each operator has a leading replica for all of its shards. An operator without "
+            "metrics has none, if its rules are installed. A standby replica normally takes over within 15 s.",
             unit="short",
-            queries=(Query(f"count({LEADERS}) - {total(f'{LEADERS} == 1')}"),),
-            thresholds=bad_from(None, 1),
-            none="no operators",
-            filled=True,
+            queries=(Query(leading(OPERATOR), "{{operator}}"),),
+            thresholds=good_from(None, 1),
+            mappings=(("1", "leads", "green"), ("0", "no leader", "red")),
+            named=True,
             width=3,
         ),
         Stat(
             title="Longest not ready",
             description="Longest time that a resource has currently been not Ready.",
             unit="s",
-            queries=(quiet(f"max(time() - {UNREADY})"),),
+            queries=(or_none(f"max(time() - {UNREADY})", RESOURCES),),
             thresholds=UNREADY_FOR,
             none="all ready",
-            trend=False,
+            calm="green",
             width=3,
         ),
         Stat(
@@ -121,9 +123,10 @@ NOW = Row(
             title="API errors",
             description="Requests per second that the API server answered with 429 or 5xx.",
             unit="reqps",
-            queries=(quiet(f"sum({_rate(API, UNANSWERED, by='code')})"),),
+            queries=(or_none(f"sum({_rate(API, UNANSWERED, by='code')})", select(API, OPERATOR)),),
             thresholds=bad_from(0.1, 1),
             none="none",
+            calm="green",
             width=3,
         ),
         Stat(
@@ -133,7 +136,6 @@ NOW = Row(
             unit="s",
             queries=(Query(f"min({ENDS}) - time()"),),
             thresholds=EXPIRY,
-            trend=False,
             width=3,
         ),
     ),
@@ -144,11 +146,10 @@ OBJECTIVES = Row(
     (
         Graph(
             title="Error budget burn rate",
-            description="Share of failed reconciles divided by the error budget, over several windows. An alert fires "
-            "while a long and a short window both exceed its threshold.",
+            description="Share of resources that fail divided by the error budget, over several windows, for the "
+            "kind with the highest share. An alert fires while a long and a short window both exceed its threshold.",
             unit="short",
-            queries=tuple(quiet(f"({_failed_share(window)}) / {BUDGET}", window) for window in WINDOWS),
-            none="no reconciles",
+            queries=tuple(Query(f"max(avg_over_time({FAILING}[{window}])) / {BUDGET}", window) for window in WINDOWS),
             thresholds=bad_from(1, 14.4),
         ),
         Graph(

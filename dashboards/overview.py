@@ -10,20 +10,21 @@ from dashboards.promql import (
     KIND_NAME,
     KINDS,
     OPERATOR_TARGET,
+    leading,
+    or_none,
     quantile,
     quiet,
     rate,
     ready,
     select,
     states,
-    total,
     variables,
 )
 
 _NAMES = "|".join(KINDS[kind].removeprefix("platform-").capitalize() for kind in KINDS)
 _LISTED = " and ".join(", ".join(f"{kind}s" for kind in KINDS).rsplit(", ", 1))
 FIRING = f'ALERTS{{alertstate="firing",cluster=~"$cluster",alertname=~"(Platform|{_NAMES}).+"}}'
-LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATOR_TARGET)})"
+LEADS = leading(OPERATOR_TARGET)
 FAILED, DONE = (
     f"sum (rate({select('controller_runtime_reconcile_total', OPERATOR_TARGET, result)}[1h]))"
     for result in ('result="error"', 'result=~".+"')
@@ -32,33 +33,52 @@ FAILED, DONE = (
 NOW = Row(
     "Health",
     (
-        resources.unready(ALL),
-        resources.unready_for(ALL),
+        resources.with_condition(
+            ALL,
+            "Unavailable",
+            "Available",
+            "False",
+            "Resources whose clients cannot read and write all of their data, by the evidence of the servers and of "
+            "the kubelet.",
+            width=3,
+        ),
+        resources.with_condition(
+            ALL,
+            "Degraded",
+            "Degraded",
+            "True",
+            "Resources with less redundancy than requested, or with servers that share a host or a zone.",
+            width=3,
+        ),
+        resources.unready(ALL, width=3),
+        resources.unready_for(ALL, width=3),
         Stat(
             title="Firing alerts",
-            description="Number of the platform's alerts that are firing. The table below lists them.",
+            description="Number of the platform's alerts that are firing. The table below lists them. No data: "
+            "Prometheus has not loaded the rules.",
             unit="short",
-            queries=(Query(f"count({FIRING}) or vector(0)"),),
+            queries=(Query(f'count({FIRING}) or count(operator:expected:info{{cluster=~"$cluster"}}) * 0'),),
             thresholds=bad_from(None, 1),
             filled=True,
+            width=3,
         ),
         Stat(
             title="Operators without a leader",
-            description="Operators without a leading replica. Their databases continue to run, but nothing is "
-            "reconciled or repaired.",
+            description="Operators without a leading replica, or without any metrics although their rules are "
+            "installed. Their databases continue to run, but nothing is reconciled or repaired.",
             unit="short",
-            queries=(Query(f"count({LEADERS}) - {total(f'{LEADERS} == 1')}"),),
+            queries=(Query(f"count({LEADS} == 0) or count({LEADS}) * 0"),),
             thresholds=bad_from(None, 1),
-            none="no operators",
             filled=True,
+            width=3,
         ),
-        resources.servers_ready(ALL, "Servers"),
+        resources.servers_ready(ALL, "Servers", width=3),
         Stat(
             title="Resources",
             description=f"Number of {_LISTED} that operators report.",
             unit="short",
             queries=(Query(f"count({resources.all_resources(ALL)})"),),
-            none="none",
+            width=3,
         ),
     ),
 )
@@ -122,7 +142,9 @@ OPERATORS = Row(
             title="Reconcile success rate",
             description="Share of reconciles that succeeded in the last hour.",
             unit="percentunit",
-            queries=(quiet(f"1 - {FAILED} / ({DONE} > 0)"),),
+            queries=(
+                or_none(f"1 - {FAILED} / ({DONE} > 0)", select("leader_election_master_status", OPERATOR_TARGET)),
+            ),
             none="no reconciles",
             thresholds=good_from(0.9, 0.99),
             decimals=2,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 import operators
-from dashboards.model import Query, Variable
+from dashboards.model import NONE, Query, Variable
 
 RESOURCE = 'cluster=~"$cluster",namespace=~"$namespace",name=~"$name"'
 """Selector of resource states, which operators export."""
@@ -67,6 +67,20 @@ def states(metric: str, kinds: str, *more: str, by: str = "") -> str:
     """
     of_kinds = f'kind=~"{kinds}"'
     return f"max by ({f'{ID}, {by}' if by else ID}) ({select(metric, RESOURCE, of_kinds, *more)})"
+
+
+def leading(selector: str) -> str:
+    """Return 1 for each operator that leads all of its shards, else 0.
+
+    An operator whose rules are installed is expected: if it exposes no metrics, it is 0 as well.
+
+    Args:
+        selector: label matchers of the operators' targets.
+    """
+    named = select("leader_election_master_status", selector)
+    of_operator = f'label_replace({named}, "operator", "$1", "name", "(.+)-operator(-shard-[0-9]+)?")'
+    leads = f"min by (cluster, operator) (max by (cluster, operator, name) ({of_operator}))"
+    return f'({leads} or max by (cluster, operator) (operator:expected:info{{cluster=~"$cluster"}}) * 0)'
 
 
 def ready(kinds: str) -> str:
@@ -147,6 +161,14 @@ def variables(metric: str, *, kinds: str = "") -> tuple[Variable, ...]:
     return (*chosen, Variable("name", "name", resources, "Name of the custom resource."))
 
 
+def or_none(expr: str, source: str) -> Query:
+    """Return a query whose value is `NONE` if `expr` has no series although `source` has.
+
+    Without `source`, nothing is known, and there is no series.
+    """
+    return Query(f"({expr}) or (count({source}) * 0 - {-NONE})")
+
+
 def quiet(expr: str, legend: str = "") -> Query:
     """Return a query that may have no result on a healthy platform."""
     return Query(expr, legend, quiet=True)
@@ -164,4 +186,4 @@ def filled(expr: str, chosen: Mapping[str, str] | None = None, *, interval: str 
         name = found[1]
         return interval if name == "__rate_interval" else (chosen or {}).get(name, ".*")
 
-    return re.sub(r"\$(\w+)", value, expr)
+    return re.sub(r"\$([A-Za-z_]\w*)", value, expr)  # not $1 of label_replace

@@ -99,6 +99,9 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         _condition("Ready", "False", "Paused"),
         _condition("Reconciling", "False", "Paused"),
         _condition("Stalled", "True", "InvalidSpec"),
+        _condition("Available", "True", "Served"),
+        _condition("Degraded", "False", "Redundant"),
+        _condition("Observed", "True", "Observed"),
     ]
     if operator == "memcached":
         spec: Obj = {"size": 2, "memoryMB": 32}
@@ -141,7 +144,6 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
             (_resource(api, "EtcdBackup", "broken", backup), failed),
         ]
     api = "redis.middleware.hc.cn/v1alpha1"
-    conditions.append(_condition("Degraded", "False", "Redundant"))
     status = {"phase": "Running", "conditions": conditions, "formed": True, "masters": 3, "readyReplicas": 6}
     spec = {"replicas": 6, "version": "8.0.2"}
     return [

@@ -22,7 +22,9 @@ from dashboards.promql import (
     KIND_NAME,
     KINDS,
     RESOURCE,
+    SERVED,
     dashboard_of,
+    or_none,
     quiet,
     ready,
     select,
@@ -40,6 +42,8 @@ EXPIRY = good_from(3 * DAY_SECONDS, 14 * DAY_SECONDS)
 UNREADY_FOR = bad_from(2 * MINUTE_SECONDS, 10 * MINUTE_SECONDS)
 
 READY: Mappings = (("True", "Ready", "green"), ("False", "Not ready", "red"), ("Unknown", "Unknown", "orange"))
+AVAILABLE: Mappings = (("True", "yes", "green"), ("False", "no", "red"), ("Unknown", "unknown", "orange"))
+SCRAPED: Mappings = (("0", "no exporter", "orange"),)
 PHASES: Mappings = (
     ("Running", "Running", "green"),
     ("Complete", "Complete", "green"),
@@ -89,6 +93,20 @@ def all_resources(kinds: str) -> str:
     return states("platform_resource_info", kinds)
 
 
+def with_condition(kinds: str, title: str, name: str, status: str, description: str, *, width: int = 4) -> Stat:
+    """Number of resources whose condition `name` has this status."""
+    found = states("platform_resource_condition", kinds, f'type="{name}"', f'status="{status}"')
+    return Stat(
+        title=title,
+        description=description,
+        unit="short",
+        queries=(Query(f"count({found} == 1) or count({all_resources(kinds)}) * 0"),),
+        thresholds=bad_from(None, 1),
+        filled=True,
+        width=width,
+    )
+
+
 def unready(kinds: str, *, width: int = 4) -> Stat:
     """Number of resources that are not Ready; no value if no operator reports any."""
     every, well = all_resources(kinds), ready(kinds)
@@ -98,7 +116,6 @@ def unready(kinds: str, *, width: int = 4) -> Stat:
         unit="short",
         queries=(Query(f"count({every}) - {total(well)}"),),
         thresholds=bad_from(None, 1),
-        none="no resources",
         filled=True,
         width=width,
     )
@@ -112,11 +129,11 @@ def unready_for(kinds: str, *, width: int = 4) -> Stat:
         description="Longest time that a resource has currently been not Ready. A scale operation takes about a "
         "minute.",
         unit="s",
-        queries=(quiet(f"max(time() - {since})"),),
+        queries=(or_none(f"max(time() - {since})", all_resources(kinds)),),
         thresholds=UNREADY_FOR,
         none="all ready",
+        calm="green",
         filled=True,
-        trend=False,
         width=width,
     )
 
@@ -131,7 +148,6 @@ def servers_ready(kinds: str, noun: str, *, width: int = 4) -> Stat:
         unit="percentunit",
         queries=(Query(f"sum({ready_replicas}) / (sum({desired}) > 0)"),),
         thresholds=good_from(0.5, 1),
-        none="none desired",
         width=width,
     )
 
@@ -144,10 +160,9 @@ def first_certificate(kinds: str, *, width: int = 4) -> Stat:
         description="Time until the first of the resources' certificates expires. The operator renews certificates "
         "that it issues when 30 days are left.",
         unit="s",
-        queries=(quiet(f"min({ends}) - time()"),),
+        queries=(or_none(f"min({ends}) - time()", all_resources(kinds)),),
         thresholds=EXPIRY,
         none="no certificates",
-        trend=False,
         width=width,
     )
 
@@ -158,6 +173,8 @@ def table(kinds: str, *, height: int = 8) -> Table:
     condition = states("platform_resource_condition", kinds, 'type="Ready"', by="status, reason")
     since = states("platform_resource_unready_since_timestamp_seconds", kinds)
     ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
+    condition_of = states("platform_resource_condition", kinds, 'type="Available"', by="status")
+    available = f'max by ({ID}, available) (label_replace({condition_of} == 1, "available", "$1", "status", "(.+)"))'
     link = (
         "/d/${__data.fields.dashboard}?${datasource:queryparam}&${cluster:queryparam}"
         "&var-namespace=${__data.fields.namespace}&var-name=${__data.fields.name}&${__url_time_range}"
@@ -175,17 +192,21 @@ def table(kinds: str, *, height: int = 8) -> Table:
             quiet(f"time() - {since}"),
             quiet(f"{ends} - time()"),
             Query(states("platform_resource_paused", kinds)),
+            quiet(available),
+            Query(f"(({scraped(kinds)}) and on ({ID}) {all_resources(kinds)}) or {all_resources(kinds)} * 0"),
         ),
         columns=(
             Column(source="kind", title="Kind", width=100),
             Column(source="namespace", title="Namespace", width=120),
             Column(source="name", title="Name", link=link, width=170),
             Column(source="status", title="Ready", mappings=READY, width=90),
+            Column(source="available", title="Available", mappings=AVAILABLE, width=90),
             Column(source="phase", title="Phase", mappings=PHASES, width=90),
             Column(source="reason", title="Reason"),
             Column(source="F", title="Not ready for", unit="s", thresholds=UNREADY_FOR, width=100),
             Column(source="D", title="Ready pods", unit="short", thresholds=BLUE, width=85),
             Column(source="E", title="Desired", unit="short", thresholds=BLUE, width=70),
+            Column(source="J", title="Scraped", unit="short", thresholds=BLUE, mappings=SCRAPED, width=100),
             Column(source="version", title="Version", width=110),
             Column(source="G", title="Certificate expiry", unit="s", thresholds=EXPIRY, width=130),
             Column(source="H", title="Paused", unit="short", mappings=YES, width=70),
@@ -193,6 +214,17 @@ def table(kinds: str, *, height: int = 8) -> Table:
         sort="Ready",
         height=height,
     )
+
+
+def scraped(kinds: str) -> str:
+    """Return the number of servers that Prometheus scrapes, by resource; no series for one without an exporter."""
+    each = []
+    for kind in kinds.split("|"):
+        job = KINDS[kind].removeprefix("platform-")
+        up = select("up", SERVED, f'job="{job}"')
+        named = f'label_replace({up} == 1, "name", "$1", "app_kubernetes_io_instance", "(.+)")'
+        each.append(f'count by ({ID}) (label_replace({named}, "kind", "{kind}", "", ""))')
+    return " or ".join(each)
 
 
 def readiness(kinds: str, *, height: int = 5) -> Timeline:

@@ -19,17 +19,30 @@ class Thresholds(Values):
     """Alert thresholds."""
 
     unready_seconds: Time = Field(
-        900, description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds."
+        900,
+        description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds, and "
+        "no planned change is in progress.",
+    )
+    change_seconds: Time = Field(
+        3600,
+        description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds, and "
+        "its planned change has made no progress for 30 minutes.",
     )
     certificate_seconds: Time = Field(
         1_209_600,
         description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire below this remaining "
         "validity, in seconds. Operators renew the certificates that they issue earlier.",
     )
+    certificate_critical_seconds: Time = Field(
+        259_200, description="PlatformResourceCertificateExpires fires below this remaining validity, in seconds."
+    )
     error_budget: Share = Field(
         0.01,
-        description="Share of reconciles that may fail (0 to 1). PlatformOperatorErrorBudgetBurn fires when this error "
-        "budget is consumed too fast.",
+        description="Share of resources whose reconciles may fail (0 to 1); each resource counts once. "
+        "PlatformOperatorErrorBudgetBurn fires when this error budget is consumed too fast.",
+    )
+    memory_limit_used: Share = Field(
+        0.9, description="PlatformContainerMemoryHigh fires above this share of a container's memory limit (0 to 1)."
     )
     queue_seconds: Time = Field(
         10,
@@ -48,6 +61,19 @@ class Thresholds(Values):
     )
 
 
+class VolumeThresholds(Thresholds):
+    """Alert thresholds of the operators of databases with volumes."""
+
+    volume_free: Share = Field(
+        0.05, description="PlatformVolumeNearlyFull fires below this free share of a data volume (0 to 1)."
+    )
+    volume_used: Share = Field(
+        0.6,
+        description="PlatformVolumeFillsUp fires above this used share of a data volume (0 to 1), if its growth would "
+        "fill it within four days.",
+    )
+
+
 class PrometheusRule(Values):
     """Alerts and recording rules for the Prometheus operator."""
 
@@ -62,11 +88,12 @@ class PrometheusRule(Values):
     dashboards_url: str = Field(
         "",
         description="Base URL of Grafana, such as https://grafana.example.com, for the alerts' dashboard_url. Empty: "
-        "the URL is a path.",
+        "alerts have no dashboard_url.",
     )
     runbooks_url: str = Field(
         "",
         description="Base URL of this repository's files, with a trailing slash, for the alerts' runbook_url. Empty: "
-        "the URL is a path.",
+        "the runbook of the release, below `home` of Chart.yaml (https://HOST/OWNER/NAME/blob/vVERSION/). A chart that "
+        "was packaged from a checkout has no home, and the URL is a path.",
     )
     thresholds: Thresholds = Field(Thresholds(), description="Alert thresholds.")

@@ -127,27 +127,35 @@ def _nothing(page: Canvas, panel: Json, box: Box) -> None:
 
 
 def _stat(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
-    found = [series for _, series in _named(panel, answers) if series.values]
+    found = [(name, series.values[-1]) for name, series in _named(panel, answers) if series.values]
+    field, middle = ValueFormat.of(panel["fieldConfig"]["defaults"]), box.top + box.height / 2 + 4
     if not found:
-        return _nothing(page, panel, box)
-    series, field = found[0], ValueFormat.of(panel["fieldConfig"]["defaults"])
-    value = series.values[-1]
-    colour, middle = field.colour(value), box.top + box.height / 2 + 4
+        _missing(page, panel, box)
+        return
+    if panel["options"]["textMode"] == "value_and_name":
+        for row, (name, value) in enumerate(found):
+            line = cut(f"{name} {field.text(value)}", box.width - 20, 14)
+            page.text(box.left + 10, box.top + 44 + 22 * row, line, size=14, colour=field.colour(value))
+        return
+    value = found[0][1]
+    colour = field.colour(value)
     if panel["options"]["colorMode"] == "background":
         page.box(box, fill=colour, edge=colour)
         page.text(box.left + 10, box.top + 16, cut(panel["title"], box.width - 16, 12), size=12.5, colour=PAGE)
-    if panel["options"]["graphMode"] == "area" and len(series.values) > 1:
-        axes = page.axes(box.inner(1, box.height * 0.68, 1, 1))
-        shade = PAGE if panel["options"]["colorMode"] == "background" else colour
-        axes.fill_between(series.times, series.values, min(0, *series.values), color=shade, alpha=0.15, linewidth=0)
-        axes.plot(series.times, series.values, color=shade, linewidth=0.9, alpha=0.7)
-        axes.set_ylim(min(0, *series.values), max(series.values) * 1.05 or 1)
-        axes.set_axis_off()
     ink = PAGE if panel["options"]["colorMode"] == "background" else colour
     text = field.text(value)
     size = min(36.0, (box.width - 20) / max(len(text), 1) / CHARACTER)
     page.text(box.left + box.width / 2, middle, text, size=size, colour=ink, align="center")
-    return None
+
+
+def _missing(page: Canvas, panel: Json, box: Box) -> None:
+    """Draw a stat without series, by its mapping of missing values."""
+    mappings = panel["fieldConfig"]["defaults"]["mappings"]
+    [result] = [mapping["options"]["result"] for mapping in mappings if mapping["type"] == "special"]
+    middle = box.top + box.height / 2 + 4
+    page.text(
+        box.left + box.width / 2, middle, result["text"], size=20, colour=COLOURS[result["color"]], align="center"
+    )
 
 
 def _graph(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:

@@ -48,6 +48,7 @@ class ValueFormat:
         mappings = {
             value: (result["text"], COLOURS[result["color"]])
             for mapping in config.get("mappings") or ()
+            if mapping["type"] == "value"
             for value, result in mapping["options"].items()
         }
         return cls(

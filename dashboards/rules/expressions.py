@@ -12,6 +12,7 @@ __all__ = [
     "SERVER",
     "about_resources",
     "about_servers",
+    "condition",
     "largest",
     "leaders",
     "of_operator",
@@ -48,6 +49,18 @@ def state(metric: str, kinds: str, *conditions: str, by: str = "") -> str:
     """
     labels = ",".join((f'kind=~"{kinds}"', *conditions))
     return f"max by ({f'{ID}, {by}' if by else ID}) ({metric}{{{labels}}})"
+
+
+def condition(kinds: str, name: str, status: str, *conditions: str, by: str = "") -> str:
+    """Return 1 for each resource whose condition `name` has this status.
+
+    Args:
+        kinds: a kind, or several separated by |.
+        conditions: additional label matchers, such as one of the reason.
+        by: additional labels to keep.
+    """
+    found = state("platform_resource_condition", kinds, f'type="{name}"', f'status="{status}"', *conditions, by=by)
+    return f"{found} == 1"
 
 
 def largest(expr: str, by: str = SERVER) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from string import Template
 from typing import Literal
 
 from charts.values.rules import Thresholds
 
 Severity = Literal["critical", "warning", "info"]
-"""critical: data or service is lost or at immediate risk, act now; warning: act within the day; info: no action."""
+"""critical: pages, on evidence of the data plane that clients are not served or data is at risk; warning: act within
+the day; info: no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +120,9 @@ class RuleSet:
 
 
 def filled(expr: str, thresholds: Mapping[str, float]) -> str:
-    """Replace the threshold names in an expression with numbers.
+    """Replace the threshold names in an expression with numbers; $1 of label_replace stays.
 
     Raises:
         KeyError: the expression names an unknown threshold.
     """
-    return Template(expr).substitute({name: f"{value:.15g}" for name, value in thresholds.items()})
+    return re.sub(r"\$\{(\w+)\}", lambda found: f"{thresholds[found[1]]:.15g}", expr)

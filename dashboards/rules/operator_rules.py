@@ -1,27 +1,44 @@
-"""Rules about an operator itself. A planned requeue (requeue_after) counts as a successful reconcile."""
+"""Rules about an operator itself.
+
+Databases are served without the operator, so these rules warn. Two page: two leaders, and none at all, because then no
+rule about resources can fire.
+"""
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import leaders, of_operator
-from dashboards.rules.model import Alert, Group, Recording, Severity, Subject
+from dashboards.rules.expressions import ID, condition, leaders, of_operator, state
+from dashboards.rules.model import Alert, Group, Recording, Subject
 
 DASHBOARD = "platform-operators"
-MIN_RECONCILES = 10
-"""Failures in the long window that must be exceeded to fire: a single retry is a large share of few reconciles."""
 
-WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
-
-BURNS: tuple[tuple[Severity, float, str, str, str], ...] = (
-    ("critical", 14.4, "1h", "5m", "2m"),
-    ("critical", 6, "6h", "30m", "15m"),
-    ("warning", 3, "1d", "2h", "1h"),
-    ("warning", 1, "3d", "6h", "3h"),
+BURNS: tuple[tuple[float, str, str, str], ...] = (
+    (14.4, "1h", "5m", "2m"),
+    (6, "6h", "30m", "15m"),
+    (3, "1d", "2h", "1h"),
+    (1, "3d", "6h", "3h"),
 )
-"""Severity, burn rate, long window, short window and `for` of each burn rate alert.
+"""Burn rate, long window, short window and `for` of each burn rate alert.
 
 The values follow the Site Reliability Workbook, chapter 5. The short window resolves an alert soon after the failures
 end.
 """
+
+FAILURES = "ApiUnavailable|Forbidden|InternalError|NotFound|NotObserved"
+"""Reasons of Ready that report a failed reconcile. Conflict is not one: another client changes the same objects."""
+
+FAILING = "kind:resources_failing:ratio"
+"""Recorded share of the resources of a kind whose reconciles fail; each counts once, however often it is retried."""
+
+
+EXPECTED = "operator:expected:info"
+"""Recorded 1 for each operator whose rules are installed, so that a dashboard shows an operator without metrics."""
+
+
+def failing(kinds: str) -> str:
+    """Return 1 for each resource whose reconciles fail, or that the operator cannot observe."""
+    reported = condition(kinds, "Ready", "False", f'reason=~"{FAILURES}"')
+    unknown = condition(kinds, "Ready", "Unknown", f'reason=~"{FAILURES}"')
+    return f"({reported} or {unknown} or {condition(kinds, 'Observed', 'False')})"
 
 
 def group(operator: str, kinds: str) -> Group:
@@ -33,6 +50,7 @@ def group(operator: str, kinds: str) -> Group:
     """
     labels = f'controller=~"{kinds.lower()}"'
     leads = leaders(operator)
+    scraped_before = f"last_over_time({leads}[1d])"
     subject = f"the {operator} operator"
     alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
@@ -47,27 +65,32 @@ def group(operator: str, kinds: str) -> Group:
     reconciled = (
         f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result!="error"}}'
     )
-    failures = f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result="error"}}'
     waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{labels}}}[10m]))"
+    every, count = state("platform_resource_info", kinds), "count by (cluster, kind)"
     rules: tuple[Alert | Recording, ...] = (
-        *(
-            Recording(
-                name=f"controller:reconcile_errors:ratio_rate{window}",
-                expr=f"sum by (cluster, controller) (rate(controller_runtime_reconcile_total"
-                f'{{{labels},result="error"}}[{window}])) / '
-                f"sum by (cluster, controller) (rate(controller_runtime_reconcile_total{{{labels}}}[{window}]))",
-            )
-            for window in WINDOWS
+        Recording(name=EXPECTED, expr=f'label_replace(vector(1), "operator", "{operator}", "", "")'),
+        Recording(
+            name=FAILING,
+            expr=f"{count} ({every} and on ({ID}) {failing(kinds)}) / {count} ({every}) or {count} ({every}) * 0",
         ),
         alert(
             "PlatformOperatorNoLeader",
             "critical",
             f"count(max by (cluster, namespace, name) ({leads}) == 0) or absent({leads})",
-            "5m",
+            "15m",
             f"The {operator} operator, or one of its shards, has no leader",
             "No scraped replica holds the Lease of the operator, or of one of its shards. Databases continue to run, "
-            "but nothing is repaired, scaled or updated. Check that the operator's pods run and that Prometheus "
-            "scrapes them.",
+            "but nothing is repaired, scaled or updated, and no alert about its resources can fire. Check that the "
+            "operator's pods run and that Prometheus scrapes them.",
+        ),
+        alert(
+            "PlatformOperatorTargetDown",
+            "warning",
+            f"max by (cluster, namespace, pod) (up == 0 and on (cluster, job, instance) {scraped_before})",
+            "10m",
+            f"Prometheus cannot scrape replica {{{{ $labels.pod }}}} of {subject}",
+            "No metrics of this replica have arrived for 10 minutes. If it leads, alerts about its resources cannot "
+            "fire. Check its pod, and the permission of Prometheus to get /metrics.",
         ),
         alert(
             "PlatformOperatorManyLeaders",
@@ -81,22 +104,21 @@ def group(operator: str, kinds: str) -> Group:
         *(
             alert(
                 "PlatformOperatorErrorBudgetBurn",
-                severity,
-                f"controller:reconcile_errors:ratio_rate{long}{{{labels}}} > {factor:g} * ${{errorBudget}} and "
-                f"controller:reconcile_errors:ratio_rate{short}{{{labels}}} > {factor:g} * ${{errorBudget}} and "
-                f"{failures}[{long}])) > {MIN_RECONCILES}",
+                "warning",
+                f'avg_over_time({FAILING}{{kind=~"{kinds}"}}[{long}]) > {factor:g} * ${{errorBudget}} and '
+                f'avg_over_time({FAILING}{{kind=~"{kinds}"}}[{short}]) > {factor:g} * ${{errorBudget}}',
                 wait,
-                "Reconciles of {{ $labels.controller }} fail too often",
-                f"{{{{ $value | humanizePercentage }}}} of reconciles failed in the last {long}, which consumes the "
-                f"error budget at least {factor:g} times too fast. The operator's log names each failed resource and "
-                "the error.",
+                "Reconciles of {{ $labels.kind }} resources fail",
+                f"{{{{ $value | humanizePercentage }}}} of the resources failed on average in the last {long}, which "
+                f"consumes the error budget at least {factor:g} times too fast. Their conditions have the reason, and "
+                "the operator's log has each failure.",
                 window=long,
             )
-            for severity, factor, long, short, wait in BURNS
+            for factor, long, short, wait in BURNS
         ),
         alert(
             "PlatformOperatorNotReconciling",
-            "critical",
+            "warning",
             f"{reconciled}[30m])) == 0 and on (cluster, controller) "
             f'max by (cluster, controller) (platform_cached_objects{{{labels},kind=~"{kinds}"}}) > 0',
             "5m",
@@ -142,7 +164,7 @@ def group(operator: str, kinds: str) -> Group:
         ),
         alert(
             "PlatformOperatorNotWatching",
-            "critical",
+            "warning",
             f"max by (cluster, namespace, kind, watched_namespace) ({unseen}) == 0",
             "5m",
             f"{subject[0].upper()}{subject[1:]} does not observe {where}",
@@ -161,7 +183,7 @@ def group(operator: str, kinds: str) -> Group:
         ),
         alert(
             "PlatformOperatorWebhookFails",
-            "critical",
+            "warning",
             f"sum by (cluster, namespace) ({webhooks}) > 0 or sum by (cluster, namespace) ({panics}) > 0",
             "5m",
             f"The admission webhook of {subject} fails",
@@ -170,7 +192,7 @@ def group(operator: str, kinds: str) -> Group:
         ),
         alert(
             "PlatformOperatorCertificateEnds",
-            "critical",
+            "warning",
             f"min by (cluster, namespace, name) ({expiry}) - time() < ${{certificateSeconds}}",
             "5m",
             f"The certificate of {subject} expires soon",

@@ -1,51 +1,94 @@
-"""Rules about resources, based on the states that operators export: they work even if no server can be scraped."""
+"""Rules about resources, based on the states that operators export: they work even if no server can be scraped.
+
+Only the condition Available pages: it goes by the evidence of the data plane. What the operator alone does not know, it
+reports as Observed=False, which is a warning.
+"""
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import ID, NAMED, about_resources, state
+from dashboards.rules.expressions import ID, NAMED, about_resources, condition, state
 from dashboards.rules.model import Group, Subject
 
 RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
+PLANNED = (
+    "Scaling|Updating|Upgrading|Downgrading|SwitchingWorkload|Resizing|GrowingVolumes|ReplacingCertificates|"
+    "Joining|Promoting|Removing|Pairing"
+)
+"""Reasons of Ready during a change that a user requested, as a regular expression."""
 
-def group(operator: str, kind: str) -> Group:
+NEW = "Creating|CreateTimeout"
+"""Reasons of Ready of a resource that has not been ready yet, as a regular expression."""
+
+PLACEMENT = ".+Together"
+"""Reasons of Degraded that report servers on the same host or in the same zone, as a regular expression."""
+
+PROGRESS = ("platform_resource_ready_replicas",)
+"""Metrics of every kind that change while a planned change makes progress."""
+
+
+def group(operator: str, kind: str, *progress: str) -> Group:
     """Return the rules about one kind of resources.
 
     Args:
         operator: name of the operator, such as etcd.
         kind: kind of the resources, such as EtcdCluster.
+        progress: metrics of this kind that change while a planned change makes progress.
     """
-    ready, desired = (state(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
     paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
+    unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
+    planned, new = (condition_of_ready(kind, reasons) for reasons in (PLANNED, NEW))
+    moving = " or ".join(
+        f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in (*PROGRESS, *progress)
+    )
+    ends = f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time()"
     on_own_page, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
     rules = (
         on_own_page(
-            "PlatformResourceGone",
+            "PlatformResourceUnavailable",
             "critical",
-            f"{ready} == 0 and {desired} > 0",
+            f"{condition(kind, 'Available', 'False')} unless on ({ID}) {new}",
             "5m",
-            f"{RESOURCE} has no ready server",
-            "None of its servers is ready, so clients are not served. Check the resource's conditions, then its pods. "
-            "Do not delete PersistentVolumeClaims.",
+            f"{RESOURCE} does not serve its clients",
+            "Its servers, or the kubelet, report that clients cannot read and write all of their data. The message of "
+            "the condition Available names what is missing. Do not delete PersistentVolumeClaims.",
         ),
         on_own_page(
             "PlatformResourceDegraded",
             "warning",
-            f"({desired} - {ready}) > 0",
+            condition(kind, "Degraded", "True", f'reason!~"{PLACEMENT}"'),
+            "15m",
+            f"{RESOURCE} has less redundancy than requested",
+            "Clients are served. The message of the condition Degraded names the servers that are missing, and the "
+            "remedy.",
+        ),
+        on_own_page(
+            "PlatformResourceBadlyPlaced",
+            "warning",
+            condition(kind, "Degraded", "True", f'reason=~"{PLACEMENT}"', by="reason"),
+            "30m",
+            f"Servers of {RESOURCE} share a host or a zone",
+            "Clients are served, but the loss of that host or zone would stop the resource or take all copies of some "
+            "data. The message of the condition Degraded names the servers and the remedy.",
+        ),
+        on_own_page(
+            "PlatformResourceNotObserved",
+            "warning",
+            condition(kind, "Observed", "False"),
             "10m",
-            f"{RESOURCE} has {{{{ $value }}}} servers that are not ready",
-            "Fewer servers than desired have been ready for 10 minutes. The message of the Ready condition names the "
-            "pods and the cause.",
+            f"The operator cannot reach {RESOURCE}",
+            "Nothing is repaired, scaled or changed until the operator reaches its servers and objects again. Clients "
+            "may be served. The message of the condition Observed names what it cannot reach.",
         ),
         in_overview(
             "PlatformResourceNotReady",
             "warning",
-            f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)} > ${{unreadySeconds}} "
-            f"{paused}",
+            f"({unready} > ${{unreadySeconds}} {paused} unless on ({ID}) {planned}) or "
+            f"({unready} > ${{changeSeconds}} {paused} unless on ({ID}) ({moving}))",
             "1m",
             f"{RESOURCE} is not Ready",
-            "The resource has not matched its spec for {{ $value | humanizeDuration }}. The reason and message of its "
-            "Ready condition name the cause.",
+            "The resource has not matched its spec for {{ $value | humanizeDuration }}, and no planned change makes "
+            "progress. The reason and message of its Ready condition name the cause.",
         ),
         in_overview(
             "PlatformResourceStalled",
@@ -75,14 +118,37 @@ def group(operator: str, kind: str) -> Group:
             "Unpause the resource if the pause is no longer needed.",
         ),
         on_own_page(
+            "PlatformResourceVulnerable",
+            "warning",
+            f"count by ({ID}) ({state('platform_resource_advisory', kind, by='advisory')})",
+            "1h",
+            f"{{{{ $value }}}} published advisories apply to {RESOURCE}",
+            "The version that runs has known weaknesses in this configuration. The message of the condition Vulnerable "
+            "names them and the version to set in spec.version.",
+        ),
+        on_own_page(
             "PlatformResourceCertificateEnds",
-            "critical",
-            f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time() "
-            "< ${certificateSeconds}",
+            "warning",
+            f"{ends} < ${{certificateSeconds}}",
             "5m",
-            f"A certificate of {RESOURCE} expires soon",
+            f"A certificate of {RESOURCE} should be renewed",
             "The certificate expires in {{ $value | humanizeDuration }}. After that TLS connections fail. If the "
             "operator issues it, check that the resource is not paused or stalled; else renew its Secret.",
         ),
+        on_own_page(
+            "PlatformResourceCertificateExpires",
+            "critical",
+            f"{ends} < ${{certificateCriticalSeconds}}",
+            "5m",
+            f"A certificate of {RESOURCE} expires soon",
+            "The certificate expires in {{ $value | humanizeDuration }}. After that clients and servers reject each "
+            "other. Renew it now at its source: the operator, cert-manager, or the Secret that spec.tls names.",
+        ),
     )
     return Group(f"platform-{operator}-resources", rules)
+
+
+def condition_of_ready(kind: str, reasons: str) -> str:
+    """Return 1 for each resource that is not Ready for one of these reasons."""
+    matchers = ('type="Ready"', 'status!="True"', f'reason=~"{reasons}"')
+    return f"({state('platform_resource_condition', kind, *matchers)} == 1)"

@@ -67,9 +67,9 @@ def test_redis_fires_alerts_when_a_primary_without_replicas_is_down(kubectl: Kub
         alert = watch.await_alert("RedisSlotsUnserved", labels)
         assert alert["labels"]["severity"] == "critical"
         watch.await_alert("RedisClusterDown", labels)
-        watch.await_alert("PlatformResourceDegraded", labels)
+        watch.await_alert("PlatformResourceUnavailable", labels)
     cluster.await_ready(3)
-    for name in ("RedisSlotsUnserved", "RedisClusterDown", "PlatformResourceDegraded"):
+    for name in ("RedisSlotsUnserved", "RedisClusterDown", "PlatformResourceUnavailable"):
         watch.await_end(name, labels)
 
 

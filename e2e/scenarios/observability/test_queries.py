@@ -72,7 +72,7 @@ def test_dashboard_queries_return_series_and_rules_are_evaluated(
         until(f"{name} is recorded", lambda name=name: watch.prometheus.query(name), seconds=30)  # type: ignore[misc]
 
     def quiet() -> bool:
-        """Return whether no alert fires: RedisDegraded may, until primaries and replicas are spread over the nodes."""
+        """Return whether no alert fires; PlatformResourceBadlyPlaced may, until primaries and replicas are spread."""
         alerts = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
         firing = [alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
         assert not firing, firing

@@ -26,7 +26,7 @@ SHORTEST = 5
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 NAMES = tuple(operators())
-WAITING = {"unreadySeconds": 900}
+WAITING = {"unreadySeconds": 900, "changeSeconds": 3600}
 """Thresholds of all charts on waiting time, with their defaults in seconds."""
 
 Obj = dict[str, Any]
@@ -136,7 +136,8 @@ def groups(release: Release) -> list[Obj]:
         for name in NAMES
         for threshold, seconds in WAITING.items()
     ]
-    found = release.rendered("PrometheusRule", *_enabled("prometheusRule"), *thresholds)
+    grafana = [f"--set={name}.metrics.prometheusRule.dashboardsUrl=https://grafana.example.com" for name in NAMES]
+    found = release.rendered("PrometheusRule", *_enabled("prometheusRule"), *thresholds, *grafana)
     assert len(found) == len(NAMES), [rule["metadata"]["name"] for rule in found]
     return [group for rule in found for group in rule["spec"]["groups"]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.rules import operator_rules, resource_rules
+from dashboards.rules import operator_rules, resource_rules, workload_rules
 from dashboards.rules.expressions import ID, OWNER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.etcd.api import backup, resource
@@ -24,27 +24,22 @@ def _slow(histogram: str) -> str:
     return f"histogram_quantile(0.99, {buckets})"
 
 
-_ready = state("platform_resource_ready_replicas", KIND)
-_voters = state("platform_etcd_members", KIND, 'role="voter"')
-_without = state("platform_resource_condition", KIND, 'type="Ready"', 'reason=~"NoQuorum|QuorumLost"')
 _full = state("platform_etcd_alarms", KIND, 'alarm="NOSPACE"')
 _corrupt = state("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
 _differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberHeld"')
+_clusters = state("platform_resource_info", KIND)
+_due = state("platform_etcd_snapshot_next_timestamp_seconds", KIND)
+_scheduled = state("platform_etcd_snapshot_last_success_timestamp_seconds", KIND)
+_taken = "max by (cluster, namespace, etcdcluster) (platform_etcd_backup_completed_timestamp_seconds)"
+_named = f'label_replace({_taken}, "name", "$1", "etcdcluster", "(.+)")'
+_by_hand = f"{_named} * on (cluster, namespace, name) group_left (kind) {_clusters}"
+_last_backup = f"max by ({ID}) ({_scheduled} or {_by_hand})"
 _failed = state("platform_resource_phase", BACKUP, 'phase="Failed"')
 _handled = "grpc_server_handled_total"
 
 _RESOURCES = Group(
     "platform-etcd-clusters",
     (
-        _of_resources(
-            "EtcdQuorumLost",
-            "critical",
-            f"({_ready} < floor({_voters} / 2) + 1 and {_voters} > 0) or ({_ready} and on ({ID}) {_without} == 1)",
-            "1m",
-            f"{RESOURCE} has lost its quorum",
-            "Only {{ $value }} of its voters are healthy, fewer than a majority. The cluster accepts no writes and no "
-            "linearizable reads. Restore the missing members; do not delete PersistentVolumeClaims.",
-        ),
         _of_resources(
             "EtcdRecoveryWaiting",
             "critical",
@@ -82,6 +77,24 @@ _RESOURCES = Group(
             "cause.",
         ),
         _of_resources(
+            "EtcdBackupTooOld",
+            "warning",
+            f"time() - {_last_backup} > ${{backupAgeSeconds}}",
+            "5m",
+            f"The last backup of {RESOURCE} is too old",
+            "The last complete snapshot was taken {{ $value | humanizeDuration }} ago. Everything written since would "
+            "be lost with the volumes. The message of the latest EtcdBackup names the cause.",
+        ),
+        _of_resources(
+            "EtcdNoBackupScheduled",
+            "warning",
+            f"{_clusters} unless on ({ID}) {_due}",
+            "1d",
+            f"No backup of {RESOURCE} is scheduled",
+            "Without a backup, everything is lost with the volumes of a majority. Set spec.backup. If another tool "
+            "takes backups, or the data can be recreated, disable this alert (metrics.prometheusRule.disabled).",
+        ),
+        _of_resources(
             "EtcdBackupFailed",
             "warning",
             f"{_failed} == 1 and on ({ID}) "
@@ -102,8 +115,17 @@ _MEMBERS = Group(
             expr=f"max by ({OWNER}) (etcd_mvcc_db_total_size_in_bytes / etcd_server_quota_backend_bytes)",
         ),
         _of_members(
-            "EtcdNoLeader",
+            "EtcdQuorumLost",
             "critical",
+            f"{largest('etcd_server_has_leader', OWNER)} == 0",
+            "1m",
+            f"{CLUSTER} has lost its quorum",
+            "None of its members has a leader. The cluster accepts no writes and no linearizable reads. Restore the "
+            "missing members; do not delete PersistentVolumeClaims.",
+        ),
+        _of_members(
+            "EtcdNoLeader",
+            "warning",
             f"{largest('etcd_server_has_leader')} == 0",
             "1m",
             f"{MEMBER} has no leader",
@@ -199,6 +221,12 @@ _MEMBERS = Group(
 
 RULES = RuleSet(
     "etcd",
-    (operator_rules.group("etcd", f"{KIND}|{BACKUP}"), resource_rules.group("etcd", KIND), _RESOURCES, _MEMBERS),
+    (
+        operator_rules.group("etcd", f"{KIND}|{BACKUP}"),
+        resource_rules.group("etcd", KIND, "platform_etcd_members"),
+        workload_rules.group("etcd", KIND),
+        _RESOURCES,
+        _MEMBERS,
+    ),
     EtcdThresholds(),
 )

@@ -13,6 +13,7 @@ from dashboards.promql import (
     SERVER,
     Servers,
     of_targets_with,
+    or_none,
     quantile,
     quiet,
     rate,
@@ -50,6 +51,7 @@ def _open(method: str, service: str) -> str:
     return f"sum by ({OWNER}) {of_targets_with('etcd_server_has_leader', f'({started} - {handled})')}"
 
 
+UP = _etcd("server_has_leader")
 FAILED = 'grpc_code=~"Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"'
 FULL = f"{_etcd('mvcc_db_total_size_in_bytes')} / {_etcd('server_quota_backend_bytes')}"
 FSYNC, COMMIT = _p99("disk_wal_fsync_duration_seconds"), _p99("disk_backend_commit_duration_seconds")
@@ -72,7 +74,6 @@ NOW = Row(
                 ),
             ),
             thresholds=bad_from(None, 1),
-            none="no clusters",
             filled=True,
             width=3,
         ),
@@ -98,7 +99,7 @@ NOW = Row(
             title="Failed calls",
             description="Share of clients' gRPC calls that failed with a server error. No value without calls.",
             unit="percentunit",
-            queries=(quiet(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)"),),
+            queries=(or_none(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)", UP),),
             thresholds=bad_from(0.001, 0.01),
             none="no calls",
             width=3,
@@ -107,10 +108,10 @@ NOW = Row(
             title="Oldest snapshot",
             description="Age of the last successful scheduled snapshot, for the cluster with the oldest one.",
             unit="s",
-            queries=(quiet(f"max(time() - {SNAPSHOT})"),),
+            queries=(or_none(f"max(time() - {SNAPSHOT})", resources.all_resources(KIND)),),
             thresholds=BLUE,
             none="no schedule",
-            trend=False,
+            calm="orange",
             width=3,
         ),
         resources.first_certificate(KIND, width=3),
@@ -231,6 +232,14 @@ REQUESTS = Row(
                 Query(f"max by ({OWNER}) (rate({_etcd(f'mvcc_{what}_total')}[$__rate_interval]))", f"{NAME} {what}")
                 for what in ("put", "delete", "txn")
             ),
+        ),
+        Graph(
+            title="Apply duration p99",
+            none="no requests",
+            description="99th percentile of the time that a member takes to apply a request, by operation, for the "
+            "slowest member. Clients wait for it in addition to the network and the WAL.",
+            unit="s",
+            queries=(quiet(f"max by (op) ({_p99('server_apply_duration_seconds', f'{EACH}, op')})", "{{op}}"),),
         ),
         Graph(
             title="Peer round trip p99",

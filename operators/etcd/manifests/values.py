@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from charts.values.operator import CERT_MANAGER, RbacValues, operator_values
-from charts.values.rules import Count, Share, Thresholds, Time
+from charts.values.rules import Count, Share, Time, VolumeThresholds
 from operators.etcd.api.catalogue import ETCD
 
 
@@ -28,7 +28,7 @@ class EtcdRbac(RbacValues):
     cert_manager: bool = CERT_MANAGER
 
 
-class EtcdThresholds(Thresholds):
+class EtcdThresholds(VolumeThresholds):
     """Alert thresholds of the etcd operator's chart."""
 
     quota_used: Share = Field(
@@ -47,6 +47,11 @@ class EtcdThresholds(Thresholds):
     )
     request_error_ratio: Share = Field(
         0.05, description="EtcdRequestsFail fires above this share of requests with server errors (0 to 1)."
+    )
+    backup_age_seconds: Time = Field(
+        172_800,
+        description="EtcdBackupTooOld fires when the last complete backup of an EtcdCluster is older than this, in "
+        "seconds.",
     )
     snapshot_late_seconds: Time = Field(
         3600, description="EtcdSnapshotLate fires when a scheduled snapshot is overdue by more than this, in seconds."

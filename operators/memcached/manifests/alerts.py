@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.rules import operator_rules, resource_rules
+from dashboards.rules import operator_rules, resource_rules, workload_rules
 from dashboards.rules.expressions import OWNER, about_servers, largest
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.memcached.api import resource
@@ -60,11 +60,11 @@ _SERVERS = Group(
         ),
         _of_servers(
             "MemcachedConnectionsRejected",
-            "critical",
-            f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[10m])) > 0",
-            "0s",
-            f"{MEMCACHED} rejects connections",
-            "{{ $value | humanize }} connections were rejected in 10 minutes, because the connection limit is reached. "
+            "warning",
+            f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[5m])) > 0",
+            "10m",
+            f"{MEMCACHED} keeps rejecting connections",
+            "{{ $value | humanize }} connections were rejected in 5 minutes, because the connection limit is reached. "
             "Check clients for connection leaks, or increase maxConnections.",
         ),
         _of_servers(
@@ -91,6 +91,11 @@ _SERVERS = Group(
 
 RULES = RuleSet(
     "memcached",
-    (operator_rules.group("memcached", KIND), resource_rules.group("memcached", KIND), _SERVERS),
+    (
+        operator_rules.group("memcached", KIND),
+        resource_rules.group("memcached", KIND),
+        workload_rules.group("memcached", KIND, pod=workload_rules.ANY_POD, volumes=False),
+        _SERVERS,
+    ),
     MemcachedThresholds(),
 )

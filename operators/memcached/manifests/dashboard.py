@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dashboards import resources
+from dashboards import explore, resources
 from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from
-from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, quiet, rate, select
+from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, or_none, quiet, rate, select
 from operators.memcached.api import resource
 
 KIND = resource.API.kind.name
@@ -18,6 +18,7 @@ def _commands(*more: str, by: str = OWNER) -> str:
     return _rate("commands_total", *more, by=by)
 
 
+UP = _memcached("up")
 GETS = 'command="get"'
 HITS = _commands(GETS, 'status="hit"')
 FULL = f"max by ({OWNER}) ({_memcached('current_bytes')} / {_memcached('limit_bytes')})"
@@ -38,7 +39,7 @@ NOW = Row(
             title="Hit ratio",
             description="Share of gets that are hits. A good value depends on the workload; watch for sudden drops.",
             unit="percentunit",
-            queries=(Query(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", quiet=True),),
+            queries=(or_none(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", UP),),
             thresholds=BLUE,
             none="no gets",
         ),
@@ -222,7 +223,7 @@ SERVERS = Row(
             columns=(
                 Column(source="namespace", title="Namespace", width=120),
                 Column(source="app_kubernetes_io_instance", title="Resource", width=130),
-                Column(source="pod", title="Server"),
+                Column(source="pod", title="Server", link=explore.POD),
                 Column(
                     source="A",
                     title="Up",

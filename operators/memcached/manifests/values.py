@@ -24,6 +24,11 @@ class MemcachedThresholds(Thresholds):
     connections_used: Share = Field(
         0.9, description="MemcachedConnectionsHigh fires above this share of a server's connection limit (0 to 1)."
     )
+    memory_limit_used: Share = Field(
+        0.97,
+        description="PlatformContainerMemoryHigh fires above this share of a container's memory limit (0 to 1). A full "
+        "server uses most of it by design.",
+    )
     hit_ratio: Share = Field(0.5, description="MemcachedHitRatioLow fires below this share of gets that hit (0 to 1).")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dashboards.rules import operator_rules, resource_rules
+from dashboards.rules import operator_rules, resource_rules, workload_rules
 from dashboards.rules.expressions import OWNER, SERVER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.redis.api import resource
 from operators.redis.manifests.values import RedisThresholds
+from operators.redis.slots import hash_slots
 
 KIND = resource.API.kind.name
 CLUSTER = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
@@ -15,30 +16,18 @@ RESOURCE = "RedisCluster {{ $labels.namespace }}/{{ $labels.name }}"
 
 _of_nodes, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
 
-_unserved = state("platform_redis_slots", KIND, 'state="unserved"')
+SLOTS = hash_slots.SLOTS
+_served = f"max by ({OWNER}) (redis_cluster_slots_ok)"  # a node that is cut off does not see all of them
+_primaries = state("platform_redis_masters", KIND)
+_more = f"({state('platform_resource_desired_replicas', KIND)} > {_primaries}) and {_primaries} > 0"
+_replicated = f'label_replace({_more}, "app_kubernetes_io_instance", "$1", "name", "(.+)")'  # spec requests replicas
+_primary = 'redis_instance_info{role="master"}'
+_alone = f"max by ({SERVER}) (redis_connected_slaves == 0 and on (cluster, job, instance) {_primary})"
 _left = state("platform_redis_migration_slots_left", KIND)
 
 _RESOURCES = Group(
     "platform-redis-clusters",
     (
-        _of_resources(
-            "RedisSlotsUnserved",
-            "critical",
-            f"{_unserved} > 0",
-            "1m",
-            f"{RESOURCE} has {{{{ $value }}}} unserved slots",
-            "These slots have no reachable primary. Unless cluster-require-full-coverage is no, clients get "
-            "CLUSTERDOWN for all keys. Check the pods; do not delete PersistentVolumeClaims.",
-        ),
-        _of_resources(
-            "RedisNoMaster",
-            "critical",
-            f"{state('platform_redis_masters', KIND)} == 0 and {_unserved} > 0",
-            "1m",
-            f"{RESOURCE} has no primary",
-            "No reachable node owns slots, so no key can be read or written. Check that the pods run and that the "
-            "operator can reach them.",
-        ),
         _of_resources(
             "RedisRecoveryWaiting",
             "critical",
@@ -56,16 +45,6 @@ _RESOURCES = Group(
             f"Nodes of {RESOURCE} report different cluster views",
             "The operator performs no operation that could lose data until all nodes agree. Check that the nodes can "
             "reach each other on the cluster bus port.",
-        ),
-        _of_resources(
-            "RedisDegraded",
-            "warning",
-            state("platform_resource_condition", KIND, 'type="Degraded"', 'status="True"') + " == 1",
-            "30m",
-            f"{RESOURCE} has less redundancy than requested",
-            "Clients are served. Replicas are missing, or so many nodes share a host or a zone that its loss would "
-            "stop the cluster, or take both copies of some slots. The condition Degraded names the nodes and the "
-            "remedy.",
         ),
         _of_resources(
             "RedisMigrationStuck",
@@ -95,6 +74,15 @@ _NODES = Group(
             f"{NODE} does not respond to its exporter",
             "The pod runs, but the node hangs, is loading its data, or rejects the exporter's password or certificate. "
             "The log of the exporter container names the error.",
+        ),
+        _of_nodes(
+            "RedisSlotsUnserved",
+            "critical",
+            f"({SLOTS} - {_served}) > 0 and max by ({OWNER}) (redis_cluster_slots_assigned) > 0",
+            "2m",
+            f"{CLUSTER} has {{{{ $value }}}} unserved slots",
+            "No node sees a working primary of these slots. Unless cluster-require-full-coverage is no, clients get "
+            "CLUSTERDOWN for all keys. Check the pods; do not delete PersistentVolumeClaims.",
         ),
         _of_nodes(
             "RedisClusterDown",
@@ -131,6 +119,15 @@ _NODES = Group(
             f"{NODE} has lost the link to its primary",
             "The replica receives no updates. If its primary fails now, the writes since then are lost. Check the "
             "network and the passwords of both nodes.",
+        ),
+        _of_nodes(
+            "RedisPrimaryWithoutReplica",
+            "warning",
+            f"{_alone} and on ({OWNER}) {_replicated}",
+            "15m",
+            f"Primary {NODE} has no replica",
+            "No replica is connected to this primary. If it fails now, its slots are unserved until it returns, and "
+            "with its volume its data is lost. Check the replicas' pods and logs.",
         ),
         _of_nodes(
             "RedisReplicaLags",
@@ -170,11 +167,11 @@ _NODES = Group(
         ),
         _of_nodes(
             "RedisConnectionsRejected",
-            "critical",
-            f"sum by ({OWNER}) (increase(redis_rejected_connections_total[10m])) > 0",
-            "0s",
-            f"{CLUSTER} rejects connections",
-            "{{ $value | humanize }} connections were rejected in 10 minutes, because maxclients is reached. Check "
+            "warning",
+            f"sum by ({OWNER}) (increase(redis_rejected_connections_total[5m])) > 0",
+            "10m",
+            f"{CLUSTER} keeps rejecting connections",
+            "{{ $value | humanize }} connections were rejected in 5 minutes, because maxclients is reached. Check "
             "clients for connection leaks, or increase maxclients.",
         ),
         _of_nodes(
@@ -191,6 +188,12 @@ _NODES = Group(
 
 RULES = RuleSet(
     "redis",
-    (operator_rules.group("redis", KIND), resource_rules.group("redis", KIND), _RESOURCES, _NODES),
+    (
+        operator_rules.group("redis", KIND),
+        resource_rules.group("redis", KIND, "platform_redis_migration_slots_left"),
+        workload_rules.group("redis", KIND),
+        _RESOURCES,
+        _NODES,
+    ),
     RedisThresholds(),
 )

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from dashboards import resources
+from dashboards import explore, resources
 from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
-from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, quiet, rate, select, states
+from dashboards.promql import (
+    EACH,
+    NAME,
+    OWNER,
+    POD,
+    SERVED,
+    SERVER,
+    Servers,
+    or_none,
+    quantile,
+    quiet,
+    rate,
+    select,
+    states,
+)
 from operators.redis.api import resource
 
 KIND = resource.API.kind.name
@@ -19,6 +33,8 @@ HITS, MISSES = _rate("keyspace_hits_total", by=OWNER), _rate("keyspace_misses_to
 HIT_RATIO = f"{HITS} / ({HITS} + {MISSES} > 0)"
 REPLICA = _redis("instance_info", 'role="slave"')
 PRIMARY = _redis("instance_info", 'role="master"')
+UP = _redis("up")
+LATENCY = quantile(0.99, "redis_commands_latencies_usec", SERVER, by="cmd")
 UNSERVED = states("platform_redis_slots", KIND, 'state="unserved"')
 LEFT = states("platform_redis_migration_slots_left", KIND)
 
@@ -34,7 +50,6 @@ NOW = Row(
             unit="short",
             queries=(Query(f"sum({UNSERVED})"),),
             thresholds=bad_from(None, 1),
-            none="no clusters",
             filled=True,
             width=3,
         ),
@@ -43,7 +58,7 @@ NOW = Row(
             description="Replicas without a link to their primary. They receive no updates, and after a while they are "
             "not eligible for failover.",
             unit="short",
-            queries=(quiet(f"sum({_redis('master_link_up')} == bool 0)"),),
+            queries=(or_none(f"sum({_redis('master_link_up')} == bool 0)", UP),),
             thresholds=bad_from(None, 1),
             none="no replicas",
             filled=True,
@@ -60,7 +75,7 @@ NOW = Row(
             title="Hit ratio",
             description="Share of key lookups that are hits. A good value depends on the workload.",
             unit="percentunit",
-            queries=(quiet(f"sum({HITS}) / (sum({HITS}) + sum({MISSES}) > 0)"),),
+            queries=(or_none(f"sum({HITS}) / (sum({HITS}) + sum({MISSES}) > 0)", UP),),
             none="no reads",
             width=3,
         ),
@@ -69,7 +84,7 @@ NOW = Row(
             description="Memory used as a share of maxmemory, for the fullest node. At 100 % the node evicts keys or "
             "rejects writes, depending on maxmemory-policy.",
             unit="percentunit",
-            queries=(quiet(f"max({FULL})"),),
+            queries=(or_none(f"max({FULL})", UP),),
             thresholds=bad_from(0.8, 0.95),
             none="no maxmemory",
             width=3,
@@ -128,6 +143,14 @@ TRAFFIC = Row(
             description="Commands per second, by node. A primary far above the others has a hot key or slot.",
             unit="reqps",
             queries=(Query(_rate("commands_processed_total"), POD),),
+        ),
+        Graph(
+            title="Command latency p99",
+            none="no histograms (before 7.0)",
+            description="99th percentile of the latency of the five slowest commands, without network time. Redis has "
+            "histograms since 7.0, Valkey always.",
+            unit="s",
+            queries=(quiet(f"topk(5, {LATENCY} / 1e6)", "{{cmd}}"),),
         ),
         Graph(
             title="Mean command duration",
@@ -190,7 +213,7 @@ MEMORY = Row(
             queries=(Query(_redis("memory_used_bytes"), POD),),
         ),
         Graph(
-            title="Memory fragmentation ratio",
+            title="Fragmentation ratio",
             description="Resident memory divided by used memory. Values far above 1 indicate fragmentation (normal for "
             "small data sets), values below 1 indicate swapping.",
             unit="short",
@@ -249,7 +272,7 @@ REPLICATION = Row(
             most=1,
         ),
         Graph(
-            title="Full resynchronizations",
+            title="Full resyncs",
             description="Full resynchronizations of replicas per interval. They happen when a replica was disconnected "
             "for longer than the primary's replication backlog covers.",
             unit="short",
@@ -307,7 +330,7 @@ NODES = Row(
             columns=(
                 Column(source="namespace", title="Namespace", width=150),
                 Column(source="app_kubernetes_io_instance", title="Resource", width=160),
-                Column(source="pod", title="Node"),
+                Column(source="pod", title="Node", link=explore.POD),
                 Column(
                     source="role",
                     title="Role",

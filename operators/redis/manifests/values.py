@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from charts.values.operator import CERT_MANAGER, RbacValues, operator_values
-from charts.values.rules import Count, Share, Thresholds, Time
+from charts.values.rules import Count, Share, Time, VolumeThresholds
 
 
 class RedisRbac(RbacValues):
@@ -20,7 +20,7 @@ class RedisRbac(RbacValues):
     )
 
 
-class RedisThresholds(Thresholds):
+class RedisThresholds(VolumeThresholds):
     """Alert thresholds of the Redis operator's chart."""
 
     memory_used: Share = Field(

@@ -27,6 +27,13 @@ def state(metric: str, kind: str, **labels: str) -> str:
     return _series(metric, {**resource, "pod": "operator-a", "job": "operators", "instance": "10.0.0.1:1", **labels})
 
 
+def changed(kind: str, name: str, bad: str, good: str, reason: str) -> Series:
+    """Return the series of a condition that has the status `bad` during the problem, and then `good`."""
+    of_problem = state("platform_resource_condition", kind, type=name, status=bad, reason=reason)
+    healthy = state("platform_resource_condition", kind, type=name, status=good, reason="Healthy")
+    return {of_problem: Gauge(1, None), healthy: Gauge(None, 1)}
+
+
 def own(metric: str, pod: str = "a", **labels: str) -> str:
     """Return a series of an operator's replica."""
     replica = {"namespace": "system", "pod": pod, "job": "operators", "instance": f"10.0.0.{ord(pod)}:1"}
@@ -40,10 +47,15 @@ def _series(metric: str, labels: dict[str, str]) -> str:
 def resources(kind: str) -> Iterator[Case]:
     """Yield the cases about one kind of resources."""
     labels = {"kind": kind, "namespace": "shop", "name": "orders"}
-    ready, desired = (state(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
     since, paused = "platform_resource_unready_since_timestamp_seconds", state("platform_resource_paused", kind)
-    yield Case(name="PlatformResourceGone", series={ready: Gauge(0, 3), desired: Gauge(3, 3)}, labels=labels)
-    yield Case(name="PlatformResourceDegraded", series={ready: Gauge(2, 3), desired: Gauge(3, 3)}, labels=labels)
+    for name, condition, bad, good, reason in (
+        ("PlatformResourceUnavailable", "Available", "False", "True", "NoQuorum"),
+        ("PlatformResourceDegraded", "Degraded", "True", "False", "RedundancyReduced"),
+        ("PlatformResourceBadlyPlaced", "Degraded", "True", "False", "PrimariesTogether"),
+        ("PlatformResourceNotObserved", "Observed", "False", "True", "Unreachable"),
+    ):
+        about = {"reason": reason} if name == "PlatformResourceBadlyPlaced" else {}
+        yield Case(name=name, series=changed(kind, condition, bad, good, reason), labels={**labels, **about})
     yield Case(
         name="PlatformResourceNotReady",
         series={state(since, kind): Gauge(LATE, None), paused: Gauge(0, 0)},
@@ -64,6 +76,40 @@ def resources(kind: str) -> Iterator[Case]:
     yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
     expiry = state("platform_resource_certificate_expiry_timestamp_seconds", kind)
     yield Case(name="PlatformResourceCertificateEnds", series={expiry: Gauge(1_000_000, FAR)}, labels=labels)
+    advisory = state("platform_resource_advisory", kind, advisory="CVE-2025-49844")
+    yield Case(name="PlatformResourceVulnerable", series={advisory: Gauge(1, None)}, labels=labels)
+    yield Case(name="PlatformResourceCertificateExpires", series={expiry: Gauge(200_000, FAR)}, labels=labels)
+
+
+def pods(operator: str, kind: str) -> Iterator[Case]:
+    """Yield the cases about the pods of one kind."""
+    info, labels = (
+        state("platform_resource_info", kind, version="1"),
+        {"kind": kind, "namespace": "shop", "name": "orders"},
+    )
+    pod = {"pod": "orders-7d9f8b6c5-x2x4z" if operator == "memcached" else "orders-0", "container": operator}
+    in_pod = {"namespace": "shop", "job": "kubelet", "instance": "10.0.0.9:10250", **pod}
+    exposed = server("up", job=operator)
+    yield Case(name="PlatformTargetDown", series={exposed: Gauge(0, 1)}, labels=POD)
+    used = _series("container_memory_working_set_bytes", {**in_pod, "id": "/kubepods/1", "name": "1"})
+    limit = _series("kube_pod_container_resource_limits", {**in_pod, "resource": "memory", "unit": "byte"})
+    memory: Series = {info: Gauge(1, 1), used: Gauge(99, 50), limit: Gauge(100, 100)}
+    yield Case(name="PlatformContainerMemoryHigh", series=memory, labels={**labels, **pod})
+    killed = _series("kube_pod_container_status_last_terminated_reason", {**in_pod, "reason": "OOMKilled"})
+    restarts = _series("kube_pod_container_status_restarts_total", in_pod)
+    killing: Series = {info: Gauge(1, 1), killed: Gauge(1, 1), restarts: Counter(1, 0)}
+    yield Case(name="PlatformContainerOomKilled", series=killing, labels={**labels, **pod}, window="30m")
+    if operator == "memcached":
+        return
+    claim = {"namespace": "shop", "persistentvolumeclaim": "data-orders-0"}
+    available, capacity, taken = (
+        _series(f"kubelet_volume_stats_{which}_bytes", {**claim, "job": "kubelet", "instance": "10.0.0.9:10250"})
+        for which in ("available", "capacity", "used")
+    )
+    nearly_full: Series = {info: Gauge(1, 1), available: Gauge(4, 50), capacity: Gauge(100, 100)}
+    yield Case(name="PlatformVolumeNearlyFull", series=nearly_full, labels={**labels, **claim})
+    filling: Series = {info: Gauge(1, 1), taken: Counter(1, 0), capacity: Gauge(500, 500)}
+    yield Case(name="PlatformVolumeFillsUp", series=filling, labels={**labels, **claim}, lead="301m", window="6h")
 
 
 def operators(operator: str, kind: str) -> Iterator[Case]:
@@ -77,6 +123,11 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
         without=True,
     )
     yield Case(
+        name="PlatformOperatorTargetDown",
+        series={own("up"): Gauge(0, 1), own("leader_election_master_status", name=name): Gauge(1, 1)},
+        labels={"namespace": "system", "pod": "a"},
+    )
+    yield Case(
         name="PlatformOperatorManyLeaders",
         series={**leads, own("leader_election_master_status", "b", name=name): Gauge(1, 0)},
         labels={"namespace": "system", "name": name},
@@ -85,11 +136,10 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
         yield Case(
             name="PlatformOperatorErrorBudgetBurn",
             series={
-                own(reconciles, controller=controller, result="error"): Counter(30, 0),
-                own(reconciles, controller=controller, result="success"): Counter(0, 10),
-                own(reconciles, controller=controller, result="requeue_after"): Counter(30, 100),
+                state("platform_resource_info", kind, version="1"): Gauge(1, 1),
+                **changed(kind, "Ready", "False", "True", "Forbidden"),
             },
-            labels=of_controller,
+            labels={"kind": kind},
             window=window,
             every=every,
             alert_labels={"window": window},
@@ -163,7 +213,7 @@ def memcached() -> Iterator[Case]:
     connected, most = server("memcached_current_connections"), server("memcached_max_connections")
     yield Case(name="MemcachedConnectionsHigh", series={connected: Gauge(990, 20), most: Gauge(1024, 1024)}, labels=POD)
     rejected = server("memcached_connections_rejected_total")
-    yield Case(name="MemcachedConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER, window="10m")
+    yield Case(name="MemcachedConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER)
     hits, misses = (server("memcached_commands_total", command="get", status=each) for each in ("hit", "miss"))
     gets: Series = {hits: Counter(60, 600), misses: Counter(600, 60)}
     yield Case(name="MemcachedHitRatioLow", series=gets, labels=OWNER, lead="1m", window="30m")
@@ -174,8 +224,8 @@ def memcached() -> Iterator[Case]:
 def etcd() -> Iterator[Case]:
     """Yield the cases about etcd members and clusters."""
     kind, labels = "EtcdCluster", {"kind": "EtcdCluster", "namespace": "shop", "name": "orders"}
-    ready, voters = state("platform_resource_ready_replicas", kind), state("platform_etcd_members", kind, role="voter")
-    yield Case(name="EtcdQuorumLost", series={ready: Gauge(1, 2), voters: Gauge(3, 3)}, labels=labels)
+    leader = server("etcd_server_has_leader")
+    yield Case(name="EtcdQuorumLost", series={leader: Gauge(0, 1)}, labels=OWNER)
     yield Case(
         name="EtcdRecoveryWaiting", series={state("platform_etcd_recovery_waiting", kind): Gauge(1, 0)}, labels=labels
     )
@@ -184,13 +234,18 @@ def etcd() -> Iterator[Case]:
     yield Case(name="EtcdCorrupt", series={full: Gauge(0, 0), corrupt: Gauge(1, 0)}, labels=labels)
     due = state("platform_etcd_snapshot_next_timestamp_seconds", kind)
     yield Case(name="EtcdSnapshotLate", series={due: Gauge(LATE, FAR)}, labels=labels, lead="61m")
+    last = state("platform_etcd_snapshot_last_success_timestamp_seconds", kind)
+    yield Case(name="EtcdBackupTooOld", series={last: Gauge(-1_000_000, FAR)}, labels=labels)
+    info = state("platform_resource_info", kind, version="3.6.16")
+    unscheduled: Series = {info: Gauge(1, 1), due: Gauge(None, FAR)}
+    yield Case(name="EtcdNoBackupScheduled", series=unscheduled, labels=labels, every="1h", window="1h")
     failed: Series = {
         state("platform_resource_phase", "EtcdBackup", phase="Failed"): Gauge(1, None),
         state("platform_resource_phase", "EtcdBackup", phase="Complete"): Gauge(None, 1),
         state("platform_resource_unready_since_timestamp_seconds", "EtcdBackup"): Gauge(LATE, None),
     }
     yield Case(name="EtcdBackupFailed", series=failed, labels={**labels, "kind": "EtcdBackup"})
-    yield Case(name="EtcdNoLeader", series={server("etcd_server_has_leader"): Gauge(0, 1)}, labels=POD)
+    yield Case(name="EtcdNoLeader", series={leader: Gauge(0, 1)}, labels=POD)
     changes = server("etcd_server_leader_changes_seen_total")
     yield Case(name="EtcdLeaderChanges", series={changes: Counter(1, 0)}, labels=OWNER, lead="6m", window="15m")
     lost = server("etcd_server_proposals_failed_total")
@@ -227,31 +282,13 @@ def etcd() -> Iterator[Case]:
 def redis() -> Iterator[Case]:
     """Yield the cases about Redis nodes and clusters."""
     kind, labels = "RedisCluster", {"kind": "RedisCluster", "namespace": "shop", "name": "orders"}
-    unserved, primaries = state("platform_redis_slots", kind, state="unserved"), state("platform_redis_masters", kind)
-    served = state("platform_redis_slots", kind, state="served")
-    slots: Series = {unserved: Gauge(5461, 0), served: Gauge(10923, 16384)}
-    yield Case(name="RedisSlotsUnserved", series=slots, labels=labels)
-    yield Case(name="RedisNoMaster", series={primaries: Gauge(0, 3), unserved: Gauge(16384, 0)}, labels=labels)
+    working, assigned = server("redis_cluster_slots_ok"), server("redis_cluster_slots_assigned")
+    slots: Series = {working: Gauge(10923, 16384), assigned: Gauge(16384, 16384)}
+    yield Case(name="RedisSlotsUnserved", series=slots, labels=OWNER)
     yield Case(
         name="RedisRecoveryWaiting", series={state("platform_redis_recovery_waiting", kind): Gauge(1, 0)}, labels=labels
     )
-    conditions: Series = {
-        state("platform_resource_condition", kind, type="Ready", status="False", reason="Settling"): Gauge(1, None),
-        state("platform_resource_condition", kind, type="Ready", status="True", reason="Ready"): Gauge(None, 1),
-    }
-    yield Case(name="RedisSplitView", series=conditions, labels=labels)
-    degraded = {"type": "Degraded", "status": "True", "reason": "PrimariesTogether"}
-    yield Case(
-        name="RedisDegraded",
-        series={
-            state("platform_resource_condition", kind, **degraded): Gauge(1, None),
-            state("platform_resource_condition", kind, type="Degraded", status="False", reason="Redundant"): Gauge(
-                None, 1
-            ),
-        },
-        labels=labels,
-        lead="31m",
-    )
+    yield Case(name="RedisSplitView", series=changed(kind, "Ready", "False", "True", "Settling"), labels=labels)
     left = state("platform_redis_migration_slots_left", kind)
     yield Case(name="RedisMigrationStuck", series={left: Gauge(100, 0)}, labels=labels, window="30m")
     yield Case(name="RedisDoesNotAnswer", series={server("redis_up"): Gauge(0, 1)}, labels=POD)
@@ -261,6 +298,13 @@ def redis() -> Iterator[Case]:
     yield Case(name="RedisEvicting", series={server("redis_evicted_keys_total"): Counter(6000, 60)}, labels=OWNER)
     link = server("redis_master_link_up", master_host="10.0.0.8", master_port="6379")
     yield Case(name="RedisReplicaCutOff", series={link: Gauge(0, 1)}, labels=POD)
+    alone: Series = {
+        server("redis_connected_slaves"): Gauge(0, 1),
+        server("redis_instance_info", role="master"): Gauge(1, 1),
+        state("platform_resource_desired_replicas", kind): Gauge(6, 6),
+        state("platform_redis_masters", kind): Gauge(3, 3),
+    }
+    yield Case(name="RedisPrimaryWithoutReplica", series=alone, labels=POD)
     lag = server("redis_connected_slave_lag_seconds", slave_ip="10.0.0.8", slave_port="6379", slave_state="online")
     yield Case(name="RedisReplicaLags", series={lag: Gauge(60, 0)}, labels=POD)
     yield Case(name="RedisLogNotWritten", series={server("redis_aof_last_write_status"): Gauge(0, 1)}, labels=POD)
@@ -270,7 +314,7 @@ def redis() -> Iterator[Case]:
         name="RedisConnectionsHigh", series={clients: Gauge(9_500, 20), limit: Gauge(10_000, 10_000)}, labels=POD
     )
     rejected = server("redis_rejected_connections_total")
-    yield Case(name="RedisConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER, window="10m")
+    yield Case(name="RedisConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER)
     started = server("redis_start_time_seconds")
     yield Case(name="RedisRestarts", series={started: Counter(60, 0)}, labels=POD, lead="4m", window="1h")
 
@@ -278,4 +322,5 @@ def redis() -> Iterator[Case]:
 def cases(operator: str) -> list[Case]:
     """Return all cases of an operator's rules."""
     servers = {"etcd": etcd, "memcached": memcached, "redis": redis}[operator]
-    return [*operators(operator, KINDS[operator]), *resources(KINDS[operator]), *servers()]
+    kind = KINDS[operator]
+    return [*operators(operator, kind), *resources(kind), *pods(operator, kind), *servers()]

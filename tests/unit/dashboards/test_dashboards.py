@@ -7,6 +7,7 @@ import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -16,11 +17,12 @@ import operators
 from dashboards import __main__ as writing
 from dashboards import grafana
 from dashboards.catalogue import DASHBOARDS, SHIPPED, queries
-from dashboards.model import Dashboard, Graph, Stat, Table, Timeline
-from dashboards.promql import KINDS, filled
+from dashboards.model import NO_DATA, Dashboard, Graph, Stat, Table, Timeline
+from dashboards.promql import KINDS, filled, leading
 from dashboards.render.drawing import TYPES
 from dashboards.render.units import UNITS
 from tests.support import paths
+from tests.unit.dashboards.promtool import promtool
 
 ROOT = paths.REPOSITORY
 PAGES = pytest.mark.parametrize("page", DASHBOARDS, ids=lambda page: page.uid)
@@ -87,10 +89,10 @@ def test_dashboards_are_not_editable_in_grafana(page: Dashboard) -> None:
 def test_all_dashboards_have_the_same_variables(page: Dashboard) -> None:
     variables = made(page)["templating"]["list"]
     names = [variable["name"] for variable in variables]
-    assert names == ["datasource", "cluster", "namespace", "job", "instance"] + ["name"] * (
+    assert names == ["datasource", "logs", "traces", "cluster", "namespace", "job", "instance"] + ["name"] * (
         page.uid != "platform-operators"
     )
-    for variable in variables[1:]:
+    for variable in variables[3:]:
         assert (variable["includeAll"], variable["allValue"], variable["multi"]) == (True, ".*", True), variable["name"]
         assert variable["datasource"]["uid"] == "${datasource}"
 
@@ -117,7 +119,7 @@ def test_queries_use_only_defined_variables(page: Dashboard) -> None:
     defined = {variable.name for variable in page.variables} | {"datasource", "__rate_interval"}
     for query in queries():
         if query.dashboard == page.uid:
-            assert set(re.findall(r"\$(\w+)", query.expr)) <= defined, query
+            assert set(re.findall(r"\$([A-Za-z_]\w*)", query.expr)) <= defined, query
 
 
 @PAGES
@@ -171,13 +173,70 @@ def test_graph_series_have_legends() -> None:
             assert all(query.legend for query in panel.queries), name
 
 
+STATS = [(name, panel) for name, panel in PANELS if isinstance(panel, Stat)]
+EACH_STAT = pytest.mark.parametrize("panel", [panel for _, panel in STATS], ids=[f"{u}: {p.title}" for u, p in STATS])
+
+
+@EACH_STAT
+def test_stats_are_instant_queries(panel: Stat) -> None:
+    """A range query with the last value that is not null shows an old value for as long as the range."""
+    built = json.loads(json.dumps(grafana._panel(panel).build(), cls=JSONEncoder))
+    assert [(target["instant"], target["range"]) for target in built["targets"]] == [(True, False)] * len(panel.queries)
+    assert built["options"]["reduceOptions"]["calcs"] == ["last"]
+    assert built["options"]["graphMode"] == "none"
+
+
+@EACH_STAT
+def test_stats_without_data_have_a_colour_and_a_text_of_their_own(panel: Stat) -> None:
+    built = json.loads(json.dumps(grafana._panel(panel).build(), cls=JSONEncoder))
+    mappings = built["fieldConfig"]["defaults"]["mappings"]
+    [missing] = [each["options"] for each in mappings if each["type"] == "special"]
+    assert missing["match"] == "null+nan"
+    assert (missing["result"]["text"], missing["result"]["color"]) == NO_DATA
+    others = {result["color"] for each in mappings if each["type"] == "value" for result in each["options"].values()}
+    steps = {step["color"] for step in built["fieldConfig"]["defaults"]["thresholds"]["steps"]}
+    assert NO_DATA[1] not in others | steps
+
+
+def test_stats_do_not_hide_missing_metrics_behind_a_constant() -> None:
+    for name, panel in STATS:
+        for query in panel.queries:
+            assert not query.quiet, f"{name}, {panel.title}: use or_none, so that missing metrics look different"
+            assert not query.expr.endswith("or vector(0)"), f"{name}, {panel.title}"
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ({}, []),
+        ({"operator:expected:info": "etcd"}, [("etcd", 0)]),
+        ({"operator:expected:info": "etcd", "leader": "1"}, [("etcd", 1)]),
+        ({"leader": "0"}, [("etcd", 0)]),
+    ],
+    ids=["nothing", "absent operator", "leader", "standby"],
+)
+def test_absent_operator_has_no_leader(series: dict[str, str], expected: list[tuple[str, int]], tmp_path: Path) -> None:
+    leads = {
+        "series": 'leader_election_master_status{name="etcd-operator",pod="a"}',
+        "values": f"{series.get('leader')}x9",
+    }
+    rules = {"series": 'operator:expected:info{operator="etcd"}', "values": "1x9"}
+    given = [*([leads] if "leader" in series else []), *([rules] if "operator:expected:info" in series else [])]
+    samples = [{"labels": f'{{operator="{name}"}}', "value": value} for name, value in expected]
+    check = {"expr": filled(leading('job=~"$job"')), "eval_time": "5m", "exp_samples": samples}
+    file = tmp_path / "test.json"
+    file.write_text(json.dumps({"tests": [{"interval": "1m", "input_series": given, "promql_expr_test": [check]}]}))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_panels_that_may_be_empty_have_a_text_for_no_data() -> None:
     missing = [
         (name, panel)
         for name, panel in PANELS
-        if isinstance(panel, Stat | Graph) and all(query.quiet for query in panel.queries)
+        if isinstance(panel, Graph) and all(query.quiet for query in panel.queries)
     ]
-    assert len(missing) > 20
+    assert len(missing) > 10
     for name, panel in missing:
         assert panel.none, name
 
@@ -203,19 +262,35 @@ def test_table_links_lead_to_existing_dashboards() -> None:
     links = [column.link for _, panel in PANELS if isinstance(panel, Table) for column in panel.columns if column.link]
     assert links
     for link in links:
-        assert re.match(r"/d/\$\{__data\.fields\.dashboard\}\?", link)
+        assert re.match(r"/d/(\$\{__data\.fields\.dashboard\}|6581e46e4e5c7ba40a07646395ef7b23)\?", link)
 
 
 @PAGES
 def test_dashboards_link_to_each_other_by_a_common_tag(page: Dashboard) -> None:
     found = made(page)
-    [link] = found["links"]
+    link, *_ = found["links"]
     assert (link["type"], link["tags"], link["includeVars"], link["keepTime"]) == (
         "dashboards",
         found["tags"],
         True,
         True,
     )
+
+
+@PAGES
+def test_dashboards_link_to_logs_traces_and_pods_of_the_selection(page: Dashboard) -> None:
+    urls = {link["title"]: link["url"] for link in made(page)["links"][1:]}
+    assert list(urls) == ["Logs", "Traces", "Pods"]
+    named = {"logs", "traces", "datasource", "cluster", "namespace", "__from", "__to", "__url_time_range", "name"}
+    for title, source in (("Logs", "logs"), ("Traces", "traces")):
+        path, _, given = urls[title].partition("?")
+        assert path == "/explore"
+        [pane] = json.loads(parse_qs(given)["panes"][0]).values()
+        assert pane["datasource"] == f"${{{source}}}"
+    for url in urls.values():
+        assert set(re.findall(r"\$\{(\w+)", url)) <= named
+        assert "%24" not in url, "variables must not be encoded: Grafana would not replace them"
+    assert ("name" in re.findall(r"\$\{(\w+)", urls["Logs"])) == (page.uid != "platform-operators")
 
 
 def test_rates_are_applied_to_counters_only() -> None:
@@ -227,7 +302,7 @@ def test_rates_are_applied_to_counters_only() -> None:
 
 def test_rate_windows_are_the_rate_interval_or_those_of_objectives() -> None:
     for query in queries():
-        windows = set(re.findall(r"\[([^\]]+)\]", query.expr)) - {"$__rate_interval"}
+        windows = set(re.findall(r"\[(\$?\w+)\]", query.expr)) - {"$__rate_interval"}
         assert windows <= {"5m", "30m", "1h", "6h"}, query
         if windows:
             assert query.dashboard in ("platform-operators", "platform-overview"), query

@@ -78,8 +78,9 @@ def test_overview_picture_shows_unready_resources_in_red_and_has_a_caption(
     assert image.width == 24 * 56 + 2 * MARGIN
     assert image.height > bottom * ROW
     assert image.info["Description"] == CAPTION
-    assert colour_of(file, 0, 2) == COLOURS["red"], "Not ready: 1"
-    assert colour_of(file, 12, 2) == COLOURS["green"], "Operators without a leader: 0"
+    assert colour_of(file, 0, 2) == COLOURS["green"], "Unavailable: 0"
+    assert colour_of(file, 6, 2) == COLOURS["red"], "Not ready: 1"
+    assert colour_of(file, 15, 2) == COLOURS["green"], "Operators without a leader: 0"
 
 
 def test_every_panel_can_be_drawn_without_data(tmp_path: Path) -> None:

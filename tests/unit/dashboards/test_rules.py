@@ -14,10 +14,11 @@ import yaml
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.model import Alert, filled
 from tests.support import paths
-from tests.unit.dashboards.alert_cases import KINDS, cases, server
+from tests.unit.dashboards.alert_cases import cases, server
 from tests.unit.dashboards.promtool import Gauge, promtool, rules_of, trials, written
 
 ROOT = paths.REPOSITORY
+RUNBOOK = ROOT / "docs/runbook/alerts.md"
 
 
 def identity(alert: Alert) -> tuple[str, frozenset[tuple[str, str]]]:
@@ -50,74 +51,12 @@ def test_alerts_fire_resolve_and_handle_missing_series(
 def test_alert_that_cannot_fire_fails_its_case(tmp_path: Path) -> None:
     """A public mixin alerts on a lost primary with this expression: the sum of no series is empty, not below 1."""
     rules = RULES["redis"]
-    [case] = [case for case in cases("redis") if case.name == "RedisNoMaster"]
+    [case] = [case for case in cases("redis") if case.name == "RedisSlotsUnserved"]
     blind = replace(case.of(rules), expr='sum by (namespace) (redis_instance_info{role="master"}) < 1')
     lost = replace(case, series={server("redis_instance_info", role="master"): Gauge(None, 1)})
     done = promtool("test", "rules", written(tmp_path, "blind", rules_of(rules, blind), list(trials(lost, blind))))
     assert done.returncode != 0
-    assert "RedisNoMaster" in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("operator", RULES)
-def test_periodic_requeues_do_not_consume_the_error_budget(operator: str, tmp_path: Path) -> None:
-    """Three days of planned requeues with one failure in a thousand reconciles."""
-    rules = RULES[operator]
-    burns = [alert for alert in rules.alerts if alert.name == "PlatformOperatorErrorBudgetBurn"]
-    assert len(burns) == 4
-    results = (("requeue_after", 990), ("success", 9), ("error", 1))
-    for alert in burns:
-        series = [
-            {
-                "series": "controller_runtime_reconcile_total"
-                f'{{controller="{KINDS[operator].lower()}",result="{result}"}}',
-                "values": f"0+{rate}x450",
-            }
-            for result, rate in results
-        ]
-        inactive = {"expr": 'ALERTS{alertname=~".+"}', "eval_time": "4500m", "exp_samples": []}
-        recorded = {"expr": f"count({alert.expr.split('{')[0]})", "eval_time": "4500m"}
-        expected = [{"labels": "{}", "value": 1}]
-        test = {
-            "name": "periodic",
-            "interval": "600s",
-            "input_series": series,
-            "promql_expr_test": [inactive, {**recorded, "exp_samples": expected}],
-        }
-        name = f"periodic-{alert.labels['window']}"
-        if alert.labels["window"] == "1h":  # its short window is shorter than the sample interval
-            test = {**test, "interval": "60s"}
-            test["promql_expr_test"] = [
-                {**each, "eval_time": "400m"} for each in (inactive, {**recorded, "exp_samples": expected})
-            ]
-        done = promtool("test", "rules", written(tmp_path, name, rules_of(rules, alert), [test]))
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_few_retried_failures_do_not_fire_the_burn_rate_alert(tmp_path: Path) -> None:
-    """One resource with five failures in an hour exceeds the error budget, but not the minimum number of failures."""
-    rules = RULES["memcached"]
-    [alert] = [alert for alert in rules.alerts if alert.labels.get("window") == "1h"]
-    samples = {"success": "0x9 1x9 2x9 3x9 4x9 5x9 6x9", "error": "0x45 1x2 2x2 3x2 4x2 5x12"}
-    expected = {
-        'ALERTS{alertname=~".+"}': [],
-        f"{alert.expr.split('{')[0]} > bool 0.144": [{"labels": '{controller="memcached"}', "value": 1}],
-    }
-    test = {
-        "name": "few",
-        "interval": "60s",
-        "input_series": [
-            {
-                "series": f'controller_runtime_reconcile_total{{controller="memcached",result="{result}"}}',
-                "values": values,
-            }
-            for result, values in samples.items()
-        ],
-        "promql_expr_test": [
-            {"expr": expr, "eval_time": "62m", "exp_samples": result} for expr, result in expected.items()
-        ],
-    }
-    done = promtool("test", "rules", written(tmp_path, "few", rules_of(rules, alert), [test]))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RedisSlotsUnserved" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("operator", RULES)
@@ -134,12 +73,45 @@ def test_rule_files_are_up_to_date_and_pass_promtool(operator: str, tmp_path: Pa
 
 
 def headings() -> list[str]:
-    return re.findall(r"^### (.+)$", (ROOT / "docs/runbook/alerts.md").read_text(), re.MULTILINE)
+    return re.findall(r"^### (.+)$", RUNBOOK.read_text(), re.MULTILINE)
 
 
 def test_alerts_and_runbook_headings_correspond() -> None:
     names = {alert.name for rules in RULES.values() for alert in rules.alerts}
     assert sorted(headings()) == sorted(names)
+
+
+def entries() -> dict[str, str]:
+    """Return the text of each alert's runbook entry; consecutive headings share the text that follows."""
+    parts = re.split(r"^### (.+)$", RUNBOOK.read_text(), flags=re.MULTILINE)[1:]
+    found: dict[str, str] = {}
+    following = ""
+    for name, text in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
+        following = text.split("\n## ")[0] if text.strip() else following
+        found[name] = following
+    return found
+
+
+PARTS = ("Meaning", "Impact", "Diagnosis", "Mitigation")
+
+
+def test_every_runbook_entry_has_four_parts_and_a_command() -> None:
+    found = entries()
+    assert set(found) == set(headings())
+    for name, text in found.items():
+        assert re.findall(r"^\*\*(\w+):\*\* ", text, re.MULTILINE) == list(PARTS), name
+        diagnosis = text.partition("**Diagnosis:**")[2].partition("**Mitigation:**")[0]
+        assert "```console\n$ " in diagnosis, f"{name}: the diagnosis has no command"
+
+
+@pytest.mark.parametrize(("page", "variable"), [("redis", "CLI"), ("etcd", "CTL"), ("memcached", "ASK")])
+def test_pages_of_databases_define_the_variables_of_all_three_set_ups(page: str, variable: str) -> None:
+    text = (ROOT / f"docs/runbook/{page}.md").read_text()
+    [section] = re.findall(r"^## Connect\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    for title in ("Plain", "With `spec.auth`", "With `spec.tls`"):
+        assert re.search(rf"^{re.escape(title)}[^\n]*:$", section, re.MULTILINE), f"{page}: {title}"
+    assert f'$ {variable}="' in section
+    assert f"${variable}" in RUNBOOK.read_text(), "alerts.md uses the variable"
 
 
 def links(operator: str) -> list[str]:
