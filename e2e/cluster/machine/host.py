@@ -81,7 +81,7 @@ def restore_kernel_settings(record: Record) -> None:
             path.write_text(value)
 
 
-def missing_packages(programs: Iterable[str], present: Callable[[str], object] = shutil.which) -> list[str]:
+def missing_packages(programs: Iterable[str], present: Callable[[str], object]) -> list[str]:
     """Return the Debian packages of the programs that are missing."""
     return sorted(PACKAGES[program] for program in programs if not present(program))
 
@@ -95,7 +95,7 @@ def provide(programs: Iterable[str]) -> None:
     Raises:
         ClusterError: the machine has no apt-get, apt-get failed, or a package lacks its program.
     """
-    missing = missing_packages(programs)
+    missing = missing_packages(programs, shutil.which)
     if not missing:
         return
     debian.install(missing)
