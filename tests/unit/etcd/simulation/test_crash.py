@@ -11,12 +11,14 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
+from tests.support.rotation import in_turn
 
 QUICK = {"all events late", "stale view"}
-"""Disturbances that run with every scenario; `make test-long` runs the others, except those of `SOME`."""
+"""Disturbances that run with each scenario after one in three commits; `make test-long` runs the others."""
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
+"""Disturbances that always run with the scenarios of `SOME`."""
 
 OUTAGE_SHARE = 12
 """One in so many points of each outage runs in the short suite, always the same ones; `make test-long` runs all."""
@@ -55,12 +57,19 @@ OUTAGE_CASES = [
     for short in ((True, False) if scenario.name in SELECTED else (False,))
 ]
 
+
+def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
+    if scenario.name in SOME and str(disturbance) in OFTEN:
+        return ()
+    return in_turn(f"{scenario}-{disturbance}", 3) if str(disturbance) in QUICK else (pytest.mark.long,)
+
+
 CASES = [
     pytest.param(
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if str(disturbance) in (OFTEN if scenario.name in SOME else QUICK) else pytest.mark.long,
+        marks=_marks(scenario, disturbance),
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES

@@ -9,11 +9,29 @@ from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
+from tests.support.rotation import in_turn
+
+ALWAYS = {"crash after a write"}
+"""Disturbances that the short suite always has; of the others it has a quarter, another one after each commit."""
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if str(disturbance) in ALWAYS else in_turn(f"{scenario}-{disturbance}", 4),
+    )
+    for scenario in SCENARIOS
+    for disturbance in DISTURBANCES
+]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-@pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
 async def test_disturbed_scenario_ends_like_an_undisturbed_one(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(MEMCACHED, scenario, disturbance))
+
+
+def test_disturbances_of_every_run_exist() -> None:
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= ALWAYS
