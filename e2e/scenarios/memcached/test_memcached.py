@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import ssl
 import subprocess
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.cluster.pki import Authority
 from e2e.scenarios.memcached.servers import Memcached
-from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
+from e2e.scenarios.support.clients import Access, Names
 from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import conditions, uids
@@ -139,8 +138,8 @@ def test_invalid_manifest_is_rejected_with_a_correction(kubectl: Kubectl) -> Non
 def test_get_and_describe_show_status_and_events(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=1).await_ready(1)
     heading, row = kubectl("get", "memcached", "cache").splitlines()
-    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
-    assert row.split()[:4] == ["cache", "1", "1", "Running"]
+    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "REASON", "AGE"]
+    assert row.split()[:5] == ["cache", "1", "1", "Running", "Ready"]
     until("events", lambda: "Ready" in kubectl("describe", "memcached", "cache").partition("Events:")[2])
     description = kubectl("describe", "memcached", "cache")
     for word in ("Creating", "1 of 1 servers are ready.", "memcached-operator", "Servers:"):
@@ -152,22 +151,28 @@ def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name:
     sample = str(SAMPLES / f"{name}.yaml")
     kubectl("apply", "-f", sample)
     [resource] = kubectl.items("memcached")
-    cache = Memcached(kubectl, resource["metadata"]["name"], client_access(kubectl, resource, tmp_path))
+    cache = Memcached(kubectl, resource["metadata"]["name"])
     cache.await_ready(resource["spec"]["size"])
+    cache.access = until("the connection Secret", lambda: client_access(kubectl, cache, tmp_path))
     assert cache.serves() == resource["spec"]["size"]
     assert kubectl("diff", "-f", sample) == ""
 
 
-def client_access(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
-    """Return the credentials for clients of a sample, and create the certificate that the sample requires."""
-    if "tls" not in resource["spec"]:
+def client_access(kubectl: Kubectl, cache: Memcached, directory: Path) -> Access | None:
+    """Return the access that the connection Secret grants to an application; None while there is no such Secret."""
+    binding = cache.now["status"].get("binding")
+    if binding is None:
         return None
-    authority, name = Authority(directory), resource["metadata"]["name"]
-    pair = authority.issue("server", name, hosts=[f"*.{name}.{kubectl.namespace}.svc"])
-    kubectl.apply(tls_secret(resource["spec"]["tls"]["secretName"], authority, pair))
-    users = kubectl.get("secret", resource["spec"]["auth"]["secretName"])["data"]["users"]
-    user, _, password = base64.b64decode(users).decode().splitlines()[0].partition(":")
-    return Access((user, password), tls_client(authority, authority.issue("client", "client")), Names(kubectl))
+    data = kubectl.get("secret", binding["name"])["data"]
+    content = {key: base64.b64decode(value).decode() for key, value in data.items()}
+    login = (content["username"], content["password"]) if "username" in content else None
+    if "ca.crt" not in content:
+        return Access(login, names=Names(kubectl))
+    for key in ("ca.crt", "tls.crt", "tls.key"):
+        (directory / key).write_text(content[key])
+    tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+    tls.load_cert_chain(directory / "tls.crt", directory / "tls.key")
+    return Access(login, tls, Names(kubectl))
 
 
 def test_operator_works_outside_of_the_cluster(kubectl: Kubectl, operator: Operator) -> None:
