@@ -15,8 +15,6 @@ KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster
 PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
-# API tests mostly wait, so more of them run at once than there are cores.
-WAITING   := -n 4 --dist worksteal
 HELM       = $(shell $(CLUSTERS) binary helm)
 NAMESPACE := platform-system
 
@@ -66,7 +64,7 @@ test-unit: .venv ## Run unit tests, with an in-memory API server; takes seconds,
 test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root
 	@echo "==> API tests"
 	@$(CLUSTERS) build kube-apiserver helm helm3 kubeconform
-	@$(PYTEST) $(WAITING) tests/api -m "not long" $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
 
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root)
 	@echo "==> container tests"
