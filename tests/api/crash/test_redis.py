@@ -38,6 +38,7 @@ from tests.api.support.scenario_runner import Cast, LiveReferenceRun
 from tests.api.support.world import REDIS_CLUSTER
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
+from tests.support.rotation import in_turn
 from tests.unit.redis.simulation.database import FakeRedis
 
 SELECTED = {
@@ -55,7 +56,7 @@ SELECTED = {
     "delete the StatefulSet and orphan its pods",
     "password Secret appears after creation",
 }
-ALWAYS = "create without replicas"
+SHORT = "create without replicas"
 DISTURBANCES = ("crash after a write", "lost response", "409")
 
 FAST = 4
@@ -127,7 +128,11 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if scenario.name == ALWAYS and disturbance == DISTURBANCES[0] else pytest.mark.long,
+        marks=(
+            in_turn(f"{scenario}-{disturbance}", 3)
+            if scenario.name == SHORT and disturbance == DISTURBANCES[0]
+            else pytest.mark.long
+        ),
     )
     for scenario in SCENARIOS
     if scenario.name in SELECTED

@@ -18,7 +18,10 @@ QUICK = {"all events late", "stale view"}
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
-"""Disturbances that always run with the scenarios of `SOME`."""
+"""The same, for the scenarios of `SOME`."""
+
+ALWAYS = {"create", "upgrade"}
+"""Scenarios of `SOME` that run with these after each commit."""
 
 OUTAGE_SHARE = 12
 """One in so many points of each outage runs in the short suite, always the same ones; `make test-long` runs all."""
@@ -59,9 +62,10 @@ OUTAGE_CASES = [
 
 
 def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
-    if scenario.name in SOME and str(disturbance) in OFTEN:
-        return ()
-    return in_turn(f"{scenario}-{disturbance}", 3) if str(disturbance) in QUICK else (pytest.mark.long,)
+    often = OFTEN if scenario.name in SOME else QUICK
+    if str(disturbance) not in often:
+        return (pytest.mark.long,)
+    return () if scenario.name in ALWAYS else in_turn(f"{scenario}-{disturbance}", 3)
 
 
 CASES = [
@@ -93,3 +97,4 @@ async def test_operator_that_knows_less_does_no_harm_and_recovers(
 def test_selected_scenarios_and_disturbances_exist() -> None:
     assert {str(scenario) for scenario in SCENARIOS} >= SELECTED | ENDS_WITHOUT_RECORD.keys() | {COUNTS_ENTRIES}
     assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN
+    assert SOME >= ALWAYS
