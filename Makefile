@@ -15,6 +15,8 @@ KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster
 PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
+# Programs of the API tests, which are built before the time limit of a test begins.
+SERVERS   := kube-apiserver helm helm3 kubeconform
 HELM       = $(shell $(CLUSTERS) binary helm)
 NAMESPACE := platform-system
 
@@ -63,7 +65,7 @@ test-unit: .venv ## Run unit tests, with an in-memory API server; takes seconds,
 
 test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root
 	@echo "==> API tests"
-	@$(CLUSTERS) build kube-apiserver helm helm3 kubeconform
+	@$(CLUSTERS) build $(SERVERS)
 	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
 
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root)
@@ -87,7 +89,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 	@echo "==> all crash scenarios and long random simulations"
 	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
-	@$(CLUSTERS) build kube-apiserver helm helm3 kubeconform
+	@$(CLUSTERS) build $(SERVERS)
 	@LEAF_SEED=$${LEAF_SEED:-$$(date +%s)} $(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)

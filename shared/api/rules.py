@@ -36,8 +36,7 @@ ISSUER_RULES = (
 )
 """Rules over spec.tls with the fields mode and issuer: an issuer is required in mode certManager, and only there."""
 
-
-SECRET_NAME_RULES = (
+TLS_RULES = (
     Rule(
         "self.mode != 'secret' || has(self.secretName)",
         lambda tls: tls.mode != "secret" or tls.secret_name is not None,
@@ -51,8 +50,9 @@ SECRET_NAME_RULES = (
         at="secretName",
         value=("self.mode", lambda tls: tls.mode),
     ),
+    *ISSUER_RULES,
 )
-"""Rules over spec.tls with the fields mode and secretName: a Secret is named in mode secret, and only there."""
+"""Rules over spec.tls with the fields mode, secretName and issuer: also, a Secret is named in mode secret only."""
 
 
 def reserved_prefix(field: str, prefix: str) -> Rule:

@@ -32,7 +32,7 @@ from shared.api.image import FORM as IMAGE
 from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
-from shared.api.rules import ISSUER_RULES, SECRET_NAME_RULES
+from shared.api.rules import TLS_RULES
 from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 
@@ -88,7 +88,7 @@ class Tls(SpecModel):
         "present it. With mode self it is, and memcached must be 1.5.19 or later." + _ROLLS,
     )
 
-    RULES: ClassVar[tuple[Rule, ...]] = (*SECRET_NAME_RULES, *ISSUER_RULES)
+    RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES
 
 
 class Metrics(SpecModel):

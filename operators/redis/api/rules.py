@@ -17,7 +17,7 @@ from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM
 from shared.api.podspec import number_cel, smaller
-from shared.api.rules import ISSUER_RULES, SECRET_NAME_RULES, immutable, reserved_prefix
+from shared.api.rules import immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
 
 OWN_KEYS = "redis.middleware.hc.cn/"
@@ -90,8 +90,6 @@ POD_RULES = (
 )
 
 METRICS_RULES = (_image("image", IMAGE, _NO_IMAGE, lambda given: given.image),)
-
-TLS_RULES = (*SECRET_NAME_RULES, *ISSUER_RULES)
 
 _POD_CEL = "has(self.pod) && size(self.pod) > 0"
 _MIDDLEWARE_CEL = f"{_POD_CEL} && has(self.pod[0].middlewareImage)"

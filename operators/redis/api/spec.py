@@ -12,13 +12,14 @@ from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.api.engine_versions import Engine, EngineName, Version, engine_named
 from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import ImageName, PodTemplate, normalized_affinity
-from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
+from operators.redis.api.rules import CLUSTER_RULES, METRICS_RULES, SHARED
 from operators.redis.api.slot_assignment import UpdateStrategy
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
 from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
+from shared.api.rules import TLS_RULES
 from shared.api.spec import (
     CONNECTION,
     DELETION_PROTECTION,
