@@ -94,7 +94,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, including long ones"
-	$(call E2E,--timeout 3600)
+	$(call E2E,-m "long or not long" --timeout 3600)
 
 bench: .venv ## Measure speed and resource use, compared with the bare API; slow results are no error (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Tests of which the short suite runs a part, another one after each commit; `make test-long` runs the others.
+"""Tests that take turns: the short suite has a part of them, another one after each commit; `make test-long` has all.
 
 Which part depends on the commit only, so that the author of a commit and every CI run the same one.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import zlib
+from collections.abc import Iterable
 from functools import cache
 
 import pytest
@@ -14,14 +15,22 @@ import pytest
 from e2e.cluster.paths import REPOSITORY
 
 
-def in_turn(name: str, parts: int) -> tuple[pytest.MarkDecorator, ...]:
-    """Return the marks of a test that belongs to the short suite of one in `parts` commits.
+def mark_other_turns(items: Iterable[pytest.Item]) -> None:
+    """Mark as long each test that is marked `in_turn(parts)` and whose turn another commit is."""
+    for item in items:
+        mark = item.get_closest_marker("in_turn")
+        if mark and not is_turn(item.nodeid, *mark.args):
+            item.add_marker(pytest.mark.long)
+
+
+def is_turn(name: str, parts: int) -> bool:
+    """Return whether a test belongs to the present commit's part.
 
     Args:
         name: name of the test, which decides to which part it belongs.
         parts: number of parts.
     """
-    return () if zlib.crc32(name.encode()) % parts == _commit() % parts else (pytest.mark.long,)
+    return zlib.crc32(name.encode()) % parts == _commit() % parts
 
 
 @cache

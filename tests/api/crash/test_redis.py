@@ -38,7 +38,6 @@ from tests.api.support.scenario_runner import Cast, LiveReferenceRun
 from tests.api.support.world import REDIS_CLUSTER
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
-from tests.support.rotation import in_turn
 from tests.unit.redis.simulation.database import FakeRedis
 
 SELECTED = {
@@ -129,9 +128,7 @@ CASES = [
         disturbance,
         id=f"{scenario}-{disturbance}",
         marks=(
-            in_turn(f"{scenario}-{disturbance}", 3)
-            if scenario.name == SHORT and disturbance == DISTURBANCES[0]
-            else pytest.mark.long
+            pytest.mark.in_turn(3) if scenario.name == SHORT and disturbance == DISTURBANCES[0] else pytest.mark.long
         ),
     )
     for scenario in SCENARIOS

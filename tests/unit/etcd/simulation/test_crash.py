@@ -11,7 +11,6 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
-from tests.support.rotation import in_turn
 
 QUICK = {"all events late", "stale view"}
 """Disturbances that run with each scenario after one in three commits; `make test-long` runs the others."""
@@ -65,7 +64,7 @@ def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDec
     often = OFTEN if scenario.name in SOME else QUICK
     if str(disturbance) not in often:
         return (pytest.mark.long,)
-    return () if scenario.name in ALWAYS else in_turn(f"{scenario}-{disturbance}", 3)
+    return () if scenario.name in ALWAYS else (pytest.mark.in_turn(3),)
 
 
 CASES = [

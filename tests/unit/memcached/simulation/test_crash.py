@@ -9,7 +9,6 @@ from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
-from tests.support.rotation import in_turn
 
 ALWAYS = {"crash after a write"}
 """Disturbances that the short suite always has; of the others it has a quarter, another one after each commit."""
@@ -19,7 +18,7 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if str(disturbance) in ALWAYS else in_turn(f"{scenario}-{disturbance}", 4),
+        marks=() if str(disturbance) in ALWAYS else pytest.mark.in_turn(4),
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
