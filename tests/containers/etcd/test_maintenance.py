@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.maintenance import relieve_full_disk
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Step
-from tests.containers.support.etcd_servers import NEWEST, OPEN, Etcd, Node, eventually, leader, program, put
+from tests.containers.support.etcd_servers import NEWEST, OPEN, Etcd, Node, count, eventually, leader, program, put
 from tests.unit.etcd.world import NOW, cluster
 
 MIB = 2**20
@@ -172,20 +173,31 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
     with etcd.cluster(NEWEST, f"--quota-backend-bytes={QUOTA}") as made:
         (node,) = made.nodes
         await leader(made.nodes)
+        keys = itertools.count()
+        written = 0
 
         async def fill() -> None:
-            for number in range(2000):
-                await put(node, f"key-{number}", bytes(MIB // 64))
+            nonlocal written
+            for number in itertools.islice(keys, 2000):
+                await put(node, f"key-{number:05}", bytes(MIB // 64))
+                written += 1
 
-        with pytest.raises(NoSpace):
-            await fill()
         resource = resource_with_reason(OUT_OF_SPACE, made.nodes)
-        done: list[str] = []
-        for _ in range(5):
-            step = relieve_full_disk(resource, Assessment.of(resource, await observe(made.nodes)), NOW)
-            done += await carry_out(made.nodes, step)
-        assert [each.split()[0] for each in done] in (["compact"], ["compact", "defragment"])
+        # How much of the full file is free, and so whether a defragmentation helps, depends on the time of each commit.
+        for _ in range(10):
+            with pytest.raises(NoSpace):
+                await fill()
+            done: list[str] = []
+            for _ in range(5):
+                step = relieve_full_disk(resource, Assessment.of(resource, await observe(made.nodes)), NOW)
+                done += await carry_out(made.nodes, step)
+            operations = [each.split()[0] for each in done]
+            if step.reason == QUOTA_EXCEEDED:
+                break
+            assert operations == ["compact", "defragment", "disarm"]
         assert step.reason == QUOTA_EXCEEDED
+        assert operations in (["compact"], ["compact", "defragment"])
+        assert await count(node) == written
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
         step = relieve_full_disk(raised, Assessment.of(raised, await observe(made.nodes)), NOW)
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]

@@ -284,3 +284,14 @@ async def put(node: Node, key: str, value: bytes, access: Access = OPEN, token: 
         await wire.post("kv/put", body, dict, token=token)
     finally:
         await wire.aclose()
+
+
+async def count(node: Node, access: Access = OPEN) -> int:
+    """Return the number of keys."""
+    everything = base64.b64encode(b"\0").decode()
+    wire = Wire(node.endpoint(), access)
+    try:
+        answer = await wire.post("kv/range", {"key": everything, "range_end": everything, "count_only": True}, dict)
+    finally:
+        await wire.aclose()
+    return int(answer.get("count", 0))
