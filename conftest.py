@@ -1,4 +1,4 @@
-"""What all tests share: tests that take turns, and the printing of results that tests recorded."""
+"""Hooks of all tests: selection of tests that take turns, and output of results that tests recorded."""
 
 from __future__ import annotations
 
