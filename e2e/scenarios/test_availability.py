@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import is_evicted
+
+pytestmark = pytest.mark.in_turn(4)
 
 
 def test_drain_evicts_one_server_at_a_time(kubectl: Kubectl) -> None:

@@ -15,6 +15,8 @@ from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.load import Memcacheds, Pulse, watched
 from e2e.scenarios.support.operator import CONTAINER, Operator
 
+pytestmark = pytest.mark.in_turn(4)
+
 
 @pytest.fixture
 def memcacheds(kubectl: Kubectl, operator: Operator) -> Memcacheds:
@@ -69,6 +71,7 @@ def test_terminating_leader_hands_over_within_two_seconds(operator: Operator, me
     operator.await_rollout()
 
 
+@pytest.mark.in_turn(1)
 def test_killed_leader_is_replaced_within_twenty_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
     with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds, every=0.5) as pulse:

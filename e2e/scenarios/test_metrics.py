@@ -15,6 +15,8 @@ from e2e.scenarios.support.operator import Account, Operator
 from e2e.scenarios.support.prometheus import Prometheus, job_of
 from e2e.scenarios.support.release import Release
 
+pytestmark = pytest.mark.in_turn(4)
+
 LOGIN = ("app", "secret")
 
 

@@ -15,6 +15,8 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import WAITING, Release
 from e2e.scenarios.support.resource import uids
 
+pytestmark = pytest.mark.in_turn(4)
+
 RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")
 BEFORE_OBJECTS = RELEASED / "memcached-0.1.0.yaml"
@@ -89,6 +91,7 @@ def test_upgrade_to_another_image_keeps_every_server_and_its_items(
             assert client.get("kept") == b"value"
 
 
+@pytest.mark.in_turn(1)
 def test_upgrade_from_the_previous_release_and_rollback_keep_the_servers(
     kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:

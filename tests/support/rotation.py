@@ -16,7 +16,10 @@ from e2e.cluster.paths import REPOSITORY
 
 
 def mark_other_turns(items: Iterable[pytest.Item]) -> None:
-    """Mark as long each test that is marked `in_turn(parts)` and whose turn another commit is."""
+    """Mark as long each test that is marked `in_turn(parts)` and whose turn another commit is.
+
+    The mark of a test takes precedence over that of its module: `in_turn(1)` is always in the short suite.
+    """
     for item in items:
         mark = item.get_closest_marker("in_turn")
         if mark and not is_turn(item.nodeid, *mark.args):

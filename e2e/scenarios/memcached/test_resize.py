@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
+
+pytestmark = pytest.mark.in_turn(4)
 
 ITEMS = {f"key-{number}": b"value" for number in range(100)}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
 from pymemcache.client.hash import HashClient
 from pymemcache.client.rendezvous import RendezvousHash
 from uhashring import HashRing
@@ -15,6 +16,8 @@ from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.clients import Names
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
+
+pytestmark = pytest.mark.in_turn(4)
 
 KEYS = [f"key-{number}" for number in range(10_000)]
 HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ketama"), "rendezvous": RendezvousHash}

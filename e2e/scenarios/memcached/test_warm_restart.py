@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
+
+pytestmark = pytest.mark.in_turn(4)
 
 ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
 
@@ -38,6 +42,7 @@ def stored_items(cache: Memcached) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.in_turn(1)
 def test_items_survive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     pod = pod_of(kubectl)
