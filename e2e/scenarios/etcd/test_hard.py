@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from e2e.scenarios.etcd.clients import Failed
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_35, NEWEST_36, NEWEST_37, OLD_35
 from e2e.scenarios.support import runtime
@@ -270,9 +271,18 @@ def test_12_full_database_is_defragmented_and_accepts_writes_again(kubectl: Kube
     with cluster.load(clients=1) as load:
         load.fill("x" * 700_000, keys=5, at_most=200)
         until("the event is reported", lambda: "OutOfSpace" in cluster.events(), seconds=60)
-        after = cluster.await_ready(3)["status"]
-        assert not any(member.get("alarms") for member in after["members"])
-        until("writes are accepted again", lambda: load.put("after", "all is well"))
+
+        def is_writable() -> bool:
+            try:
+                return load.put("after", "all is well") > 0
+            except Failed:
+                return False
+
+        until("writes are accepted again", is_writable, seconds=120)
+        until(
+            "the status has no alarm",
+            lambda: not any(each.get("alarms") for each in cluster.await_ready(3)["status"]["members"]),
+        )
     load.failures.clear()  # writes fail while the database is full
     assert load.check() > 0
 
