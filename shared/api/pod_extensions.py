@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from shared.api.image import FORM as IMAGE
-from shared.api.podspec import OPAQUE, EnvVar, Quantity, ResourceRequirements, distinct
+from shared.api.podspec import OPAQUE, EnvVar, ListedResources, Quantity, distinct
 from shared.api.spec import INT32, INT64, Name, Rule, SpecModel, as_object
 from shared.kubernetes.kinds import Obj
 
@@ -191,7 +191,9 @@ class _Container(SpecModel):
     env: Annotated[list[EnvVar], distinct("name"), Field(max_length=32)] = Field(
         default_factory=list, description="Environment variables.", json_schema_extra=_by("name")
     )
-    resources: ResourceRequirements = Field(default_factory=ResourceRequirements, description="CPU and memory.")
+    resources: ListedResources = Field(
+        default_factory=ListedResources, description="CPU and memory; a request is at most its limit."
+    )
     volume_mounts: Mounts = Field(
         default_factory=list,
         description="Volumes of extraVolumes in the container; those of the operator cannot be mounted.",

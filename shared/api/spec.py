@@ -37,7 +37,8 @@ class Rule:
     """A constraint on fields, expressed twice: for the API server at admission, and for the reconcile.
 
     Attributes:
-        cel: constraint in CEL over the model as `self` (https://kubernetes.io/docs/reference/using-api/cel/).
+        cel: constraint in CEL over the model as `self` (https://kubernetes.io/docs/reference/using-api/cel/). Empty if
+            CEL of the oldest supported Kubernetes cannot express it: then the webhook and the reconcile check it.
         holds: the same constraint in Python over the parsed model.
         message: how to fix a violation, printed after the path of the field; `{}` is replaced by `value`.
         at: path within the model of the field that violates the rule; empty for the model itself.
@@ -97,8 +98,8 @@ class SpecModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Obj:
         schema = handler(core)
-        if cls.RULES:
-            handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = [rule.schema() for rule in cls.RULES]
+        if rules := [rule.schema() for rule in cls.RULES if rule.cel]:
+            handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = rules
         return schema
 
 

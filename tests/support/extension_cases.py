@@ -221,16 +221,6 @@ REFUSED = (
         "value and valueFrom are mutually exclusive",
     ),
     _both(
-        "an extra request above its limit",
-        extra(resources={"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}),
-        "a request is above its limit",
-    ),
-    _both(
-        "a request of an init container above its limit",
-        {"extraInitContainers": [container(resources={"limits": {"cpu": "100m"}, "requests": {"cpu": 1}})]},
-        "a request is above its limit",
-    ),
-    _both(
         "an init container named as an extra one",
         {**extra(), "extraInitContainers": [container()]},
         "has the name of one in extraContainers",

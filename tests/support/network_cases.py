@@ -47,25 +47,13 @@ _REFUSED_CLIENTS = (
     Case(
         "an address without a prefix",
         _from({"ipBlock": {"cidr": "10.0.0.1"}}),
-        "'10.0.0.1' is not a range of addresses",
+        'must be of type cidr: "10.0.0.1"',
         "spec.network.allowFrom[0].ipBlock.cidr: '10.0.0.1' is not a range",
-    ),
-    Case(
-        "an exception outside of the range",
-        _from({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}}),
-        "each entry must be a range within cidr",
-        "ipBlock.except: each entry must be a range within cidr",
-    ),
-    Case(
-        "an exception of the whole range",
-        _from({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/8"]}}),
-        "each entry must be a range within cidr",
-        "ipBlock.except: each entry must be a range within cidr",
     ),
     Case(
         "an exception that is no range",
         _from({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["web"]}}),
-        "each entry must be a range within cidr",
+        'must be of type cidr: "web"',
         "ipBlock.except: each entry must be a range within cidr",
     ),
     Case("a range without addresses", _from({"ipBlock": {}}), "cidr: Required value", "cidr: is required"),

@@ -62,15 +62,15 @@ REFUSED = (
     Case("a malformed request", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
     Case(
         "too many limits",
-        {"resources": {"limits": {f"example.com/{number}": 1 for number in range(17)}}},
-        "must have at most 16",
-        "at most 16",
+        {"resources": {"limits": {f"example.com/{number}": 1 for number in range(9)}}},
+        "must have at most 8",
+        "at most 8",
     ),
     Case(
         "too many requests",
-        {"resources": {"requests": {f"example.com/{number}": 1 for number in range(17)}}},
-        "must have at most 16",
-        "at most 16",
+        {"resources": {"requests": {f"example.com/{number}": 1 for number in range(9)}}},
+        "must have at most 8",
+        "at most 8",
     ),
     *(
         Case(

@@ -6,7 +6,10 @@ Kubernetes drops an unknown field, and `helm install` prints a warning at most. 
 
 from __future__ import annotations
 
+import re
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,44 @@ def service(**fields: Any) -> dict[str, Any]:
 )
 def test_unknown_fields_and_other_types_are_found(obj: dict[str, Any], found: list[str]) -> None:
     assert problems(obj, TYPES) == found
+
+
+CRDS = sorted((REPOSITORY / "charts").glob("*/files/crds/*.yaml"))
+LATER_CEL = r"\b(isIP|ip|isCIDR|cidr|format\.\w+|isSemver|semver|sign|jsonpatch|transformList|transformMap)\("
+"""Functions that new CEL rules may call only after Kubernetes 1.30: it admits those of the version before it, 1.29.
+
+Source: https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries
+"""
+
+
+MAX_QUANTITIES = 31
+"""Quantities that a rule may read, over all items of the lists that it is in: Kubernetes before 1.34 estimates that
+each has 3 MiB, and costs 314573 of 10000000 units.
+"""
+
+
+def rules(schema: dict[str, Any], times: int = 1) -> Iterator[tuple[str, int]]:
+    """Yield the CEL expressions of a schema, each with the number of quantities that it reads at most."""
+    properties = schema.get("properties", {})
+    for rule in schema.get("x-kubernetes-validations", ()):
+        iterated = re.findall(r"self\.(\w+)\.all\(", rule["rule"])
+        most = max((properties[name].get("maxProperties", 1) for name in iterated if name in properties), default=1)
+        yield rule["rule"], times * most * len(re.findall(r"\bquantity\(", rule["rule"]))
+        yield rule.get("messageExpression", ""), 0
+    for inner in properties.values():
+        yield from rules(inner, times)
+    for name, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
+        if isinstance(schema.get(name), dict):
+            yield from rules(schema[name], times * schema.get(limit, sys.maxsize))
+
+
+@pytest.mark.parametrize("crd", CRDS, ids=lambda path: path.stem)
+def test_oldest_version_accepts_the_rules_of_crds(crd: Path) -> None:
+    """An older API server rejects the whole CRD (seen with 1.30)."""
+    [version] = yaml.load(crd.read_text(), yaml.CSafeLoader)["spec"]["versions"]
+    found = list(rules(version["schema"]["openAPIV3Schema"]))
+    assert found
+    assert [rule for rule, reads in found if re.search(LATER_CEL, rule) or reads > MAX_QUANTITIES] == []
 
 
 @pytest.fixture(scope="module", params=older_minors(), ids=[f"1.{minor}" for minor in older_minors()])

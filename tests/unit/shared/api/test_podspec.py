@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from shared.api.crd import structural
+from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodDisruptionBudget
+from shared.api.spec import broken, parse
 from shared.kubernetes.kinds import Obj
 
 
@@ -64,3 +67,14 @@ def test_budget_that_never_allows_an_eviction_is_detected(given: Obj, size: int,
 )
 def test_evictable_pods_are_counted_as_kubernetes_does(given: Obj, size: int, evictable: int) -> None:
     assert budget(**given).evictable(size) == evictable
+
+
+@pytest.mark.parametrize("field", ["extraContainers", "extraInitContainers"])
+def test_request_of_an_extra_container_above_its_limit_is_refused(field: str) -> None:
+    """The CRD cannot have this rule for each item of a list: Kubernetes before 1.34 takes it for too expensive."""
+    resources = {"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}
+    given = {field: [{"name": "a", "image": "a:1", "resources": resources}]}
+    assert broken(parse(PodExtensions, given, at="spec"), "spec") == [
+        f"spec.{field}[0].resources.requests: a request is above its limit; lower the request, or raise the limit."
+    ]
+    assert "a request is above" not in str(structural(PodExtensions)["properties"][field])
