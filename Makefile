@@ -6,6 +6,7 @@ NODES    ?= 2#                                     number of nodes of the local 
 CLUSTER  ?= auto#                                  auto, local, kind, or current (the current context of KUBECONFIG)
 REGISTRY ?=#                                       local: publish to a registry on this machine and install from it; with CLUSTER=current, push-images: prefix of images
 TAG      ?=#                                       with REGISTRY of your own: tag of the images (default: the version)
+KUBERNETES ?= newest#                              Kubernetes of the local cluster and of the API tests: newest, oldest, or a version such as 1.30
 VERSIONS ?=#                                       versions of databases to build in addition to those of the samples: all, or 3.7.3,9.1
 ARGS     ?=#                                       more arguments: operator flags for run, pytest options for test-*
 
@@ -22,6 +23,8 @@ NAMESPACE := platform-system
 
 # The local cluster if it is running; otherwise kubectl's default.
 export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
+# Read by the programs that start an API server or build its binaries.
+export KUBERNETES
 
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
@@ -38,8 +41,8 @@ help: ## List targets and settings
 
 ##@ Cluster
 
-up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, REGISTRY, TAG, VERSIONS)
-	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
+up: .venv ## Start a cluster, install the operators and apply the samples; safe to repeat (NODES, CLUSTER, KUBERNETES, REGISTRY, TAG, VERSIONS)
+	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) --kubernetes $(KUBERNETES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
 
 down: .venv ## Remove the local cluster; keeps only the cache of binaries and images
 	@$(CLUSTERS) down
@@ -63,8 +66,8 @@ test-unit: .venv ## Run unit tests, with an in-memory API server; takes seconds,
 	@echo "==> unit tests"
 	@$(PYTEST) $(PARALLEL) tests/unit -m "not long" $(ARGS)
 
-test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root
-	@echo "==> API tests"
+test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root (KUBERNETES)
+	@echo "==> API tests, Kubernetes $(KUBERNETES)"
 	@$(CLUSTERS) build $(SERVERS)
 	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
 
@@ -85,12 +88,13 @@ test-e2e: .venv ## Run end-to-end tests on the local cluster; test its removal u
 	@echo "==> end-to-end tests"
 	$(call E2E,-m "not long")
 
-test-long: .venv ## Run all end-to-end and container tests including long ones, and all crash scenarios
+test-long: .venv ## Run all end-to-end and container tests including long ones, all crash scenarios, and API tests on the oldest Kubernetes
 	@echo "==> all crash scenarios and long random simulations"
 	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
 	@$(CLUSTERS) build $(SERVERS)
 	@LEAF_SEED=$${LEAF_SEED:-$$(date +%s)} $(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
+	@[ "$(KUBERNETES)" = oldest ] || $(MAKE) --no-print-directory test-api KUBERNETES=oldest
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, including long ones"

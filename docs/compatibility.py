@@ -21,6 +21,9 @@ INTRODUCTION = """\
 Versions that the tests of this tree run: the programs are built from these modules, and the images of databases from
 these versions. Other versions are likely to work, but no test shows it.
 """
+RUN_ON_OLDEST = "API tests (no nodes)"
+"""Tests that ran on the oldest version of Kubernetes, and when; the regular tests run the newest."""
+
 SUPPORT = """\
 ## Support
 
@@ -40,7 +43,9 @@ def _platform() -> Iterator[str]:
     yield "## Platform\n"
     yield "| component | version | tests |"
     yield "|---|---|---|"
-    yield f"| Kubernetes | {_version(binaries.KUBERNETES)} | API tests (no nodes), end-to-end tests (nodes) |"
+    newest, oldest = (_version(binaries.kubernetes(each)) for each in ("newest", "oldest"))
+    yield f"| Kubernetes | {newest} | API tests (no nodes), end-to-end tests (nodes) |"
+    yield f"| Kubernetes | {oldest} | {RUN_ON_OLDEST} |"
     minors = [f"1.{minor}" for minor in older_minors()]
     yield f"| Kubernetes | {minors[0]} to {minors[-1]} | fields of charts and of owned objects, by their schemas |"
     yield f"| Helm | {_version(binaries.HELM)} | charts, API tests and end-to-end tests |"
@@ -71,7 +76,7 @@ def _version(program: binaries.Program) -> str:
 
 def older_minors() -> range:
     """Return the supported minor versions of Kubernetes before the one that the tests run."""
-    return range(*(int(version.split(".")[1]) for version in (_oldest(), _version(binaries.KUBERNETES))))
+    return range(*(int(version.split(".")[1]) for version in (_oldest(), _version(binaries.kubernetes("newest")))))
 
 
 def _oldest() -> str:

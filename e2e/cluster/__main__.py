@@ -21,14 +21,14 @@ from e2e.cluster.targets import Target
 from tools.release import charts, publishing
 
 MAX_NODES = 5
+NEWEST = binaries.kubernetes("newest")
 LOCAL_REGISTRY = "local"
 PROGRAMS = {
-    binaries.KUBERNETES: "the control plane and the nodes",
     binaries.COREDNS: "cluster DNS",
     binaries.PAUSE: "sandboxes of pods",
     binaries.HELM: "installs the charts",
 }
-"""Programs that the local cluster needs, and what for."""
+"""Programs that the local cluster needs in addition to Kubernetes, and what for."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,16 +50,19 @@ def up(options: argparse.Namespace) -> None:
     if not 1 <= options.nodes <= MAX_NODES:
         raise ClusterError(f"NODES={options.nodes} is out of range: 1 to {MAX_NODES} nodes", "make up NODES=2")
     _check_images(options)
+    kubernetes = binaries.kubernetes(options.kubernetes)
     began = time.monotonic()
     steps = Steps()
     with changing(), steps.shown(), _background_worker() as background:
-        local_runs = Cluster.running() is not None or options.registry == LOCAL_REGISTRY
+        local_runs = Cluster.running() is not None or options.registry == LOCAL_REGISTRY or kubernetes is not NEWEST
         choice = targets.choose(options.cluster, local_runs=local_runs, kind_can_pull=targets.kind_can_pull)
         _check_registry(options.registry, choice)
+        _check_kubernetes(kubernetes, choice)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
         if choice == "local":
             loaded = {} if options.registry else operator_images
-            target = _start_local(options.nodes, steps, background, _required(loaded, options.versions))
+            required = _required(loaded, options.versions)
+            target = _start_local(options.nodes, kubernetes, steps, background, required)
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target = targets.start_kind(options.nodes)
@@ -104,10 +107,14 @@ def _required(operator_images: Mapping[str, images.Image], versions: str) -> lis
 
 
 def _start_local(
-    nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[tuple[images.Image, str]]
+    nodes: int,
+    kubernetes: binaries.Program,
+    steps: Steps,
+    background: ThreadPoolExecutor,
+    required: list[tuple[images.Image, str]],
 ) -> Target:
     """Start the local cluster while a background thread builds its images, then load the images."""
-    cluster.prepare(nodes, steps)
+    cluster.prepare(nodes, kubernetes, steps)
 
     def build(image: images.Image, reason: str) -> Path:
         if image.archive.exists():
@@ -116,8 +123,8 @@ def _start_local(
             return images.build(image)
 
     building = [background.submit(build, image, reason) for image, reason in required]
-    _build_programs(PROGRAMS, steps)
-    running = cluster.start(nodes, steps)
+    _build_programs({kubernetes: "the control plane and the nodes", **PROGRAMS}, steps)
+    running = cluster.start(nodes, kubernetes, steps)
     archives = [future.result() for future in building]
     with steps.step(f"Load {len(archives)} images into {nodes} node{'s' * (nodes > 1)}"):
         running.load_images(archives)
@@ -132,7 +139,10 @@ def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> N
     """
     for program, reason in programs.items():
         if not binaries.is_built(program):
-            with steps.step(f"Build {', '.join(program.names)} from source ({reason})"):
+            what = ", ".join(program.names)
+            if program in binaries.KUBERNETES.values():
+                what = f"Kubernetes {binaries.version(program)} ({what})"
+            with steps.step(f"Build {what} from source ({reason})"):
                 binaries.build(program)
 
 
@@ -170,6 +180,20 @@ def _check_registry(given: str, choice: str) -> None:
         raise ClusterError(
             f"REGISTRY={given} is for CLUSTER=current; the images of the {choice} cluster come from this machine",
             f"make up CLUSTER=current REGISTRY={given}",
+        )
+
+
+def _check_kubernetes(kubernetes: binaries.Program, choice: str) -> None:
+    """Refuse a version of Kubernetes for a cluster that brings its own.
+
+    Raises:
+        ClusterError: the version is not the default one, and the cluster is not the local one.
+    """
+    if kubernetes is not NEWEST and choice != "local":
+        minor = f"1.{binaries.minor_version(kubernetes)}"
+        raise ClusterError(
+            f"{binaries.KUBERNETES_SETTING}={minor} is a version of the local cluster, but the cluster is {choice}",
+            f"make up CLUSTER=local {binaries.KUBERNETES_SETTING}={minor}",
         )
 
 
@@ -312,6 +336,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     starting.add_argument("--nodes", type=int, default=2, help=f"number of nodes, 1 to {MAX_NODES} (default: 2)")
     starting.add_argument(
+        "--kubernetes",
+        default="",
+        help=f"Kubernetes of the local cluster: newest, oldest, {', '.join(binaries.KUBERNETES)} (default: newest)",
+    )
+    starting.add_argument(
         "--versions", default="", help="versions of databases in addition to those of the samples: all, or 3.7.3,9.1"
     )
     starting.add_argument(
@@ -330,7 +359,7 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("action", choices=("build", "push"))
     building.add_argument("names", nargs="+", metavar="OPERATOR TAG | TAG")
     building.set_defaults(command=image)
-    names = sorted(name for program in binaries.ALL for name in program.names)
+    names = sorted({name for program in binaries.ALL for name in program.names})
     preparing = commands.add_parser("build", help="build programs such as helm or etcd, unless this was done before")
     preparing.add_argument("names", nargs="+", choices=names, metavar="NAME", help=" | ".join(names))
     preparing.set_defaults(command=build)

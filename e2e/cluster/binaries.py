@@ -38,15 +38,24 @@ class Program:
     """Directory that contains the directory of the module."""
 
 
-KUBERNETES = Program(
-    module="kubernetes",
-    package=".",
-    names=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"),
-    version_flag=(
-        "-X k8s.io/component-base/version.gitVersion={version}"
-        " -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}"
-    ),
-)
+def _kubernetes(module: str) -> Program:
+    return Program(
+        module=module,
+        package=".",
+        names=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"),
+        version_flag=(
+            "-X k8s.io/component-base/version.gitVersion={version}"
+            " -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}"
+        ),
+    )
+
+
+KUBERNETES = {"1.36": _kubernetes("kubernetes"), "1.30": _kubernetes("kubernetes-1.30")}
+"""Newest version of Kubernetes, which is the default, and the oldest one that the charts accept."""
+
+KUBERNETES_SETTING = "KUBERNETES"
+"""Environment variable, and setting of `make`, that chooses the version of Kubernetes."""
+
 COREDNS = Program(module="coredns", package=".", names=("coredns",))
 PAUSE = Program(module="pause", package=".", names=("pause",))
 HELM = Program(module="helm", package="helm.sh/helm/v4/cmd/helm", names=("helm",))
@@ -58,7 +67,7 @@ KUBECONFORM = Program(
 REGISTRY = Program(
     module="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
 )
-ALL = (KUBERNETES, COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, REGISTRY)
+ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"
@@ -70,6 +79,31 @@ ETCD = {
     "3.4.13": Program(module="etcd-3.4", package=_ETCD_3_4, names=("etcd", "etcdctl")),
 }
 """Latest patch of each minor version; 3.5.21, which is too old to upgrade to 3.6; 3.4.13, from the seed's manifest."""
+
+
+def kubernetes(version: str = "") -> Program:
+    """Return the build of a version of Kubernetes.
+
+    Args:
+        version: `newest`, `oldest` or a minor version; if empty, the environment variable KUBERNETES, or else `newest`.
+
+    Raises:
+        ClusterError: no such version can be built; the error lists the versions.
+    """
+    chosen = version or os.environ.get(KUBERNETES_SETTING) or "newest"
+    newest, *_, oldest = KUBERNETES
+    found = KUBERNETES.get({"newest": newest, "oldest": oldest}.get(chosen, chosen))
+    if found is None:
+        raise ClusterError(
+            f"{KUBERNETES_SETTING}={chosen} is not available",
+            f"use one of newest, oldest, {', '.join(KUBERNETES)}",
+        )
+    return found
+
+
+def minor_version(program: Program) -> int:
+    """Return the minor version of a build of Kubernetes, such as 36."""
+    return int(version(program).split(".")[1])
 
 
 def is_built(program: Program) -> bool:
@@ -107,8 +141,8 @@ def find(name: str) -> Path:
 
 
 def program_of(name: str) -> Program:
-    """Return the build that makes a binary such as ``kube-apiserver``."""
-    return next(program for program in ALL if name in program.names)
+    """Return the build that makes a binary such as ``helm``; for one of Kubernetes, in the chosen version."""
+    return next(program for program in (kubernetes(), *ALL) if name in program.names)
 
 
 @contextmanager
@@ -154,6 +188,6 @@ def cache_path(program: Program) -> Path:
 
 def version(program: Program) -> str:
     """Return the version of the program's main module, as its go.mod requires it."""
-    module = "k8s.io/kubernetes" if program is KUBERNETES else program.package.partition("/cmd/")[0]
+    module = "k8s.io/kubernetes" if program in KUBERNETES.values() else program.package.partition("/cmd/")[0]
     found = re.search(rf"{re.escape(module)} (v\S+)", (program.root / program.module / "go.mod").read_text())
     return found[1] if found else ""

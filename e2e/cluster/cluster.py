@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import images, node, teardown, volumes
+from e2e.cluster import binaries, images, node, teardown, volumes
+from e2e.cluster.binaries import Program
 from e2e.cluster.console import Steps
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
@@ -42,6 +43,12 @@ class Cluster:
         addresses = [NodeAddress(number) for number in range(1, self.record.nodes + 1)]
         return [Node(at, self.record.state / at.name, self.record.process(at.name)) for at in addresses]
 
+    @property
+    def version(self) -> str:
+        """Minor version of Kubernetes that the API server reports, such as 1.36."""
+        reported = json.loads(self.kubectl("get", "--raw=/version"))
+        return f"{reported['major']}.{reported['minor']}"
+
     def kubectl(self, *arguments: str | Path, stdin: str | None = None, timeout: float = 120) -> str:
         """Run kubectl on this cluster and return its output."""
         return kubectl(*arguments, kubeconfig=self.kubeconfig, stdin=stdin, timeout=timeout)
@@ -63,8 +70,8 @@ def kubectl(*arguments: str | Path, kubeconfig: Path | None, stdin: str | None =
     return run(Path(sys.executable).parent / "kubectl", *config, *arguments, stdin=stdin, timeout=timeout)
 
 
-def prepare(count: int, steps: Steps) -> None:
-    """Ensure that a cluster of `count` nodes is running or can be started.
+def prepare(count: int, kubernetes: Program, steps: Steps) -> None:
+    """Ensure that a cluster of `count` nodes with this build of Kubernetes is running or can be started.
 
     Removes what an earlier cluster left on this machine, for example after a crash or by a deleted clone.
 
@@ -73,14 +80,14 @@ def prepare(count: int, steps: Steps) -> None:
     """
     running = Cluster.running()
     if running:
-        _same(running, count)
+        _same(running, count, kubernetes)
         return
     with steps.step("Check the machine (packages, kernel, disk, memory, network)"):
         teardown.take_down()
         host.prepare()
 
 
-def start(count: int, steps: Steps) -> Cluster:
+def start(count: int, kubernetes: Program, steps: Steps) -> Cluster:
     """Start a cluster after `prepare`, or return the running one.
 
     Raises:
@@ -93,8 +100,9 @@ def start(count: int, steps: Steps) -> Cluster:
     record.save()
     host.raise_kernel_settings(record)
     addresses = [NodeAddress(number) for number in range(1, count + 1)]
-    with steps.step("Start the control plane (etcd, API server, controllers, scheduler)"):
-        plane = _control_plane(addresses, record)
+    version = binaries.version(kubernetes)
+    with steps.step(f"Start the control plane of Kubernetes {version} (etcd, API server, controllers, scheduler)"):
+        plane = _control_plane(addresses, kubernetes, record)
     with steps.step(f"Start {count} node{'s' * (count > 1)} and wait until Ready"):
         for at in addresses:
             others = [other for other in addresses if other != at]
@@ -108,7 +116,7 @@ def start(count: int, steps: Steps) -> Cluster:
     return cluster
 
 
-def _same(running: Cluster, count: int) -> None:
+def _same(running: Cluster, count: int, kubernetes: Program) -> None:
     if running.record.state != STATE:
         raise ClusterError(
             f"this machine already runs the cluster of the clone at {running.record.state.parent}",
@@ -119,11 +127,23 @@ def _same(running: Cluster, count: int) -> None:
             f"the running cluster has {running.record.nodes} nodes, but NODES={count}",
             f"make up NODES={running.record.nodes}, or make down and try again",
         )
+    requested = f"1.{binaries.minor_version(kubernetes)}"
+    if (runs := running.version) != requested:
+        raise ClusterError(
+            f"the running cluster has Kubernetes {runs}, but {binaries.KUBERNETES_SETTING}={requested}",
+            f"make up {binaries.KUBERNETES_SETTING}={runs}, or make down and try again",
+        )
 
 
-def _control_plane(addresses: list[NodeAddress], record: Record) -> ControlPlane:
+def _control_plane(addresses: list[NodeAddress], kubernetes: Program, record: Record) -> ControlPlane:
     network.make_bridge(addresses)
-    plane = ControlPlane(STATE / "control-plane", network.HOST_ADDRESS, network.API_PORT, on_start=record.add)
+    plane = ControlPlane(
+        STATE / "control-plane",
+        network.HOST_ADDRESS,
+        network.API_PORT,
+        on_start=record.add,
+        kubernetes=kubernetes,
+    )
     plane.start()
     record.add(volumes.start(plane, STATE / "volumes"))
     KUBECONFIG.write_bytes(plane.kubeconfig.read_bytes())

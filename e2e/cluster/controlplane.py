@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.cluster import binaries
+from e2e.cluster.binaries import Program
 from e2e.cluster.machine import processes
 from e2e.cluster.machine.network import SERVICE_RANGE, first_address, free_ports
 from e2e.cluster.machine.processes import Process
@@ -31,6 +32,10 @@ class ControlPlane:
         dies_with_us: the processes end with the thread that started them.
         on_start: called with each process as soon as it runs, so that the caller can record it.
         api_flags: additional flags of the API server.
+        kubernetes: version of Kubernetes; by default that of the environment variable KUBERNETES, or the newest.
+
+    Attributes:
+        kubernetes: build of Kubernetes that runs.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class ControlPlane:
         dies_with_us: bool = False,
         on_start: Callable[[Process], None] = lambda _: None,
         api_flags: Sequence[str] = (),
+        kubernetes: Program | None = None,
     ) -> None:
         self.directory = directory
         self.address = address
@@ -56,6 +62,7 @@ class ControlPlane:
         self._dies_with_us = dies_with_us
         self._on_start = on_start
         self._api_flags = api_flags
+        self.kubernetes = kubernetes or binaries.kubernetes()
 
     @classmethod
     @contextmanager
@@ -93,7 +100,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start all processes and wait until the API is ready."""
-        programs = binaries.build(binaries.KUBERNETES)
+        programs = binaries.build(self.kubernetes)
         self.authority = Authority(self.directory / "pki")
         self._service_accounts = self.authority.issue("service-accounts", "service-accounts")
         self.admin = self.authority.issue("admin", "platform-admin", groups=["system:masters"])
@@ -120,11 +127,11 @@ class ControlPlane:
         """
         self.stop()
         change(self.directory / "etcd")
-        self._start_api(binaries.build(binaries.KUBERNETES))
+        self._start_api(binaries.build(self.kubernetes))
 
     def start_controllers(self) -> None:
         """Start the controller manager; its garbage collector covers the CRDs that exist by then from the start."""
-        self._run("kube-controller-manager", binaries.build(binaries.KUBERNETES), self._controller_manager())
+        self._run("kube-controller-manager", binaries.build(self.kubernetes), self._controller_manager())
         self._wait("/api/v1/namespaces/default/serviceaccounts/default")
 
     def stop(self) -> None:

@@ -76,7 +76,7 @@ def start(
     """
     for needed in ("var/lib", "var/log", "logs", "cni"):
         (directory / needed).mkdir(parents=True, exist_ok=True)
-    programs = binaries.build(binaries.KUBERNETES)
+    programs = binaries.build(plane.kubernetes)
     _configure(directory, at, others, plane)
     cgroups.make(at.name)
     namespaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
@@ -130,10 +130,14 @@ def _configure(directory: Path, at: NodeAddress, others: list[NodeAddress], plan
     local.mkdir(parents=True, exist_ok=True)
     (local / "hosts.toml").write_text(registry.hosts_toml(registry.NODES_ADDRESS))
     (directory / "cni" / "10-platform.conflist").write_text(json.dumps(_pod_network(at), indent=2))
-    (directory / "kubelet.json").write_text(json.dumps(_kubelet(at), indent=2))
+    (directory / "kubelet.json").write_text(
+        json.dumps(_kubelet(at, binaries.minor_version(plane.kubernetes)), indent=2)
+    )
 
 
-def _kubelet(at: NodeAddress) -> dict[str, object]:
+def _kubelet(at: NodeAddress, minor: int) -> dict[str, object]:
+    """Return the configuration of the kubelet of Kubernetes 1.`minor`."""
+    cgroups_v1 = {"failCgroupV1": False} if minor >= 31 else {}  # earlier versions accept them, and have no such field
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -147,7 +151,7 @@ def _kubelet(at: NodeAddress) -> dict[str, object]:
         "resolvConf": "/run/node/resolv.conf",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{at.name}",
-        "failCgroupV1": False,
+        **cgroups_v1,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
         "localStorageCapacityIsolation": False,

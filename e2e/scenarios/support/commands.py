@@ -131,6 +131,11 @@ class Kubectl:
         found: list[Any] = self.get(*what)["items"]
         return found
 
+    @property
+    def server_minor(self) -> int:
+        """Minor version of the API server, such as 36."""
+        return int(json.loads(self("get", "--raw=/version"))["minor"].rstrip("+"))
+
     def within(self, namespace: str) -> Kubectl:
         return Kubectl(namespace, self.environment)
 
