@@ -6,8 +6,10 @@ reports as Observed=False, which is a warning.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dashboards.rules.expressions import ID, NAMED, about_resources, condition, state
-from dashboards.rules.model import Group, Subject
+from dashboards.rules.model import Alert, Group, Subject
 
 RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
@@ -35,15 +37,22 @@ def group(operator: str, kind: str, *progress: str) -> Group:
         kind: kind of the resources, such as EtcdCluster.
         progress: metrics of this kind that change while a planned change makes progress.
     """
-    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
-    unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
-    planned, new = (condition_of_ready(kind, reasons) for reasons in (PLANNED, NEW))
-    moving = " or ".join(
-        f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in (*PROGRESS, *progress)
-    )
-    ends = f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time()"
-    on_own_page, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
     rules = (
+        *_service(kind),
+        *_redundancy(kind),
+        *_observation(kind),
+        *_progress(kind, (*PROGRESS, *progress)),
+        *_versions(kind),
+        *_certificates(kind),
+    )
+    return Group(f"platform-{operator}-resources", rules)
+
+
+def _service(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about the condition Available, which pages."""
+    on_own_page = about_resources(kind).alert
+    new = condition_of_ready(kind, NEW)
+    return (
         on_own_page(
             "PlatformResourceUnavailable",
             "critical",
@@ -53,6 +62,13 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Its servers, or the kubelet, report that clients cannot read and write all of their data. The message of "
             "the condition Available names what is missing. Do not delete PersistentVolumeClaims.",
         ),
+    )
+
+
+def _redundancy(kind: str) -> tuple[Alert, ...]:
+    """Return the rules about the condition Degraded."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceDegraded",
             "warning",
@@ -71,6 +87,13 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Clients are served, but the loss of that host or zone would stop the resource or take all copies of some "
             "data. The message of the condition Degraded names the servers and the remedy.",
         ),
+    )
+
+
+def _observation(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about the condition Observed."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceNotObserved",
             "warning",
@@ -80,6 +103,21 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Nothing is repaired, scaled or changed until the operator reaches its servers and objects again. Clients "
             "may be served. The message of the condition Observed names what it cannot reach.",
         ),
+    )
+
+
+def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
+    """Return the rules about resources that do not match their spec.
+
+    Args:
+        progress: metrics that change while a planned change makes progress.
+    """
+    in_overview = Subject("platform-overview", NAMED).alert
+    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
+    unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
+    planned = condition_of_ready(kind, PLANNED)
+    moving = " or ".join(f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in progress)
+    return (
         in_overview(
             "PlatformResourceNotReady",
             "warning",
@@ -117,6 +155,13 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "While the resource is paused, the operator does not repair it and does not renew its certificates. "
             "Unpause the resource if the pause is no longer needed.",
         ),
+    )
+
+
+def _versions(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about versions with known weaknesses."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceVulnerable",
             "warning",
@@ -126,6 +171,14 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "The version that runs has known weaknesses in this configuration. The message of the condition Vulnerable "
             "names them and the version to set in spec.version.",
         ),
+    )
+
+
+def _certificates(kind: str) -> tuple[Alert, ...]:
+    """Return the rules about the certificates of resources."""
+    on_own_page = about_resources(kind).alert
+    ends = f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time()"
+    return (
         on_own_page(
             "PlatformResourceCertificateEnds",
             "warning",
@@ -145,7 +198,6 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "other. Renew it now at its source: the operator, cert-manager, or the Secret that spec.tls names.",
         ),
     )
-    return Group(f"platform-{operator}-resources", rules)
 
 
 def condition_of_ready(kind: str, reasons: str) -> str:
