@@ -6,7 +6,7 @@ rule about resources can fire.
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import ID, condition, leaders, of_operator, state
+from dashboards.rules.expressions import ID, condition, ending, leaders, of_operator, state
 from dashboards.rules.model import Alert, Group, Recording, Subject
 
 DASHBOARD = "platform-operators"
@@ -242,17 +242,18 @@ def _certificates(operator: str) -> tuple[Alert, ...]:
     """Return the rules about the operator's serving certificate."""
     alert, subject = _about(operator).alert, _subject(operator)
     renewals = of_operator("increase(platform_certificate_renewal_errors_total[1h])", operator)
-    expiry = of_operator("platform_certificate_expiry_timestamp_seconds", operator)
+    begins, ends = (f"platform_certificate_{which}_timestamp_seconds" for which in ("not_before", "expiry"))
+    late = of_operator(ending(begins, ends, "${certificateShare}"), operator)
     return (
         alert(
             "PlatformOperatorCertificateEnds",
             "warning",
-            f"min by (cluster, namespace, name) ({expiry}) - time() < ${{certificateSeconds}}",
+            f"min by (cluster, namespace, name) ({late}) < ${{certificateSeconds}}",
             "5m",
-            f"The certificate of {subject} expires soon",
-            "{{ $labels.name }} expires in {{ $value | humanizeDuration }}. After that the API server rejects changes "
-            "of its resources, and Prometheus cannot scrape the operator. If the operator issues the certificate, its "
-            "log names the reason why it was not renewed; else renew the Secret.",
+            f"A certificate of {subject} was not renewed",
+            "The certificate {{ $labels.name }} expires in {{ $value | humanizeDuration }}; operators and cert-manager "
+            "renew earlier. After that the API server rejects changes of its resources, and Prometheus cannot scrape "
+            "the operator. If the operator issues it, its log names the reason; else renew the Secret.",
         ),
         alert(
             "PlatformOperatorCertificateNotRenewed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboards.rules.expressions import ID, NAMED, about_resources, condition, state
+from dashboards.rules.expressions import ID, NAMED, about_resources, condition, ending, state
 from dashboards.rules.model import Alert, Group, Subject
 
 RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
@@ -24,6 +24,15 @@ NEW = "Creating|CreateTimeout"
 
 PLACEMENT = ".+Together"
 """Reasons of Degraded that report servers on the same host or in the same zone, as a regular expression."""
+
+RENEWING = "IssuingCertificates|ReplacingCertificates|RenewingCertificates|RefreshingCertificates"
+"""Reasons of Ready while certificates are renewed, or servers load them, as a regular expression."""
+
+CRITICAL_SHARES = ("${certificateCriticalShare}", "${certificateCriticalShare} / 2")
+"""Shares of the validity below which a certificate pages if nothing renews it, and although something does.
+
+A renewal may hang: then the second share is the last chance.
+"""
 
 PROGRESS = ("platform_resource_ready_replicas",)
 """Metrics of every kind that change while a planned change makes progress."""
@@ -152,7 +161,7 @@ def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
             f"{state('platform_resource_paused', kind)} == 1",
             "1d",
             f"{RESOURCE} has been paused for a day",
-            "While the resource is paused, the operator does not repair it and does not renew its certificates. "
+            "While the resource is paused, changes of its spec are not applied, and a Memcached is not repaired. "
             "Unpause the resource if the pause is no longer needed.",
         ),
     )
@@ -177,25 +186,32 @@ def _versions(kind: str) -> tuple[Alert, ...]:
 def _certificates(kind: str) -> tuple[Alert, ...]:
     """Return the rules about the certificates of resources."""
     on_own_page = about_resources(kind).alert
-    ends = f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time()"
+    begins, ends = (
+        state(f"platform_resource_certificate_{which}_timestamp_seconds", kind, by="secret")
+        for which in ("not_before", "not_after")
+    )
+    renewed = state("platform_resource_condition", kind, 'type="Ready"', f'reason=~"{RENEWING}"') + " == 1"
+    late, last = (ending(begins, ends, share) for share in CRITICAL_SHARES)
     return (
         on_own_page(
             "PlatformResourceCertificateEnds",
             "warning",
-            f"{ends} < ${{certificateSeconds}}",
+            f"{ending(begins, ends, '${certificateShare}')} < ${{certificateSeconds}}",
             "5m",
-            f"A certificate of {RESOURCE} should be renewed",
-            "The certificate expires in {{ $value | humanizeDuration }}. After that TLS connections fail. If the "
-            "operator issues it, check that the resource is not paused or stalled; else renew its Secret.",
+            f"A certificate of {RESOURCE} was not renewed",
+            "The certificate of Secret {{ $labels.secret }} expires in {{ $value | humanizeDuration }}; operators and "
+            "cert-manager renew earlier. After that TLS connections fail. If the operator issues it, its log and "
+            "the Ready condition name the cause; else renew the Secret.",
         ),
         on_own_page(
             "PlatformResourceCertificateExpires",
             "critical",
-            f"{ends} < ${{certificateCriticalSeconds}}",
+            f"(({late} unless on ({ID}) ({renewed})) or {last}) < ${{certificateCriticalSeconds}}",
             "5m",
             f"A certificate of {RESOURCE} expires soon",
-            "The certificate expires in {{ $value | humanizeDuration }}. After that clients and servers reject each "
-            "other. Renew it now at its source: the operator, cert-manager, or the Secret that spec.tls names.",
+            "The certificate of Secret {{ $labels.secret }} expires in {{ $value | humanizeDuration }}. After that "
+            "clients and servers reject each other. Renew it now at its source: the operator, cert-manager, or the "
+            "Secret that spec.tls names.",
         ),
     )
 
