@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import (
     EACH,
     NAME,
@@ -83,7 +83,7 @@ NOW = Row(
             "rejects writes until the database is compacted and defragmented, which the operator does.",
             unit="percentunit",
             queries=(Query(f"max({FULL})"),),
-            thresholds=bad_from(0.8, 0.95),
+            thresholds=warns_from(0.95, notice=0.8),
             width=3,
         ),
         Stat(
@@ -92,7 +92,7 @@ NOW = Row(
             "a slow disk.",
             unit="s",
             queries=(Query(f"max({FSYNC})"),),
-            thresholds=bad_from(0.01, 0.1),
+            thresholds=warns_from(0.1, notice=0.01),
             width=3,
         ),
         Stat(
@@ -100,7 +100,7 @@ NOW = Row(
             description="Share of clients' gRPC calls that failed with a server error. No value without calls.",
             unit="percentunit",
             queries=(or_none(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)", UP),),
-            thresholds=bad_from(0.001, 0.01),
+            thresholds=warns_from(0.01, notice=0.001),
             none="no calls",
             width=3,
         ),
@@ -114,7 +114,7 @@ NOW = Row(
             calm="orange",
             width=3,
         ),
-        resources.first_certificate(KIND, width=3),
+        resources.certificates_to_renew(KIND, width=3),
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import explore, resources
-from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, or_none, quiet, rate, select
 from operators.memcached.api import resource
 
@@ -49,14 +49,14 @@ NOW = Row(
             "evicts items, which is normal; check whether evicted items were still in use.",
             unit="percentunit",
             queries=(Query(f"max({FULL})"),),
-            thresholds=bad_from(0.9, 0.99),
+            thresholds=warns_from(0.99, notice=0.9),
         ),
         Stat(
             title="Evictions",
             description="Items evicted per second before they expired, over all servers.",
             unit="ops",
             queries=(Query(f"sum({_rate('items_evicted_total')})"),),
-            thresholds=bad_from(1, 100),
+            thresholds=warns_from(100, notice=1),
         ),
     ),
 )

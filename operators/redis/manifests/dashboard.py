@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import explore, resources
-from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import (
     EACH,
     NAME,
@@ -59,7 +59,7 @@ NOW = Row(
             "not eligible for failover.",
             unit="short",
             queries=(or_none(f"sum({_redis('master_link_up')} == bool 0)", UP),),
-            thresholds=bad_from(None, 1),
+            thresholds=warns_from(1),
             none="no replicas",
             filled=True,
             width=3,
@@ -85,11 +85,11 @@ NOW = Row(
             "rejects writes, depending on maxmemory-policy.",
             unit="percentunit",
             queries=(or_none(f"max({FULL})", UP),),
-            thresholds=bad_from(0.8, 0.95),
+            thresholds=warns_from(0.95, notice=0.8),
             none="no maxmemory",
             width=3,
         ),
-        resources.first_certificate(KIND, width=3),
+        resources.certificates_to_renew(KIND, width=3),
     ),
 )
 
@@ -339,8 +339,8 @@ NODES = Row(
                 ),
                 Column(source="A", title="Up", unit="short", mappings=resources.OK, width=90),
                 Column(source="D", title="Cluster ok", unit="short", mappings=resources.OK, width=100),
-                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.OK, width=110),
-                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.OK, width=110),
+                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.WRITTEN, width=110),
+                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.WRITTEN, width=110),
                 Column(source="redis_version", title="Version", width=110),
                 Column(source="C", title="Uptime", unit="s", thresholds=BLUE, width=110),
                 Column(source="G", title="maxmemory", unit="bytes", thresholds=BLUE, width=110),

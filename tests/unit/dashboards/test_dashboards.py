@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,52 @@ def test_stats_without_data_have_a_colour_and_a_text_of_their_own(panel: Stat) -
     others = {result["color"] for each in mappings if each["type"] == "value" for result in each["options"].values()}
     steps = {step["color"] for step in built["fieldConfig"]["defaults"]["thresholds"]["steps"]}
     assert NO_DATA[1] not in others | steps
+
+
+SERVES_NO_CLIENTS = {
+    "Unavailable": "the condition Available is False",
+    "Available": "the same, as a column",
+    "Without a leader": "members of etcd report that they accept no writes",
+    "Unserved slots": "keys of these slots can be neither read nor written",
+    "Cluster ok": "a Redis node rejects commands of clients",
+    "Operators without a leader": "the target is absent: no replica leads, or none is scraped",
+    "Leader": "the same, by operator",
+    "Up": "the target is absent: the exporter cannot reach its server",
+    "Severity": "an alert that pages, by name",
+}
+"""Panels and columns that may be red, and why: see docs/concepts/health.md. A warning is orange."""
+
+
+def coloured(page: Dashboard) -> Iterator[tuple[str, set[str]]]:
+    """Yield the colours of each tile, each timeline and each column of a table, as in the generated file, by title."""
+    for panel in made(page)["panels"]:
+        if panel["type"] in ("stat", "state-timeline"):
+            yield panel["title"], set(colours(panel["fieldConfig"]["defaults"]))
+        for override in panel.get("fieldConfig", {}).get("overrides", ()):
+            yield override["matcher"]["options"], set(colours(override["properties"]))
+
+
+def colours(part: Any) -> Iterator[str]:
+    """Yield every colour in the JSON of a panel."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if key == "color" and isinstance(value, str):
+            yield value
+        yield from colours(value)
+
+
+@PAGES
+def test_red_means_that_clients_are_not_served_or_that_a_target_is_absent(page: Dashboard) -> None:
+    red = {title for title, used in coloured(page) if "red" in used}
+    assert red <= set(SERVES_NO_CLIENTS), "a warning is orange"
+
+
+def test_warnings_are_orange_and_every_exception_is_used() -> None:
+    found = [each for page in DASHBOARDS for each in coloured(page)]
+    for title in ("Degraded", "Not ready", "Longest not ready", "Certificates to renew", "Firing alerts", "Ready"):
+        used = [colours for name, colours in found if name == title]
+        assert used, title
+        assert all("orange" in each for each in used), title
+    assert {title for title, used in found if "red" in used} == set(SERVES_NO_CLIENTS)
 
 
 def test_stats_do_not_hide_missing_metrics_behind_a_constant() -> None:
