@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import Dashboard as Known
 
 import operators
 from dashboards import __main__ as writing
@@ -23,6 +22,7 @@ from dashboards.promql import KINDS, filled, leading
 from dashboards.render.drawing import TYPES
 from dashboards.render.units import UNITS
 from tests.support import paths
+from tests.unit.dashboards import grafana_schema
 from tests.unit.dashboards.promtool import promtool
 
 ROOT = paths.REPOSITORY
@@ -72,13 +72,53 @@ def test_rendering_a_dashboard_is_deterministic(page: Dashboard) -> None:
 
 
 @PAGES
-def test_grafana_sdk_types_preserve_every_field(page: Dashboard) -> None:
+def test_dashboards_follow_the_schema_of_grafana(page: Dashboard) -> None:
     found = made(page)
     assert found["schemaVersion"] == 41
-    for mark in found["annotations"]["list"]:
-        for own in ("titleFormat", "step", "useValueForTime"):  # fields of the Prometheus data source
-            del mark[own]
-    assert json.loads(json.dumps(Known.from_json(found), cls=JSONEncoder)) == found
+    assert grafana_schema.breaches(found) == []
+
+
+def first_stat(page: dict[str, Any]) -> dict[str, Any]:
+    return next(panel for panel in page["panels"] if panel["type"] == "stat")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "breach"),
+    [
+        ("type", "stats", "unknown panel type stats"),
+        ("title", 7, "title: 7 is no str"),
+        ("gridPos.w", "wide", "grid_pos.w: 'wide' is no int"),
+        ("colour", "red", "colour: unknown field"),
+        ("gridPos", [0, 0, 3, 4], "gridPos: [0, 0, 3, 4] was read as"),
+        ("options.colorMode", "rainbow", "options.color_mode: 'rainbow' is no BigValueColorMode"),
+        ("options.reduceOptions.calcs", "last", "options.reduce_options.calcs: 'last' is no list"),
+        ("options.sparkline", True, "options.sparkline: unknown field"),
+        ("fieldConfig.defaults.unit", None, "unit"),
+        ("fieldConfig.defaults.decimals", "two", "decimals: 'two' is no float"),
+        ("fieldConfig.defaults.thresholds.mode", "relative", "thresholds.mode: 'relative' is no ThresholdsMode"),
+        ("fieldConfig.defaults.thresholds.steps.0.color", 1, "steps[0].color: 1 is no str"),
+        ("fieldConfig.defaults.mappings.0.type", "values", "the structure is not that of a dashboard"),
+        ("targets.0.expr", 1, "targets[0].expr: 1 is no str"),
+        ("targets.0.instant", "yes", "targets[0].instant: 'yes' is no bool"),
+        ("targets.0.query", "up", "targets[0].query: unknown field"),
+        ("datasource.type", "influxdb2", "query of an unknown data source"),
+    ],
+)
+def test_broken_panel_is_refused(path: str, value: object, breach: str) -> None:
+    page = made(DASHBOARDS[0])
+    *parents, name = path.split(".")
+    part: Any = first_stat(page)
+    for parent in parents:
+        part = part[int(parent) if isinstance(part, list) else parent]
+    part[name] = value
+    found = grafana_schema.breaches(page)
+    assert [each for each in found if breach in each], found
+
+
+def test_panel_without_a_required_field_is_refused() -> None:
+    page = made(DASHBOARDS[0])
+    del first_stat(page)["targets"][0]["expr"]
+    assert any(each.endswith("targets[0].expr: missing") for each in grafana_schema.breaches(page))
 
 
 @PAGES
