@@ -42,6 +42,7 @@ EACH = f"{OWNER}, pod"
 
 POD = "{{namespace}}/{{pod}}"
 NAME = "{{namespace}}/{{app_kubernetes_io_instance}}"
+RESOURCE_NAME = "{{namespace}}/{{name}}"
 KIND_NAME = "{{kind}} {{namespace}}/{{name}}"
 
 KINDS = {
@@ -116,6 +117,10 @@ class Servers:
     def rate(self, metric: str, *more: str, by: str = EACH) -> str:
         """Return the per-second rate of a counter."""
         return rate(f"{self._prefix}_{metric}", SERVER, *more, by=by)
+
+    def quantile(self, share: float, metric: str, by: str = EACH) -> str:
+        """Return a quantile of a histogram."""
+        return quantile(share, f"{self._prefix}_{metric}", SERVER, by=by)
 
 
 def quantile(share: float, metric: str, labels: str, *more: str, by: str) -> str:

@@ -37,6 +37,8 @@ from dashboards.promql import (
 )
 
 MINUTE_SECONDS = 60.0
+TILE_WIDTH = 3
+"""Width of a tile in a row of eight, in grid columns."""
 
 TO_RENEW = (
     f"Less than {Thresholds().certificate_share:.0%} of the validity is left, and less than "
@@ -92,6 +94,17 @@ def page(
         marks=(*marks_of(kind), *marks),
         rows=(now, Row("Resources", (table(kind, height=6), readiness(kind))), *rows),
     )
+
+
+def now(kind: str, noun: str, *tiles: Stat) -> Row:
+    """Return the first row of the dashboard of one kind: readiness, the kind's own tiles, certificates.
+
+    Args:
+        noun: servers of the kind, such as Members.
+        tiles: up to five tiles of width `TILE_WIDTH`.
+    """
+    before = (unready(kind, width=TILE_WIDTH), servers_ready(kind, noun, width=TILE_WIDTH))
+    return Row("Now", (*before, *tiles, certificates_to_renew(kind, width=TILE_WIDTH)))
 
 
 def all_resources(kinds: str) -> str:
