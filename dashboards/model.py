@@ -24,6 +24,21 @@ BLUE: Steps = ((None, "blue"),)
 """Colour of a value that is neither good nor bad."""
 
 
+def warns_from(warning: float, *, notice: float | None = None) -> Steps:
+    """Return thresholds where high needs attention: green, yellow from `notice`, orange from `warning`.
+
+    A tile is red only if clients are not served, or a target is absent: `bad_from`.
+    """
+    middle: Steps = ((notice, "yellow"),) if notice is not None else ()
+    return ((None, "green"), *middle, (warning, "orange"))
+
+
+def warns_below(good: float, *, notice: float | None = None) -> Steps:
+    """Return thresholds where low needs attention: orange, yellow from `notice`, green from `good`."""
+    middle: Steps = ((notice, "yellow"),) if notice is not None else ()
+    return ((None, "orange"), *middle, (good, "green"))
+
+
 def bad_from(warning: float | None, failing: float) -> Steps:
     """Return thresholds where high is bad: green, yellow from `warning`, red from `failing`."""
     middle: Steps = ((warning, "yellow"),) if warning is not None else ()

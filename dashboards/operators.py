@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.model import Dashboard, Graph, Mark, Query, Row, Stat, Timeline, bad_from, good_from
+from dashboards.model import Dashboard, Graph, Mark, Query, Row, Stat, Timeline, bad_from, good_from, warns_from
 from dashboards.promql import (
     OPERATOR,
     OPERATOR_TARGET,
@@ -13,9 +13,10 @@ from dashboards.promql import (
     quiet,
     rate,
     select,
+    to_renew,
     variables,
 )
-from dashboards.resources import EXPIRY, UNREADY_FOR
+from dashboards.resources import TO_RENEW, UNREADY_FOR
 
 OBJECTIVE = 0.99
 """Target share of resources whose reconciles do not fail; see dashboards/rules/operator_rules.py."""
@@ -46,6 +47,7 @@ FAILING = 'kind:resources_failing:ratio{cluster=~"$cluster"}'
 RESOURCES = f"max by (kind, namespace, name) ({select('platform_resource_info', OPERATOR_TARGET)})"
 LEADER = select("leader_election_master_status", OPERATOR)
 UNREADY = select("platform_resource_unready_since_timestamp_seconds", OPERATOR_TARGET)
+BEGINS = select("platform_certificate_not_before_timestamp_seconds", OPERATOR)
 ENDS = select("platform_certificate_expiry_timestamp_seconds", OPERATOR)
 API = "rest_client_requests_total"
 UNANSWERED = 'code=~"429|5.."'
@@ -62,7 +64,7 @@ NOW = Row(
             "Prometheus has not loaded the rules.",
             unit="percentunit",
             queries=(Query(f"max({FAILING})"),),
-            thresholds=bad_from(float(BUDGET), 0.1),
+            thresholds=warns_from(0.1, notice=float(BUDGET)),
             decimals=2,
             filled=True,
             width=3,
@@ -73,7 +75,7 @@ NOW = Row(
             "30 days, at 14.4 about two days.",
             unit="short",
             queries=(Query(f"max(avg_over_time({FAILING}[1h])) / {BUDGET}"),),
-            thresholds=bad_from(1, 14.4),
+            thresholds=warns_from(14.4, notice=1),
             decimals=1,
             width=3,
         ),
@@ -103,7 +105,7 @@ NOW = Row(
             description="Number of resources that are queued for a worker.",
             unit="short",
             queries=(Query(f"sum({select('workqueue_depth', OPERATOR)})"),),
-            thresholds=bad_from(10, 100),
+            thresholds=warns_from(100, notice=10),
             width=3,
         ),
         Stat(
@@ -116,7 +118,7 @@ NOW = Row(
                     f"(sum by (controller) ({select('controller_runtime_max_concurrent_reconciles', OPERATOR)}) > 0))"
                 ),
             ),
-            thresholds=bad_from(0.8, 0.95),
+            thresholds=warns_from(0.95, notice=0.8),
             width=3,
         ),
         Stat(
@@ -124,18 +126,18 @@ NOW = Row(
             description="Requests per second that the API server answered with 429 or 5xx.",
             unit="reqps",
             queries=(or_none(f"sum({_rate(API, UNANSWERED, by='code')})", select(API, OPERATOR)),),
-            thresholds=bad_from(0.1, 1),
+            thresholds=warns_from(1, notice=0.1),
             none="none",
             calm="green",
             width=3,
         ),
         Stat(
-            title="Certificate expiry",
-            description="Time until the first serving certificate of the operators' webhooks and metrics expires. An "
-            "operator renews it when a third of its validity is left.",
-            unit="s",
-            queries=(Query(f"min({ENDS}) - time()"),),
-            thresholds=EXPIRY,
+            title="Certificates to renew",
+            description="Serving certificates of the operators' webhooks and metrics, and their authorities, that "
+            f"should have been renewed. {TO_RENEW}",
+            unit="short",
+            queries=(Query(f"count(min by (cluster, job, name) ({to_renew(BEGINS, ENDS)})) or count({ENDS}) * 0"),),
+            thresholds=warns_from(1),
             width=3,
         ),
     ),
@@ -304,7 +306,7 @@ WATCHES = Row(
             "condition NotObserved; the others are reconciled.",
             unit="short",
             queries=(quiet(f"min by (kind, watched_namespace, pod) ({SYNCED}) == 0", "{{pod}} {{kind}}"),),
-            mappings=(("0", "not observed", "red"),),
+            mappings=(("0", "not observed", "orange"),),
             none="all collections are observed",
             width=24,
         ),

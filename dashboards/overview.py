@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import Column, Dashboard, Graph, Query, Row, Stat, Table, bad_from, good_from
+from dashboards.model import Column, Dashboard, Graph, Query, Row, Stat, Table, bad_from, warns_below, warns_from
 from dashboards.pages import PAGES
 from dashboards.promql import (
     ALL,
@@ -40,6 +40,7 @@ NOW = Row(
             "False",
             "Resources whose clients cannot read and write all of their data, by the evidence of the servers and of "
             "the kubelet.",
+            thresholds=bad_from(None, 1),
             width=3,
         ),
         resources.with_condition(
@@ -48,6 +49,7 @@ NOW = Row(
             "Degraded",
             "True",
             "Resources with less redundancy than requested, or with servers that share a host or a zone.",
+            thresholds=warns_from(1),
             width=3,
         ),
         resources.unready(ALL, width=3),
@@ -58,7 +60,7 @@ NOW = Row(
             "Prometheus has not loaded the rules.",
             unit="short",
             queries=(Query(f'count({FIRING}) or count(operator:expected:info{{cluster=~"$cluster"}}) * 0'),),
-            thresholds=bad_from(None, 1),
+            thresholds=warns_from(1),
             filled=True,
             width=3,
         ),
@@ -146,7 +148,7 @@ OPERATORS = Row(
                 or_none(f"1 - {FAILED} / ({DONE} > 0)", select("leader_election_master_status", OPERATOR_TARGET)),
             ),
             none="no reconciles",
-            thresholds=good_from(0.9, 0.99),
+            thresholds=warns_below(0.99, notice=0.9),
             decimals=2,
             width=4,
             height=8,
@@ -175,8 +177,8 @@ OPERATORS = Row(
         Graph(
             title="Certificate expiry",
             none="no certificates",
-            description="Remaining validity of each resource's certificate. The operator renews certificates that it "
-            "issues when 30 days are left.",
+            description="Remaining validity of each resource's certificate that expires first. Operators and "
+            "cert-manager renew when a third of the validity is left.",
             unit="s",
             queries=(
                 quiet(f"{states('platform_resource_certificate_expiry_timestamp_seconds', ALL)} - time()", KIND_NAME),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 import operators
+from charts.values.rules import Thresholds
 from dashboards.model import NONE, Query, Variable
 
 RESOURCE = 'cluster=~"$cluster",namespace=~"$namespace",name=~"$name"'
@@ -41,6 +42,7 @@ EACH = f"{OWNER}, pod"
 
 POD = "{{namespace}}/{{pod}}"
 NAME = "{{namespace}}/{{app_kubernetes_io_instance}}"
+RESOURCE_NAME = "{{namespace}}/{{name}}"
 KIND_NAME = "{{kind}} {{namespace}}/{{name}}"
 
 KINDS = {
@@ -116,11 +118,35 @@ class Servers:
         """Return the per-second rate of a counter."""
         return rate(f"{self._prefix}_{metric}", SERVER, *more, by=by)
 
+    def quantile(self, share: float, metric: str, by: str = EACH) -> str:
+        """Return a quantile of a histogram."""
+        return quantile(share, f"{self._prefix}_{metric}", SERVER, by=by)
+
 
 def quantile(share: float, metric: str, labels: str, *more: str, by: str) -> str:
     """Return a quantile of a histogram."""
     buckets = rate(f"{metric}_bucket", labels, *more, by=f"{by}, le")
     return f"histogram_quantile({share:g}, {buckets})"
+
+
+def ending(begins: str, ends: str, share: str) -> str:
+    """Return the seconds that are left of each certificate of which less than a share of the validity is left.
+
+    Args:
+        begins, ends: Unix times, as expressions with the same labels.
+        share: share of the validity, 0 to 1.
+    """
+    return f"({ends} - time() < {share} * ({ends} - {begins}))"
+
+
+def to_renew(begins: str, ends: str) -> str:
+    """Return the seconds that are left of each certificate that its owner should have renewed: the alerts' defaults.
+
+    Args:
+        begins, ends: Unix times, as expressions with the same labels.
+    """
+    defaults = Thresholds()
+    return f"({ending(begins, ends, f'{defaults.certificate_share:g}')} < {defaults.certificate_seconds:.15g})"
 
 
 def of_targets_with(metric: str, expr: str) -> str:

@@ -109,7 +109,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         status = {"phase": "Running", "readyReplicas": 1, "conditions": conditions}
         return [
             (_resource(api, "Memcached", "cache", {**spec, "paused": True}), status),
-            (_resource(api, "Memcached", "fresh", spec), {}),
+            (_resource(api, "Memcached", "fresh", {**spec, "tls": {"mode": "self"}}), {}),
         ]
     if operator == "etcd":
         api = "etcd.ydzs.io/v1alpha1"
@@ -145,6 +145,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         ]
     api = "redis.middleware.hc.cn/v1alpha1"
     status = {"phase": "Running", "conditions": conditions, "formed": True, "masters": 3, "readyReplicas": 6}
+    status |= {"version": "Redis 8.0.2"}  # has published advisories
     spec = {"replicas": 6, "version": "8.0.2"}
     return [
         (_resource(api, "RedisCluster", "carts", {**spec, "pause": True}), status),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from charts.values.rules import Thresholds
 from dashboards.model import (
     BLUE,
     Column,
@@ -12,10 +13,11 @@ from dashboards.model import (
     Query,
     Row,
     Stat,
+    Steps,
     Table,
     Timeline,
-    bad_from,
-    good_from,
+    warns_below,
+    warns_from,
 )
 from dashboards.promql import (
     ID,
@@ -29,19 +31,23 @@ from dashboards.promql import (
     ready,
     select,
     states,
+    to_renew,
     total,
     variables,
 )
 
-DAY_SECONDS = 86400.0
 MINUTE_SECONDS = 60.0
+TILE_WIDTH = 3
+"""Width of a tile in a row of eight, in grid columns."""
 
-EXPIRY = good_from(3 * DAY_SECONDS, 14 * DAY_SECONDS)
-"""Remaining validity of a certificate, in seconds; operators renew the certificates that they issue at 30 days."""
+TO_RENEW = (
+    f"Less than {Thresholds().certificate_share:.0%} of the validity is left, and less than "
+    f"{Thresholds().certificate_seconds / 86400:.0f} days. Operators and cert-manager renew when a third is left."
+)
 
-UNREADY_FOR = bad_from(2 * MINUTE_SECONDS, 10 * MINUTE_SECONDS)
+UNREADY_FOR = warns_from(10 * MINUTE_SECONDS, notice=2 * MINUTE_SECONDS)
 
-READY: Mappings = (("True", "Ready", "green"), ("False", "Not ready", "red"), ("Unknown", "Unknown", "orange"))
+READY: Mappings = (("True", "Ready", "green"), ("False", "Not ready", "orange"), ("Unknown", "Unknown", "orange"))
 AVAILABLE: Mappings = (("True", "yes", "green"), ("False", "no", "red"), ("Unknown", "unknown", "orange"))
 SCRAPED: Mappings = (("0", "no exporter", "orange"),)
 PHASES: Mappings = (
@@ -52,9 +58,11 @@ PHASES: Mappings = (
     ("Scaling", "Scaling", "blue"),
     ("Upgrading", "Upgrading", "blue"),
     ("Paused", "Paused", "purple"),
-    ("Failed", "Failed", "red"),
+    ("Failed", "Failed", "orange"),
 )
+CERTIFICATE: Mappings = (("0", "valid", "green"), ("1", "renew", "orange"))
 OK: Mappings = (("1", "yes", "green"), ("0", "no", "red"))
+WRITTEN: Mappings = (("1", "yes", "green"), ("0", "no", "orange"))
 YES: Mappings = (("1", "yes", "purple"), ("0", "no", "text"))
 
 UPGRADES = "Upgrading|Updating|SwitchingWorkload"
@@ -88,12 +96,25 @@ def page(
     )
 
 
+def now(kind: str, noun: str, *tiles: Stat) -> Row:
+    """Return the first row of the dashboard of one kind: readiness, the kind's own tiles, certificates.
+
+    Args:
+        noun: servers of the kind, such as Members.
+        tiles: up to five tiles of width `TILE_WIDTH`.
+    """
+    before = (unready(kind, width=TILE_WIDTH), servers_ready(kind, noun, width=TILE_WIDTH))
+    return Row("Now", (*before, *tiles, certificates_to_renew(kind, width=TILE_WIDTH)))
+
+
 def all_resources(kinds: str) -> str:
     """Return an expression with one series per resource."""
     return states("platform_resource_info", kinds)
 
 
-def with_condition(kinds: str, title: str, name: str, status: str, description: str, *, width: int = 4) -> Stat:
+def with_condition(
+    kinds: str, title: str, name: str, status: str, description: str, *, thresholds: Steps, width: int = 4
+) -> Stat:
     """Number of resources whose condition `name` has this status."""
     found = states("platform_resource_condition", kinds, f'type="{name}"', f'status="{status}"')
     return Stat(
@@ -101,7 +122,7 @@ def with_condition(kinds: str, title: str, name: str, status: str, description: 
         description=description,
         unit="short",
         queries=(Query(f"count({found} == 1) or count({all_resources(kinds)}) * 0"),),
-        thresholds=bad_from(None, 1),
+        thresholds=thresholds,
         filled=True,
         width=width,
     )
@@ -115,7 +136,7 @@ def unready(kinds: str, *, width: int = 4) -> Stat:
         description="Resources whose Ready condition is not True. The resources table lists them with the reason.",
         unit="short",
         queries=(Query(f"count({every}) - {total(well)}"),),
-        thresholds=bad_from(None, 1),
+        thresholds=warns_from(1),
         filled=True,
         width=width,
     )
@@ -147,24 +168,32 @@ def servers_ready(kinds: str, noun: str, *, width: int = 4) -> Stat:
         description=f"Share of the desired {noun.lower()} that are ready to serve clients.",
         unit="percentunit",
         queries=(Query(f"sum({ready_replicas}) / (sum({desired}) > 0)"),),
-        thresholds=good_from(0.5, 1),
+        thresholds=warns_below(1, notice=0.5),
         width=width,
     )
 
 
-def first_certificate(kinds: str, *, width: int = 4) -> Stat:
-    """Remaining validity of the certificate that expires first."""
-    ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
+def certificates_to_renew(kinds: str, *, width: int = 4) -> Stat:
+    """Number of certificates that should have been renewed."""
+    due, every = to_renew(*validity(kinds)), validity(kinds)[1]
     return Stat(
-        title="Certificate expiry",
-        description="Time until the first of the resources' certificates expires. The operator renews certificates "
-        "that it issues when 30 days are left.",
-        unit="s",
-        queries=(or_none(f"min({ends}) - time()", all_resources(kinds)),),
-        thresholds=EXPIRY,
+        title="Certificates to renew",
+        description=f"Certificates of resources that should have been renewed. {TO_RENEW}",
+        unit="short",
+        queries=(or_none(f"count({due}) or count({every}) * 0", all_resources(kinds)),),
+        thresholds=warns_from(1),
         none="no certificates",
         width=width,
     )
+
+
+def validity(kinds: str) -> tuple[str, str]:
+    """Return the Unix times at which the validity of each certificate begins and ends."""
+    metric = "platform_resource_certificate"
+    begins, ends = (
+        states(f"{metric}_{which}_timestamp_seconds", kinds, by="secret") for which in ("not_before", "not_after")
+    )
+    return begins, ends
 
 
 def table(kinds: str, *, height: int = 8) -> Table:
@@ -173,6 +202,7 @@ def table(kinds: str, *, height: int = 8) -> Table:
     condition = states("platform_resource_condition", kinds, 'type="Ready"', by="status, reason")
     since = states("platform_resource_unready_since_timestamp_seconds", kinds)
     ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
+    late = f"clamp_max(count by ({ID}) ({to_renew(*validity(kinds))}), 1)"
     condition_of = states("platform_resource_condition", kinds, 'type="Available"', by="status")
     available = f'max by ({ID}, available) (label_replace({condition_of} == 1, "available", "$1", "status", "(.+)"))'
     link = (
@@ -194,6 +224,7 @@ def table(kinds: str, *, height: int = 8) -> Table:
             Query(states("platform_resource_paused", kinds)),
             quiet(available),
             Query(f"(({scraped(kinds)}) and on ({ID}) {all_resources(kinds)}) or {all_resources(kinds)} * 0"),
+            quiet(f"{late} or {ends} * 0"),
         ),
         columns=(
             Column(source="kind", title="Kind", width=100),
@@ -208,7 +239,8 @@ def table(kinds: str, *, height: int = 8) -> Table:
             Column(source="E", title="Desired", unit="short", thresholds=BLUE, width=70),
             Column(source="J", title="Scraped", unit="short", thresholds=BLUE, mappings=SCRAPED, width=100),
             Column(source="version", title="Version", width=110),
-            Column(source="G", title="Certificate expiry", unit="s", thresholds=EXPIRY, width=130),
+            Column(source="K", title="Certificate", unit="short", mappings=CERTIFICATE, width=90),
+            Column(source="G", title="Certificate expiry", unit="s", thresholds=BLUE, width=130),
             Column(source="H", title="Paused", unit="short", mappings=YES, width=70),
         ),
         sort="Ready",
@@ -231,12 +263,12 @@ def readiness(kinds: str, *, height: int = 5) -> Timeline:
     """Timeline of each resource's Ready condition."""
     return Timeline(
         title="Ready over time",
-        description="Ready condition of each resource: green is True, red is not. A gap means that no operator "
+        description="Ready condition of each resource: green is True, orange is not. A gap means that no operator "
         "reported the resource.",
         unit="short",
         queries=(Query(f"({ready(kinds)}) or {all_resources(kinds)} * 0", KIND_NAME),),
-        thresholds=good_from(None, 1),
-        mappings=(("1", "Ready", "green"), ("0", "Not ready", "red")),
+        thresholds=warns_below(1),
+        mappings=(("1", "Ready", "green"), ("0", "Not ready", "orange")),
         height=height,
     )
 

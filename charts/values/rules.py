@@ -28,13 +28,26 @@ class Thresholds(Values):
         description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds, and "
         "its planned change has made no progress for 30 minutes.",
     )
+    certificate_share: Share = Field(
+        0.25,
+        description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire when less than this "
+        "share of the validity of a certificate is left (0 to 1), and less than certificateSeconds. Operators and "
+        "cert-manager renew when a third is left.",
+    )
+    certificate_critical_share: Share = Field(
+        0.1,
+        description="PlatformResourceCertificateExpires fires when less than this share of the validity of a "
+        "certificate is left (0 to 1), and less than certificateCriticalSeconds. While the certificate is being "
+        "renewed, it fires at half of this share.",
+    )
     certificate_seconds: Time = Field(
-        1_209_600,
-        description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire below this remaining "
-        "validity, in seconds. Operators renew the certificates that they issue earlier.",
+        5_184_000,
+        description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire only below this "
+        "remaining validity, in seconds. It limits the alerts on certificates that are valid for years.",
     )
     certificate_critical_seconds: Time = Field(
-        259_200, description="PlatformResourceCertificateExpires fires below this remaining validity, in seconds."
+        604_800,
+        description="PlatformResourceCertificateExpires fires only below this remaining validity, in seconds.",
     )
     error_budget: Share = Field(
         0.01,

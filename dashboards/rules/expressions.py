@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.promql import ID, KINDS, OWNER
+from dashboards.promql import ID, KINDS, OWNER, ending
 from dashboards.rules.model import Subject
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "about_resources",
     "about_servers",
     "condition",
+    "ending",
     "largest",
     "leaders",
     "of_operator",

@@ -6,7 +6,7 @@ rule about resources can fire.
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import ID, condition, leaders, of_operator, state
+from dashboards.rules.expressions import ID, condition, ending, leaders, of_operator, state
 from dashboards.rules.model import Alert, Group, Recording, Subject
 
 DASHBOARD = "platform-operators"
@@ -48,31 +48,36 @@ def group(operator: str, kinds: str) -> Group:
         operator: name of the operator, such as etcd.
         kinds: kinds that the operator reconciles, separated by |.
     """
-    labels = f'controller=~"{kinds.lower()}"'
-    leads = leaders(operator)
-    scraped_before = f"last_over_time({leads}[1d])"
-    subject = f"the {operator} operator"
-    alert = Subject(DASHBOARD, labels={"operator": operator}).alert
-    requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
-    unseen = of_operator("platform_watch_synced", operator)
-    last_event = of_operator("platform_watch_last_event_timestamp_seconds", operator)
-    where = '{{ $labels.kind }} in {{ or $labels.watched_namespace "all namespaces" }}'
-    refused = of_operator('rate(rest_client_requests_total{code=~"429|5.."}[10m])', operator)
-    webhooks = of_operator('increase(controller_runtime_webhook_requests_total{code=~"5.."}[10m])', operator)
-    panics = of_operator("increase(controller_runtime_webhook_panics_total[10m])", operator)
-    renewals = of_operator("increase(platform_certificate_renewal_errors_total[1h])", operator)
-    expiry = of_operator("platform_certificate_expiry_timestamp_seconds", operator)
-    reconciled = (
-        f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result!="error"}}'
-    )
-    waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{labels}}}[10m]))"
-    every, count = state("platform_resource_info", kinds), "count by (cluster, kind)"
     rules: tuple[Alert | Recording, ...] = (
+        *_recordings(operator, kinds),
+        *_leadership(operator),
+        *_reconciliation(operator, kinds),
+        *_api_requests(operator),
+        *_watching(operator),
+        *_webhooks(operator),
+        *_certificates(operator),
+    )
+    return Group(f"platform-{operator}-operator", rules)
+
+
+def _recordings(operator: str, kinds: str) -> tuple[Recording, ...]:
+    """Return the recording rules, which the alerts and the dashboards use."""
+    every, count = state("platform_resource_info", kinds), "count by (cluster, kind)"
+    return (
         Recording(name=EXPECTED, expr=f'label_replace(vector(1), "operator", "{operator}", "", "")'),
         Recording(
             name=FAILING,
             expr=f"{count} ({every} and on ({ID}) {failing(kinds)}) / {count} ({every}) or {count} ({every}) * 0",
         ),
+    )
+
+
+def _leadership(operator: str) -> tuple[Alert, ...]:
+    """Return the rules about replicas: whether one leads, and whether each is scraped."""
+    alert, subject = _about(operator).alert, _subject(operator)
+    leads = leaders(operator)
+    scraped_before = f"last_over_time({leads}[1d])"
+    return (
         alert(
             "PlatformOperatorNoLeader",
             "critical",
@@ -101,6 +106,18 @@ def group(operator: str, kinds: str) -> Group:
             "More than one replica has reported itself as the leader for two minutes, so changes may conflict. Check "
             "for a second release of the operator, or for a node whose clock is wrong.",
         ),
+    )
+
+
+def _reconciliation(operator: str, kinds: str) -> tuple[Alert, ...]:
+    """Return the rules about reconciles: whether they succeed, end, and start in time."""
+    alert = _about(operator).alert
+    labels = f'controller=~"{kinds.lower()}"'
+    reconciled = (
+        f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result!="error"}}'
+    )
+    waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{labels}}}[10m]))"
+    return (
         *(
             alert(
                 "PlatformOperatorErrorBudgetBurn",
@@ -153,6 +170,15 @@ def group(operator: str, kinds: str) -> Group:
             "1 % of resources wait {{ $value | humanizeDuration }} or longer for a worker, so failures are repaired "
             "later. Increase the chart value workers, or find out why reconciles are slow.",
         ),
+    )
+
+
+def _api_requests(operator: str) -> tuple[Alert, ...]:
+    """Return the rule about the operator's requests to the API server."""
+    alert, subject = _about(operator).alert, _subject(operator)
+    requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
+    refused = of_operator('rate(rest_client_requests_total{code=~"429|5.."}[10m])', operator)
+    return (
         alert(
             "PlatformOperatorApiErrors",
             "warning",
@@ -162,6 +188,16 @@ def group(operator: str, kinds: str) -> Group:
             "{{ $value | humanizePercentage }} of requests returned 429 or 5xx in the last 10 minutes. The operator "
             "retries them. Check the health of the API server and its priority and fairness settings.",
         ),
+    )
+
+
+def _watching(operator: str) -> tuple[Alert, ...]:
+    """Return the rules about watches: whether they are established, and whether they deliver."""
+    alert, subject = _about(operator).alert, _subject(operator)
+    unseen = of_operator("platform_watch_synced", operator)
+    last_event = of_operator("platform_watch_last_event_timestamp_seconds", operator)
+    where = '{{ $labels.kind }} in {{ or $labels.watched_namespace "all namespaces" }}'
+    return (
         alert(
             "PlatformOperatorNotWatching",
             "warning",
@@ -181,6 +217,15 @@ def group(operator: str, kinds: str) -> Group:
             "The last event or bookmark arrived {{ $value | humanizeDuration }} ago; API servers send a bookmark about "
             "every minute. Changes may go unnoticed until the next resync. Check the API server and proxies before it.",
         ),
+    )
+
+
+def _webhooks(operator: str) -> tuple[Alert, ...]:
+    """Return the rule about the admission webhook."""
+    alert, subject = _about(operator).alert, _subject(operator)
+    webhooks = of_operator('increase(controller_runtime_webhook_requests_total{code=~"5.."}[10m])', operator)
+    panics = of_operator("increase(controller_runtime_webhook_panics_total[10m])", operator)
+    return (
         alert(
             "PlatformOperatorWebhookFails",
             "warning",
@@ -190,15 +235,25 @@ def group(operator: str, kinds: str) -> Group:
             "The webhook returned 5xx or panicked, so the API server rejects changes of its resources. The operator's "
             "log has the traceback. To admit changes until this is fixed, set webhook.failurePolicy=Ignore.",
         ),
+    )
+
+
+def _certificates(operator: str) -> tuple[Alert, ...]:
+    """Return the rules about the operator's serving certificate."""
+    alert, subject = _about(operator).alert, _subject(operator)
+    renewals = of_operator("increase(platform_certificate_renewal_errors_total[1h])", operator)
+    begins, ends = (f"platform_certificate_{which}_timestamp_seconds" for which in ("not_before", "expiry"))
+    late = of_operator(ending(begins, ends, "${certificateShare}"), operator)
+    return (
         alert(
             "PlatformOperatorCertificateEnds",
             "warning",
-            f"min by (cluster, namespace, name) ({expiry}) - time() < ${{certificateSeconds}}",
+            f"min by (cluster, namespace, name) ({late}) < ${{certificateSeconds}}",
             "5m",
-            f"The certificate of {subject} expires soon",
-            "{{ $labels.name }} expires in {{ $value | humanizeDuration }}. After that the API server rejects changes "
-            "of its resources, and Prometheus cannot scrape the operator. If the operator issues the certificate, its "
-            "log names the reason why it was not renewed; else renew the Secret.",
+            f"A certificate of {subject} was not renewed",
+            "The certificate {{ $labels.name }} expires in {{ $value | humanizeDuration }}; operators and cert-manager "
+            "renew earlier. After that the API server rejects changes of its resources, and Prometheus cannot scrape "
+            "the operator. If the operator issues it, its log names the reason; else renew the Secret.",
         ),
         alert(
             "PlatformOperatorCertificateNotRenewed",
@@ -210,4 +265,12 @@ def group(operator: str, kinds: str) -> Group:
             "the cause, most often a missing permission for the Secret.",
         ),
     )
-    return Group(f"platform-{operator}-operator", rules)
+
+
+def _about(operator: str) -> Subject:
+    """Subject of all alerts on an operator."""
+    return Subject(DASHBOARD, labels={"operator": operator})
+
+
+def _subject(operator: str) -> str:
+    return f"the {operator} operator"

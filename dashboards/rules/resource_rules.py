@@ -6,8 +6,10 @@ reports as Observed=False, which is a warning.
 
 from __future__ import annotations
 
-from dashboards.rules.expressions import ID, NAMED, about_resources, condition, state
-from dashboards.rules.model import Group, Subject
+from collections.abc import Sequence
+
+from dashboards.rules.expressions import ID, NAMED, about_resources, condition, ending, state
+from dashboards.rules.model import Alert, Group, Subject
 
 RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
@@ -23,6 +25,15 @@ NEW = "Creating|CreateTimeout"
 PLACEMENT = ".+Together"
 """Reasons of Degraded that report servers on the same host or in the same zone, as a regular expression."""
 
+RENEWING = "IssuingCertificates|ReplacingCertificates|RenewingCertificates|RefreshingCertificates"
+"""Reasons of Ready while certificates are renewed, or servers load them, as a regular expression."""
+
+CRITICAL_SHARES = ("${certificateCriticalShare}", "${certificateCriticalShare} / 2")
+"""Shares of the validity below which a certificate pages if nothing renews it, and although something does.
+
+A renewal may hang: then the second share is the last chance.
+"""
+
 PROGRESS = ("platform_resource_ready_replicas",)
 """Metrics of every kind that change while a planned change makes progress."""
 
@@ -35,15 +46,22 @@ def group(operator: str, kind: str, *progress: str) -> Group:
         kind: kind of the resources, such as EtcdCluster.
         progress: metrics of this kind that change while a planned change makes progress.
     """
-    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
-    unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
-    planned, new = (condition_of_ready(kind, reasons) for reasons in (PLANNED, NEW))
-    moving = " or ".join(
-        f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in (*PROGRESS, *progress)
-    )
-    ends = f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time()"
-    on_own_page, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
     rules = (
+        *_service(kind),
+        *_redundancy(kind),
+        *_observation(kind),
+        *_progress(kind, (*PROGRESS, *progress)),
+        *_versions(kind),
+        *_certificates(kind),
+    )
+    return Group(f"platform-{operator}-resources", rules)
+
+
+def _service(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about the condition Available, which pages."""
+    on_own_page = about_resources(kind).alert
+    new = condition_of_ready(kind, NEW)
+    return (
         on_own_page(
             "PlatformResourceUnavailable",
             "critical",
@@ -53,6 +71,13 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Its servers, or the kubelet, report that clients cannot read and write all of their data. The message of "
             "the condition Available names what is missing. Do not delete PersistentVolumeClaims.",
         ),
+    )
+
+
+def _redundancy(kind: str) -> tuple[Alert, ...]:
+    """Return the rules about the condition Degraded."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceDegraded",
             "warning",
@@ -71,6 +96,13 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Clients are served, but the loss of that host or zone would stop the resource or take all copies of some "
             "data. The message of the condition Degraded names the servers and the remedy.",
         ),
+    )
+
+
+def _observation(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about the condition Observed."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceNotObserved",
             "warning",
@@ -80,6 +112,21 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "Nothing is repaired, scaled or changed until the operator reaches its servers and objects again. Clients "
             "may be served. The message of the condition Observed names what it cannot reach.",
         ),
+    )
+
+
+def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
+    """Return the rules about resources that do not match their spec.
+
+    Args:
+        progress: metrics that change while a planned change makes progress.
+    """
+    in_overview = Subject("platform-overview", NAMED).alert
+    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
+    unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
+    planned = condition_of_ready(kind, PLANNED)
+    moving = " or ".join(f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in progress)
+    return (
         in_overview(
             "PlatformResourceNotReady",
             "warning",
@@ -114,9 +161,16 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             f"{state('platform_resource_paused', kind)} == 1",
             "1d",
             f"{RESOURCE} has been paused for a day",
-            "While the resource is paused, the operator does not repair it and does not renew its certificates. "
+            "While the resource is paused, changes of its spec are not applied, and a Memcached is not repaired. "
             "Unpause the resource if the pause is no longer needed.",
         ),
+    )
+
+
+def _versions(kind: str) -> tuple[Alert, ...]:
+    """Return the rule about versions with known weaknesses."""
+    on_own_page = about_resources(kind).alert
+    return (
         on_own_page(
             "PlatformResourceVulnerable",
             "warning",
@@ -126,26 +180,40 @@ def group(operator: str, kind: str, *progress: str) -> Group:
             "The version that runs has known weaknesses in this configuration. The message of the condition Vulnerable "
             "names them and the version to set in spec.version.",
         ),
+    )
+
+
+def _certificates(kind: str) -> tuple[Alert, ...]:
+    """Return the rules about the certificates of resources."""
+    on_own_page = about_resources(kind).alert
+    begins, ends = (
+        state(f"platform_resource_certificate_{which}_timestamp_seconds", kind, by="secret")
+        for which in ("not_before", "not_after")
+    )
+    renewed = state("platform_resource_condition", kind, 'type="Ready"', f'reason=~"{RENEWING}"') + " == 1"
+    late, last = (ending(begins, ends, share) for share in CRITICAL_SHARES)
+    return (
         on_own_page(
             "PlatformResourceCertificateEnds",
             "warning",
-            f"{ends} < ${{certificateSeconds}}",
+            f"{ending(begins, ends, '${certificateShare}')} < ${{certificateSeconds}}",
             "5m",
-            f"A certificate of {RESOURCE} should be renewed",
-            "The certificate expires in {{ $value | humanizeDuration }}. After that TLS connections fail. If the "
-            "operator issues it, check that the resource is not paused or stalled; else renew its Secret.",
+            f"A certificate of {RESOURCE} was not renewed",
+            "The certificate of Secret {{ $labels.secret }} expires in {{ $value | humanizeDuration }}; operators and "
+            "cert-manager renew earlier. After that TLS connections fail. If the operator issues it, its log and "
+            "the Ready condition name the cause; else renew the Secret.",
         ),
         on_own_page(
             "PlatformResourceCertificateExpires",
             "critical",
-            f"{ends} < ${{certificateCriticalSeconds}}",
+            f"(({late} unless on ({ID}) ({renewed})) or {last}) < ${{certificateCriticalSeconds}}",
             "5m",
             f"A certificate of {RESOURCE} expires soon",
-            "The certificate expires in {{ $value | humanizeDuration }}. After that clients and servers reject each "
-            "other. Renew it now at its source: the operator, cert-manager, or the Secret that spec.tls names.",
+            "The certificate of Secret {{ $labels.secret }} expires in {{ $value | humanizeDuration }}. After that "
+            "clients and servers reject each other. Renew it now at its source: the operator, cert-manager, or the "
+            "Secret that spec.tls names.",
         ),
     )
-    return Group(f"platform-{operator}-resources", rules)
 
 
 def condition_of_ready(kind: str, reasons: str) -> str:

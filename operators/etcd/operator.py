@@ -49,7 +49,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         application="etcd",
         states=cluster_states,
         weaknesses=weaknesses_of,
-        certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
+        validity=lambda seen: seen.secrets.validity,
         probe=alarm_probe(connect),
     )
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.names import server_address, server_name
+from operators.memcached.objects.names import server_address, server_name, server_secret
 from operators.memcached.observe import Observed, Workload
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.pods import Pod
@@ -85,6 +85,11 @@ class Assessment:
             and served[pod.name].fingerprint != current
             and not (is_recorded and served[pod.name].error)
         )
+
+    @cached_property
+    def refreshable_servers(self) -> frozenset[str]:
+        """Names of the servers that mount the Secret that the spec names: others would not load its certificate."""
+        return self.observed.workload.mounting(server_secret(self.resource))
 
     @cached_property
     def successor_loads_from(self) -> datetime | None:

@@ -71,6 +71,22 @@ class Workload:
         return int(self._status.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
 
     @property
+    def port(self) -> int | None:
+        """Port on which the servers listen, which is not that of a spec that was not applied; None if it is unknown."""
+        containers = self.obj["spec"]["template"]["spec"]["containers"] if self.obj else ()
+        ports = (port for each in containers if each["name"] == CONTAINER for port in each.get("ports", ()))
+        return next((port["containerPort"] for port in ports if port["name"] == CONTAINER), None)
+
+    def mounting(self, secret: str) -> frozenset[str]:
+        """Return the names of the pods that mount a Secret."""
+        return frozenset(
+            pod["metadata"]["name"]
+            for pod in self.pod_objs
+            for volume in pod["spec"].get("volumes", ())
+            if (volume.get("secret") or {}).get("secretName") == secret
+        )
+
+    @property
     def replica_failure(self) -> str:
         """Reason why the API server rejects pods of the Deployment (a quota, admission); empty if it does not.
 
@@ -134,8 +150,9 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
-    secrets = await read_secrets(resource, kube)
-    access = Access(connect, resource.spec.container_port, secrets, resource.certificate)
+    connected = await connection.read(kube, resource.namespace, resource.name)
+    secrets = await read_secrets(resource, kube, connected)
+    access = Access(connect, workload.port or resource.spec.container_port, secrets, resource.certificate)
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
@@ -147,7 +164,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, resource, workload),
-        connection=await connection.read(kube, resource.namespace, resource.name),
+        connection=connected,
     )
 
 

@@ -45,7 +45,7 @@ def controller(
         call=partial(certificates.refresh_certificates, connect),
         states=states,
         weaknesses=weaknesses_of,
-        certificate_ends=lambda observed: [each.ends for each in observed.secrets.validity.values()],
+        validity=lambda observed: observed.secrets.validity,
     )
 
 

@@ -48,7 +48,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     def _steps(self) -> tuple[StepOf[Memcached, Assessment], ...]:
         settings = self.settings
         return (
-            partial(pause, "paused"),  # maintenance: report only
+            partial(pause, "paused"),  # maintenance: only certificates are kept
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
@@ -66,7 +66,6 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
-            refresh_certificates,  # without a restart
             report_ending_certificates,  # of servers that match the spec
         )
 
@@ -74,6 +73,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no server depends
             (partial(renew_certificates, self.settings),),  # of running servers
+            (refresh_certificates,),  # without a restart
         )
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})

@@ -47,7 +47,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         states=states,
         weaknesses=weaknesses_of,
         reads=(SECRET, CONFIG_MAP),
-        certificate_ends=lambda seen: [each.ends for each in seen.secrets.validity.values()],
+        validity=lambda seen: seen.secrets.validity,
     )
 
 

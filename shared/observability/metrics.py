@@ -106,6 +106,11 @@ CERTIFICATE_EXPIRY = Gauge(
     "Unix time at which the certificate `serving` or its `authority` expires.",
     ["name"],
 )
+CERTIFICATE_NOT_BEFORE = Gauge(
+    "platform_certificate_not_before_timestamp_seconds",
+    "Unix time at which the validity of the certificate `serving` or of its `authority` begins.",
+    ["name"],
+)
 CERTIFICATE_READS = Counter("certwatcher_read_certificate", "Serving certificates loaded.")
 CERTIFICATE_READ_ERRORS = Counter(
     "certwatcher_read_certificate_errors", "Failures to load certificates or to update their trust bundle."

@@ -124,7 +124,7 @@ class Certificates(ABC):
         certificate, *_ = certs.read(pair.certificate)
         self._current = certs.server_context(pair)
         metrics.CERTIFICATE_READS.inc()
-        metrics.CERTIFICATE_EXPIRY.labels(name="serving").set(certificate.ends.timestamp())
+        _show("serving", certificate)
         log.info("serving certificate loaded; valid until %s", certificate.ends.isoformat())
 
     def _choose(self, connection: ssl.SSLObject, _name: str, _front: ssl.SSLContext) -> None:
@@ -256,7 +256,7 @@ class SelfSignedCertificates(Certificates):
             self._trusted = None
         elif self._trusted is None or before is None or before.newest != known.newest:
             self._trusted = self._clock()
-        metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(known.newest.ends.timestamp())
+        _show("authority", known.newest)
         if known.serving is not None and (before is None or before.serving != known.serving):
             self._serve(known.serving.pair)
 
@@ -286,6 +286,12 @@ class SelfSignedCertificates(Certificates):
     def _pause(self) -> float:
         serving = self._known.serving if self._known else None
         return pause(serving.certificate if serving else None, self._clock()).total_seconds()
+
+
+def _show(name: str, certificate: Certificate) -> None:
+    """Expose the validity of a certificate as metrics."""
+    metrics.CERTIFICATE_NOT_BEFORE.labels(name=name).set(certificate.begins.timestamp())
+    metrics.CERTIFICATE_EXPIRY.labels(name=name).set(certificate.ends.timestamp())
 
 
 def pause(serving: Certificate | None, now: datetime) -> timedelta:

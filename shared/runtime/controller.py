@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
@@ -13,6 +13,7 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
 from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
+from shared.pki.validity import Validity
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
 from shared.status.resource_metrics import ADVISORY, Sample
@@ -45,7 +46,7 @@ class Controller(Generic[Resource, Observed]):
             (`ownership.key_of`); empty if the operator has one kind.
         states: returns the metrics of a resource in addition to the common ones (`resource_metrics.common`); pure.
         weaknesses: returns the advisories that apply to what a resource runs, from its spec and status; pure.
-        certificate_ends: returns the expiry times of the observed certificates; pure.
+        validity: returns the periods of the observed certificates, by the name of the Secret to renew; pure.
         probe: queries a running database cheaply, every few seconds, and returns whether to reconcile the resource now;
             None if watches and the regular reconciles report every change in time.
     """
@@ -61,7 +62,7 @@ class Controller(Generic[Resource, Observed]):
     application: str = ""
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
     weaknesses: Callable[[Obj], Weaknesses] = lambda _: Weaknesses()
-    certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()
+    validity: Callable[[Observed], Mapping[str, Validity]] = lambda _: {}
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
     reads: tuple[Kind, ...] = (SECRET,)
 

@@ -108,7 +108,7 @@ class Lane:
         def served() -> Iterable[Obj]:
             return self._cache.all(kind, of=self.shard.owns) if self.queue.is_open else ()
 
-        return resource_metrics.Resources(kind, served, self._controller.samples, self._reconciler.certificate_expiry)
+        return resource_metrics.Resources(kind, served, self._controller.samples, self._reconciler.certificates)
 
     @property
     def keys(self) -> list[Key]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from shared.kubernetes import accessors, errors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Obj
 from shared.observability import metrics, tracing
+from shared.pki.validity import Validity
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
@@ -42,6 +43,7 @@ from shared.status.reasons import (
     REJECTED,
     TERMINATING,
 )
+from shared.status.resource_metrics import Certificates, Period
 from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
@@ -89,7 +91,7 @@ class Reconciler:
         dependencies: where objects that the resources name are noted.
 
     Attributes:
-        certificate_expiry: Unix time at which the first certificate of a resource expires, as last observed.
+        certificates: certificates of each resource that has any, as last observed.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Reconciler:
         self._dependencies = dependencies or Dependencies(controller.reads, queue.add)
         self._readiness = Readiness(controller.name)
         self._failing_since: dict[Key, datetime] = {}
-        self.certificate_expiry: dict[Key, float] = {}
+        self.certificates: dict[Key, Certificates] = {}
 
     def begin(self) -> None:
         """Forget earlier observations: another replica may have led in the meantime."""
@@ -124,7 +126,7 @@ class Reconciler:
         self._failing_since.clear()
         self._executor.conflicts.clear()
         self._dependencies.unsettle()
-        self.certificate_expiry.clear()
+        self.certificates.clear()
 
     async def work(self) -> None:
         """Run one worker until cancelled."""
@@ -162,7 +164,7 @@ class Reconciler:
             self._forget_failures(key)  # owned objects are garbage collected
             self._readiness.forget(key)
             self._executor.conflicts.forget(key)
-            self.certificate_expiry.pop(key, None)
+            self.certificates.pop(key, None)
             self._dependencies.forget(key)
             return "success"
         self._readiness.begin(key, obj, self._clock())
@@ -198,7 +200,7 @@ class Reconciler:
                 raise NotObserved(loss)
             with tracing.span("observe"), self._dependencies.noting(key, self._kube, _spec(obj)) as kube:
                 seen = await self._controller.observe(resource, self._cache, kube)
-            self._note_certificates(key, self._controller.certificate_ends(seen))
+            self._note_certificates(key, self._controller.validity(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
             del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
@@ -269,12 +271,12 @@ class Reconciler:
             self._recorder.record(Event.about(resource, verdict.reason, verdict.message, warning=verdict.warning))
         return True
 
-    def _note_certificates(self, key: Key, ends: Iterable[datetime]) -> None:
-        first = min(ends, default=None)
-        if first is None:
-            self.certificate_expiry.pop(key, None)
+    def _note_certificates(self, key: Key, validity: Mapping[str, Validity]) -> None:
+        if validity:
+            periods = ((name, Period(of.begins.timestamp(), of.ends.timestamp())) for name, of in validity.items())
+            self.certificates[key] = dict(periods)
         else:
-            self.certificate_expiry[key] = first.timestamp()
+            self.certificates.pop(key, None)
 
     async def _repeat(self, key: Key, error: errors.Conflict) -> str:
         """Retry at once because the observed state was outdated, and report it if that does not help."""

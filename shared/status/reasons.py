@@ -263,8 +263,9 @@ PASSWORD_NOT_GENERATED = COMMON.add(
 PAUSED = COMMON.add(
     "Paused",
     Severity.NORMAL,
-    "The resource is paused in its spec; the operator applies no changes. A Redis cluster is still repaired.",
-    "spec.{field} is true: the operator changes nothing until it is false.",
+    "The resource is paused in its spec; the operator applies no changes. An EtcdCluster and a RedisCluster are still "
+    "repaired, and the certificates of all kinds are renewed.",
+    "spec.{field} is true: no change is applied, and no server repaired, until it is false.",
     "spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue.",
 )
 POLICY_VIOLATED = COMMON.add(

@@ -75,6 +75,16 @@ CERTIFICATE_EXPIRY = State(
     "platform_resource_certificate_expiry_timestamp_seconds",
     "Unix time at which the first certificate of the resource expires; absent without certificates.",
 )
+CERTIFICATE_NOT_BEFORE = State(
+    "platform_resource_certificate_not_before_timestamp_seconds",
+    "Unix time at which the validity of a certificate begins, by the Secret to renew; absent without certificates.",
+    ("secret",),
+)
+CERTIFICATE_NOT_AFTER = State(
+    "platform_resource_certificate_not_after_timestamp_seconds",
+    "Unix time at which the validity of a certificate ends, by the Secret to renew; absent without certificates.",
+    ("secret",),
+)
 
 ADVISORY = State(
     "platform_resource_advisory",
@@ -105,6 +115,8 @@ STATES = (
     GENERATION,
     OBSERVED_GENERATION,
     CERTIFICATE_EXPIRY,
+    CERTIFICATE_NOT_BEFORE,
+    CERTIFICATE_NOT_AFTER,
     ADVISORY,
     PROGRESS,
     REMAINING,
@@ -141,6 +153,29 @@ def common(obj: Obj) -> Iterator[Sample]:
         yield UNREADY_SINCE(timestamp(since))
 
 
+class Period(NamedTuple):
+    """The validity of a certificate.
+
+    Attributes:
+        begins, ends: Unix times.
+    """
+
+    begins: float
+    ends: float
+
+
+Certificates = Mapping[str, Period]
+"""Periods of the certificates of a resource, by the name of the Secret to renew."""
+
+
+def of_certificates(certificates: Certificates) -> Iterator[Sample]:
+    """Return the samples of the certificates of a resource."""
+    yield CERTIFICATE_EXPIRY(min((each.ends for each in certificates.values()), default=None))
+    for secret, period in certificates.items():
+        yield CERTIFICATE_NOT_BEFORE(period.begins, secret)
+        yield CERTIFICATE_NOT_AFTER(period.ends, secret)
+
+
 def timestamp(moment: str | None) -> float | None:
     """Convert a time in RFC 3339 to Unix time; None stays None."""
     return datetime.fromisoformat(moment).timestamp() if moment else None
@@ -152,13 +187,13 @@ class Resources(NamedTuple):
     Attributes:
         all: returns the resources in the cache.
         states: returns the samples of a resource that depend on its kind; pure.
-        certificate_expiry: Unix time at which the first certificate of a resource expires, by resource.
+        certificates: certificates of each resource that has any.
     """
 
     kind: Kind
     all: Callable[[], Iterable[Obj]]
     states: Callable[[Obj], Iterable[Sample]]
-    certificate_expiry: Mapping[Key, float]
+    certificates: Mapping[Key, Certificates]
 
 
 @contextmanager
@@ -191,8 +226,8 @@ class _Collector(Collector):
 
     def _add(self, families: dict[State, GaugeMetricFamily], resources: Resources, obj: Obj) -> None:
         key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
-        expiry = CERTIFICATE_EXPIRY(resources.certificate_expiry.get(key))
-        for state, value, labels in (*common(obj), *resources.states(obj), expiry):
+        of_secrets = of_certificates(resources.certificates.get(key, {}))
+        for state, value, labels in (*common(obj), *resources.states(obj), *of_secrets):
             if value is None:
                 continue
             family = families.get(state)

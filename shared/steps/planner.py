@@ -204,7 +204,9 @@ def pause(field: str, resource: CustomResource[Any], _observed: object, _now: da
     """Change nothing while `field` of the spec is true; the status is still reported."""
     if not getattr(resource.spec, field):
         return PASS
-    return Step.paused(PAUSED, f"spec.{field} is true: the operator changes nothing until it is false.")
+    return Step.paused(
+        PAUSED, f"spec.{field} is true: no change is applied, and no server repaired, until it is false."
+    )
 
 
 def pause_changes(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import (
     EACH,
     NAME,
     OWNER,
     POD,
+    RESOURCE_NAME,
     SERVED,
     SERVER,
     Servers,
     of_targets_with,
     or_none,
-    quantile,
     quiet,
     rate,
     select,
@@ -25,7 +25,6 @@ from operators.etcd.api import backup, resource
 
 KIND, BACKUP = resource.API.kind.name, backup.API.kind.name
 TARGET = f"{EACH}, job, instance"
-RESOURCE_NAME = "{{namespace}}/{{name}}"
 
 
 _etcd = Servers("etcd")
@@ -33,7 +32,7 @@ _rate = _etcd.rate
 
 
 def _p99(metric: str, by: str = EACH) -> str:
-    return quantile(0.99, f"etcd_{metric}", SERVER, by=by)
+    return _etcd.quantile(0.99, metric, by)
 
 
 def _grpc(metric: str, *more: str, by: str = "grpc_method") -> str:
@@ -58,63 +57,59 @@ FSYNC, COMMIT = _p99("disk_wal_fsync_duration_seconds"), _p99("disk_backend_comm
 REASON = states("platform_resource_condition", BACKUP, 'type="Ready"', by="reason")
 SNAPSHOT = states("platform_etcd_snapshot_last_success_timestamp_seconds", KIND)
 
-NOW = Row(
-    "Now",
-    (
-        resources.unready(KIND, width=3),
-        resources.servers_ready(KIND, "Members", width=3),
-        Stat(
-            title="Without a leader",
-            description="Clusters without a leader. They accept no writes.",
-            unit="short",
-            queries=(
-                Query(
-                    f"count({states('platform_etcd_has_leader', KIND)}) - "
-                    f"{total(states('platform_etcd_has_leader', KIND) + ' == 1')}"
-                ),
+NOW = resources.now(
+    KIND,
+    "Members",
+    Stat(
+        title="Without a leader",
+        description="Clusters without a leader. They accept no writes.",
+        unit="short",
+        queries=(
+            Query(
+                f"count({states('platform_etcd_has_leader', KIND)}) - "
+                f"{total(states('platform_etcd_has_leader', KIND) + ' == 1')}"
             ),
-            thresholds=bad_from(None, 1),
-            filled=True,
-            width=3,
         ),
-        Stat(
-            title="Fullest database",
-            description="Database size as a share of the quota, for the member with the highest share. At 100 % etcd "
-            "rejects writes until the database is compacted and defragmented, which the operator does.",
-            unit="percentunit",
-            queries=(Query(f"max({FULL})"),),
-            thresholds=bad_from(0.8, 0.95),
-            width=3,
-        ),
-        Stat(
-            title="WAL fsync p99",
-            description="99th percentile of the WAL fsync duration of the slowest member. Values above 10 ms indicate "
-            "a slow disk.",
-            unit="s",
-            queries=(Query(f"max({FSYNC})"),),
-            thresholds=bad_from(0.01, 0.1),
-            width=3,
-        ),
-        Stat(
-            title="Failed calls",
-            description="Share of clients' gRPC calls that failed with a server error. No value without calls.",
-            unit="percentunit",
-            queries=(or_none(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)", UP),),
-            thresholds=bad_from(0.001, 0.01),
-            none="no calls",
-            width=3,
-        ),
-        Stat(
-            title="Oldest snapshot",
-            description="Age of the last successful scheduled snapshot, for the cluster with the oldest one.",
-            unit="s",
-            queries=(or_none(f"max(time() - {SNAPSHOT})", resources.all_resources(KIND)),),
-            thresholds=BLUE,
-            none="no schedule",
-            calm="orange",
-            width=3,
-        ),
-        resources.first_certificate(KIND, width=3),
+        thresholds=bad_from(None, 1),
+        filled=True,
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Fullest database",
+        description="Database size as a share of the quota, for the member with the highest share. At 100 % etcd "
+        "rejects writes until the database is compacted and defragmented, which the operator does.",
+        unit="percentunit",
+        queries=(Query(f"max({FULL})"),),
+        thresholds=warns_from(0.95, notice=0.8),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="WAL fsync p99",
+        description="99th percentile of the WAL fsync duration of the slowest member. Values above 10 ms indicate "
+        "a slow disk.",
+        unit="s",
+        queries=(Query(f"max({FSYNC})"),),
+        thresholds=warns_from(0.1, notice=0.01),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Failed calls",
+        description="Share of clients' gRPC calls that failed with a server error. No value without calls.",
+        unit="percentunit",
+        queries=(or_none(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)", UP),),
+        thresholds=warns_from(0.01, notice=0.001),
+        none="no calls",
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Oldest snapshot",
+        description="Age of the last successful scheduled snapshot, for the cluster with the oldest one.",
+        unit="s",
+        queries=(or_none(f"max(time() - {SNAPSHOT})", resources.all_resources(KIND)),),
+        thresholds=BLUE,
+        none="no schedule",
+        calm="orange",
+        width=resources.TILE_WIDTH,
     ),
 )
 

@@ -77,10 +77,7 @@ def create_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
 
 def renew_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Keep the certificates of a created cluster: they expire although its spec cannot be applied."""
-    tls = resource.spec.tls
-    if not resource.recorded_cluster_id or (tls.mode == "certManager" and tls.issuer is None):  # an invalid spec
-        return PASS
-    return ensure_secrets(settings, resource, seen, now)
+    return ensure_secrets(settings, resource, seen, now) if resource.recorded_cluster_id else PASS
 
 
 def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:

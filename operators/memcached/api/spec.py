@@ -319,7 +319,9 @@ class MemcachedSpec(PodSettings, PodExtensions):
     )
     connection_secret: bool = Field(True, description=CONNECTION)
     paused: bool = Field(
-        False, description="If true, the operator updates the status and changes nothing else, until it is false again."
+        False,
+        description="If true, the operator changes nothing until it is false again. It updates the status, and renews "
+        "the certificates of running servers, which load them without a restart.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import explore, resources
-from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, or_none, quiet, rate, select
 from operators.memcached.api import resource
 
@@ -24,40 +24,50 @@ HITS = _commands(GETS, 'status="hit"')
 FULL = f"max by ({OWNER}) ({_memcached('current_bytes')} / {_memcached('limit_bytes')})"
 CONNECTED = f"max by ({OWNER}) ({_memcached('current_connections')} / {_memcached('max_connections')})"
 
-NOW = Row(
-    "Now",
-    (
-        resources.unready(KIND),
-        resources.servers_ready(KIND, "Servers"),
-        Stat(
-            title="Commands",
-            description="Commands per second, over all servers.",
-            unit="reqps",
-            queries=(Query(f"sum({_commands()})"),),
-        ),
-        Stat(
-            title="Hit ratio",
-            description="Share of gets that are hits. A good value depends on the workload; watch for sudden drops.",
-            unit="percentunit",
-            queries=(or_none(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", UP),),
-            thresholds=BLUE,
-            none="no gets",
-        ),
-        Stat(
-            title="Fullest cache",
-            description="Memory used by items, as a share of the limit (-m), for the fullest server. A full cache "
-            "evicts items, which is normal; check whether evicted items were still in use.",
-            unit="percentunit",
-            queries=(Query(f"max({FULL})"),),
-            thresholds=bad_from(0.9, 0.99),
-        ),
-        Stat(
-            title="Evictions",
-            description="Items evicted per second before they expired, over all servers.",
-            unit="ops",
-            queries=(Query(f"sum({_rate('items_evicted_total')})"),),
-            thresholds=bad_from(1, 100),
-        ),
+NOW = resources.now(
+    KIND,
+    "Servers",
+    Stat(
+        title="Commands",
+        description="Commands per second, over all servers.",
+        unit="reqps",
+        queries=(Query(f"sum({_commands()})"),),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Hit ratio",
+        description="Share of gets that are hits. A good value depends on the workload; watch for sudden drops.",
+        unit="percentunit",
+        queries=(or_none(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", UP),),
+        thresholds=BLUE,
+        none="no gets",
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Fullest cache",
+        description="Memory used by items, as a share of the limit (-m), for the fullest server. A full cache "
+        "evicts items, which is normal; check whether evicted items were still in use.",
+        unit="percentunit",
+        queries=(Query(f"max({FULL})"),),
+        thresholds=warns_from(0.99, notice=0.9),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Evictions",
+        description="Items evicted per second before they expired, over all servers.",
+        unit="ops",
+        queries=(Query(f"sum({_rate('items_evicted_total')})"),),
+        thresholds=warns_from(100, notice=1),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Connections used",
+        description="Open connections, as a share of the limit (-c), for the server with the highest share. At the "
+        "limit, new connections wait.",
+        unit="percentunit",
+        queries=(Query(f"max({CONNECTED})"),),
+        thresholds=warns_from(0.95, notice=0.8),
+        width=resources.TILE_WIDTH,
     ),
 )
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from operators.memcached.objects.pod import USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, content_of, digest, find, key_of
+from shared.kubernetes.secrets import AUTHORITY_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
@@ -25,6 +25,7 @@ from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
 from shared.steps.certificates import settled_at
+from shared.steps.connection import USERNAME_KEY, ConnectionSecret
 from shared.steps.passwords import own_secret
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
@@ -51,6 +52,8 @@ class Secrets:
         found: Secrets by name; None for one that does not exist.
         successor: CA that does not sign yet, with tls.mode self; None if there is none.
         trusted_from: time at which every mounted file has the present CAs; None if it is unknown.
+        remembered: user and password that servers accept, from the connection Secret, while the users file cannot be
+            used; None if they are unknown.
     """
 
     problem: SecretProblem | None = None
@@ -65,6 +68,7 @@ class Secrets:
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
     successor: certs.Certificate | None = None
     trusted_from: datetime | None = None
+    remembered: tuple[str, str] | None = field(default=None, repr=False)
 
     @property
     def all_credentials(self) -> tuple[tuple[str, str], ...]:
@@ -74,8 +78,8 @@ class Secrets:
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """First user and password; None without authentication."""
-        return next(iter(self.all_credentials), None)
+        """First user and password; None without authentication, or if they are unknown."""
+        return next(iter(self.all_credentials), self.remembered)
 
     def startup_digest(self, salt: str, *, with_users: bool) -> str:
         """Return a digest of what servers read only at startup; empty if there is nothing.
@@ -109,10 +113,19 @@ def fingerprint(certificate: bytes) -> str:
     return hashlib.sha256(certificate).hexdigest()
 
 
-async def read_secrets(resource: Memcached, kube: Kube) -> Secrets:
-    """Read the Secrets that the spec names from the API server, and parse them."""
+async def read_secrets(resource: Memcached, kube: Kube, connected: ConnectionSecret) -> Secrets:
+    """Read the Secrets that the spec names from the API server, and parse them.
+
+    Args:
+        connected: the Secret for clients.
+    """
     names = {users_secret(resource), *_certificates(resource)} - {""}
-    return parse_secrets(resource, await find(kube, resource.namespace, names))
+    secrets = parse_secrets(resource, await find(kube, resource.namespace, names))
+    if resource.spec.auth is None or secrets.users:
+        return secrets
+    content = content_of(own_secret(resource.uid, resource.name, "memcached", connected.found))
+    user, password = content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
+    return replace(secrets, remembered=(user, password) if user and password else None)
 
 
 def _certificates(resource: Memcached) -> tuple[str, ...]:
@@ -120,7 +133,9 @@ def _certificates(resource: Memcached) -> tuple[str, ...]:
 
 
 def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
-    """Return the contents of the Secrets, or the first problem with them. Pure.
+    """Return the contents of the Secrets, as far as they are valid, and the first problem with them. Pure.
+
+    A missing users file does not hide the certificate, which running servers must load before the last one expires.
 
     Args:
         resource: the Memcached.
@@ -129,7 +144,8 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     auth, mode = resource.spec.auth, resource.spec.tls_mode
     startup_inputs: list[tuple[bytes, bytes]] = []
     users = authority = issuers = users_digest = ""
-    pair = None
+    pair: certs.Pair | None = None
+    problem: SecretProblem | None = None
     validity = validities(found, _certificates(resource), authority_secret(resource.name))
     provided = {users_secret(resource), *((server_secret(resource),) if mode != "self" else ())} - {""}
     versions = versions_of({name: found[name] for name in sorted(provided)})
@@ -138,10 +154,13 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             name = users_secret(resource)
             secret = found[name] if auth.secret_name else _generated(resource, found)
             (users,) = texts("spec.auth", name, secret, USERS_KEY)
-            if problem := _users_file_problem(users):
-                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {problem}")
+            if wrong := _users_file_problem(users):
+                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")
             startup_inputs.append((key_of(secret), users.encode()))
             users_digest = digest(startup_inputs)
+    except UnusableSecret as error:
+        problem, users = error.problem, ""
+    try:
         if mode != "none":
             name, needed = server_secret(resource), resource.spec.needs_client_certificate
             secret, is_ordered = found[name], mode == "certManager"
@@ -152,10 +171,10 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
     except UnusableSecret as error:
-        return Secrets(error.problem, validity=validity, versions=versions, found=found)
+        problem = problem or error.problem
     former = digest(startup_inputs)
     rotation = _rotation(resource, found)
-    return Secrets(None, users, pair, authority, issuers, users_digest, former, validity, versions, found, *rotation)
+    return Secrets(problem, users, pair, authority, issuers, users_digest, former, validity, versions, found, *rotation)
 
 
 def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[certs.Certificate | None, datetime | None]:

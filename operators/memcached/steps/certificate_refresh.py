@@ -19,15 +19,22 @@ from shared.status.verdict import Progress
 
 
 def refresh_certificates(resource: Memcached, facts: Assessment, now: datetime) -> Step:
-    """Send refresh_certs to servers that do not serve the certificate in the Secret, or do not trust its next CA."""
-    if stale := facts.servers_with_old_certificate:
+    """Send refresh_certs to servers that do not serve the certificate in the Secret, or do not trust its next CA.
+
+    Nothing that is wrong with the spec stops it: a certificate that is renewed and not loaded expires.
+    """
+
+    def refreshable(servers: Sequence[Pod]) -> tuple[Pod, ...]:
+        return tuple(pod for pod in servers if pod.name in facts.refreshable_servers)
+
+    if stale := refreshable(facts.servers_with_old_certificate):
         return _refresh(resource, facts, stale, "serve the certificate in the Secret")
     since = facts.successor_loads_from
     if since is None:
         return PASS
     if now < since:  # the kubelet may not have updated the files
         return Step(requeue=max((since - now).total_seconds(), 1.0))
-    if unaware := facts.servers_without_successor(now):
+    if unaware := refreshable(facts.servers_without_successor(now)):
         return _refresh(resource, facts, unaware, "trust the next certificate authority")
     return PASS
 
@@ -54,9 +61,8 @@ def _refresh(resource: Memcached, facts: Assessment, stale: Sequence[Pod], done:
         message = f"{progress}. {name} cannot be inspected: {error}."
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
-    actions = (
-        (RefreshCertificates(due, resource.spec.container_port, observed.secrets, resource.certificate),) if due else ()
-    )
+    port = observed.workload.port or resource.spec.container_port
+    actions = (RefreshCertificates(due, port, observed.secrets, resource.certificate),) if due else ()
     return Step(
         actions,
         Progress.PROGRESSING,

@@ -23,10 +23,12 @@ def create_certificates(settings: Settings, resource: Memcached, facts: Assessme
 
 
 def renew_certificates(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
-    """Keep the certificates of running servers: they expire although another part of the spec cannot be applied."""
-    tls = resource.spec.tls
-    is_invalid = tls is not None and tls.mode == "certManager" and tls.issuer is None
-    if not resource.certificate or resource.spec.paused or is_invalid:
+    """Keep the certificates of running servers: they expire although another part of the spec cannot be applied.
+
+    cert-manager renews by itself, so that a paused resource needs no change of its requests.
+    """
+    is_ordered = resource.spec.tls_mode == "certManager"
+    if not resource.certificate or (is_ordered and resource.spec.paused):
         return PASS
     return _keep(settings, resource, facts, now)
 

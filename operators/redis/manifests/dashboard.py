@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dashboards import explore, resources
-from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from, warns_from
 from dashboards.promql import (
     EACH,
     NAME,
     OWNER,
     POD,
+    RESOURCE_NAME,
     SERVED,
-    SERVER,
     Servers,
     or_none,
-    quantile,
     quiet,
     rate,
     select,
@@ -22,7 +21,6 @@ from dashboards.promql import (
 from operators.redis.api import resource
 
 KIND = resource.API.kind.name
-RESOURCE_NAME = "{{namespace}}/{{name}}"
 SLOTS = 16384
 
 
@@ -34,62 +32,58 @@ HIT_RATIO = f"{HITS} / ({HITS} + {MISSES} > 0)"
 REPLICA = _redis("instance_info", 'role="slave"')
 PRIMARY = _redis("instance_info", 'role="master"')
 UP = _redis("up")
-LATENCY = quantile(0.99, "redis_commands_latencies_usec", SERVER, by="cmd")
+LATENCY = _redis.quantile(0.99, "commands_latencies_usec", by="cmd")
 UNSERVED = states("platform_redis_slots", KIND, 'state="unserved"')
 LEFT = states("platform_redis_migration_slots_left", KIND)
 
-NOW = Row(
-    "Now",
-    (
-        resources.unready(KIND, width=3),
-        resources.servers_ready(KIND, "Nodes", width=3),
-        Stat(
-            title="Unserved slots",
-            description="Hash slots without a reachable primary, of 16384 per cluster. Their keys cannot be read or "
-            "written.",
-            unit="short",
-            queries=(Query(f"sum({UNSERVED})"),),
-            thresholds=bad_from(None, 1),
-            filled=True,
-            width=3,
-        ),
-        Stat(
-            title="Replica links down",
-            description="Replicas without a link to their primary. They receive no updates, and after a while they are "
-            "not eligible for failover.",
-            unit="short",
-            queries=(or_none(f"sum({_redis('master_link_up')} == bool 0)", UP),),
-            thresholds=bad_from(None, 1),
-            none="no replicas",
-            filled=True,
-            width=3,
-        ),
-        Stat(
-            title="Commands",
-            description="Commands per second, over all nodes.",
-            unit="reqps",
-            queries=(Query(f"sum({_rate('commands_processed_total')})"),),
-            width=3,
-        ),
-        Stat(
-            title="Hit ratio",
-            description="Share of key lookups that are hits. A good value depends on the workload.",
-            unit="percentunit",
-            queries=(or_none(f"sum({HITS}) / (sum({HITS}) + sum({MISSES}) > 0)", UP),),
-            none="no reads",
-            width=3,
-        ),
-        Stat(
-            title="Fullest node",
-            description="Memory used as a share of maxmemory, for the fullest node. At 100 % the node evicts keys or "
-            "rejects writes, depending on maxmemory-policy.",
-            unit="percentunit",
-            queries=(or_none(f"max({FULL})", UP),),
-            thresholds=bad_from(0.8, 0.95),
-            none="no maxmemory",
-            width=3,
-        ),
-        resources.first_certificate(KIND, width=3),
+NOW = resources.now(
+    KIND,
+    "Nodes",
+    Stat(
+        title="Unserved slots",
+        description="Hash slots without a reachable primary, of 16384 per cluster. Their keys cannot be read or "
+        "written.",
+        unit="short",
+        queries=(Query(f"sum({UNSERVED})"),),
+        thresholds=bad_from(None, 1),
+        filled=True,
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Replica links down",
+        description="Replicas without a link to their primary. They receive no updates, and after a while they are "
+        "not eligible for failover.",
+        unit="short",
+        queries=(or_none(f"sum({_redis('master_link_up')} == bool 0)", UP),),
+        thresholds=warns_from(1),
+        none="no replicas",
+        filled=True,
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Commands",
+        description="Commands per second, over all nodes.",
+        unit="reqps",
+        queries=(Query(f"sum({_rate('commands_processed_total')})"),),
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Hit ratio",
+        description="Share of key lookups that are hits. A good value depends on the workload.",
+        unit="percentunit",
+        queries=(or_none(f"sum({HITS}) / (sum({HITS}) + sum({MISSES}) > 0)", UP),),
+        none="no reads",
+        width=resources.TILE_WIDTH,
+    ),
+    Stat(
+        title="Fullest node",
+        description="Memory used as a share of maxmemory, for the fullest node. At 100 % the node evicts keys or "
+        "rejects writes, depending on maxmemory-policy.",
+        unit="percentunit",
+        queries=(or_none(f"max({FULL})", UP),),
+        thresholds=warns_from(0.95, notice=0.8),
+        none="no maxmemory",
+        width=resources.TILE_WIDTH,
     ),
 )
 
@@ -339,8 +333,8 @@ NODES = Row(
                 ),
                 Column(source="A", title="Up", unit="short", mappings=resources.OK, width=90),
                 Column(source="D", title="Cluster ok", unit="short", mappings=resources.OK, width=100),
-                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.OK, width=110),
-                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.OK, width=110),
+                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.WRITTEN, width=110),
+                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.WRITTEN, width=110),
                 Column(source="redis_version", title="Version", width=110),
                 Column(source="C", title="Uptime", unit="s", thresholds=BLUE, width=110),
                 Column(source="G", title="maxmemory", unit="bytes", thresholds=BLUE, width=110),

@@ -94,9 +94,12 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     problem, desired, named, original = None, None, "", None
     try:
         desired = _password(resource, found)
-        original = _original(resource, found)
     except UnusableSecret as wrong:
         problem = wrong.problem
+    try:  # also without a password: nodes load a renewed certificate before the last one expires
+        original = _original(resource, found)
+    except UnusableSecret as wrong:
+        problem = problem or wrong.problem
     if resource.spec.auth is not None:
         named = content_of(_password_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     users = found[object_names.users_secret(resource)]

@@ -74,11 +74,17 @@ def resources(kind: str) -> Iterator[Case]:
     generation, seen = (state(f"platform_resource_{name}", kind) for name in ("generation", "observed_generation"))
     yield Case(name="PlatformResourceNotSeen", series={generation: Gauge(3, 3), seen: Gauge(2, 3)}, labels=labels)
     yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
-    expiry = state("platform_resource_certificate_expiry_timestamp_seconds", kind)
-    yield Case(name="PlatformResourceCertificateEnds", series={expiry: Gauge(1_000_000, FAR)}, labels=labels)
+    secret = {"secret": "orders-server-tls"}
+    begins, ends = (
+        state(f"platform_resource_certificate_{which}_timestamp_seconds", kind, **secret)
+        for which in ("not_before", "not_after")
+    )
+    ending: Series = {begins: Gauge(-7_000_000, 0), ends: Gauge(776_000, FAR)}
+    yield Case(name="PlatformResourceCertificateEnds", series=ending, labels={**labels, **secret})
     advisory = state("platform_resource_advisory", kind, advisory="CVE-2025-49844")
     yield Case(name="PlatformResourceVulnerable", series={advisory: Gauge(1, None)}, labels=labels)
-    yield Case(name="PlatformResourceCertificateExpires", series={expiry: Gauge(200_000, FAR)}, labels=labels)
+    late: Series = {begins: Gauge(-7_576_000, 0), ends: Gauge(200_000, FAR)}
+    yield Case(name="PlatformResourceCertificateExpires", series=late, labels={**labels, **secret})
 
 
 def pods(operator: str, kind: str) -> Iterator[Case]:
@@ -188,10 +194,12 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
         own("controller_runtime_webhook_panics_total"): Counter(0, 0),
     }
     yield Case(name="PlatformOperatorWebhookFails", series={**leads, **webhooks}, labels=system, window="10m")
-    serving = own("platform_certificate_expiry_timestamp_seconds", name="serving")
+    begins, ends = (
+        own(f"platform_certificate_{which}_timestamp_seconds", name="serving") for which in ("not_before", "expiry")
+    )
     yield Case(
         name="PlatformOperatorCertificateEnds",
-        series={**leads, serving: Gauge(1_000_000, FAR)},
+        series={**leads, begins: Gauge(-6_776_000, 0), ends: Gauge(1_000_000, FAR)},
         labels={**system, "name": "serving"},
     )
     renewals = own("platform_certificate_renewal_errors_total")

@@ -13,7 +13,7 @@ from dashboards.contract import metrics_of
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.model import Alert, filled
 from dashboards.rules.operator_rules import FAILURES
-from dashboards.rules.resource_rules import NEW, PLANNED
+from dashboards.rules.resource_rules import NEW, PLANNED, RENEWING
 from shared.status.reasons import COMMON
 from tests.unit.dashboards.alert_cases import KINDS, own, server, state
 from tests.unit.dashboards.promtool import promtool, written
@@ -211,15 +211,74 @@ def test_conflicts_burn_no_budget(operator: str, tmp_path: Path) -> None:
     firing(tmp_path, operator, series, [(120, BURN, [])])
 
 
+HOUR, DAY = 3600, 86_400
+WARNS, PAGES = "PlatformResourceCertificateEnds", "PlatformResourceCertificateExpires"
+
+CERTIFICATES = {
+    "24h, new": (24 * HOUR, 23 * HOUR, "", []),
+    "24h, due": (24 * HOUR, 7 * HOUR, "", []),
+    "24h, not renewed": (24 * HOUR, 5 * HOUR, "", [WARNS]),
+    "24h, late": (24 * HOUR, 2 * HOUR, "", [WARNS, PAGES]),
+    "90d, half": (90 * DAY, 45 * DAY, "", []),
+    "90d, due": (90 * DAY, 29 * DAY, "", []),
+    "90d, not renewed": (90 * DAY, 22 * DAY, "", [WARNS]),
+    "90d, not renewed for long": (90 * DAY, 10 * DAY, "", [WARNS]),
+    "90d, late": (90 * DAY, 6 * DAY, "", [WARNS, PAGES]),
+    "90d, late and stalled": (90 * DAY, 6 * DAY, "NotOurs", [WARNS, PAGES]),
+    "90d, late and being issued": (90 * DAY, 6 * DAY, "IssuingCertificates", [WARNS]),
+    "90d, late and being loaded": (90 * DAY, 6 * DAY, "RefreshingCertificates", [WARNS]),
+    "90d, its renewal hangs": (90 * DAY, 4 * DAY, "ReplacingCertificates", [WARNS, PAGES]),
+    "90d, expired": (90 * DAY, -DAY, "CertificateExpired", [WARNS, PAGES]),
+    "10y, less than a quarter left": (3650 * DAY, 900 * DAY, "", []),
+    "10y, less than a tenth left": (3650 * DAY, 200 * DAY, "", []),
+    "10y, two months left": (3650 * DAY, 59 * DAY, "", [WARNS]),
+    "10y, eight days left": (3650 * DAY, 8 * DAY, "", [WARNS]),
+    "10y, six days left": (3650 * DAY, 6 * DAY, "", [WARNS, PAGES]),
+}
+"""Lifetime and remaining time of a certificate, the reason of Ready, and the alerts that fire."""
+
+
 @pytest.mark.parametrize("operator", RULES)
-def test_certificate_with_thirteen_days_left_warns_and_does_not_page(operator: str, tmp_path: Path) -> None:
-    series = {
-        state("platform_resource_certificate_expiry_timestamp_seconds", KINDS[operator]): f"{13 * 86400}x60",
-        own("platform_certificate_expiry_timestamp_seconds", name="serving"): f"{13 * 86400}x60",
-        own("leader_election_master_status", name=f"{operator}-operator"): "1x60",
-    }
-    warnings = ["PlatformOperatorCertificateEnds", "PlatformResourceCertificateEnds"]
-    firing(tmp_path, operator, series, [(20, 'severity="critical"', []), (20, 'severity="warning"', warnings)])
+def test_certificates_warn_and_page_by_the_share_of_their_lifetime(operator: str, tmp_path: Path) -> None:
+    kind, minute = KINDS[operator], 20
+    metric = "platform_resource_certificate"
+    series, expected = {}, []
+    for name, (life, left, reason, alerts) in CERTIFICATES.items():
+        labels = f'kind="{kind}",namespace="shop",name="{name}",job="operators",pod="operator-a"'
+        ends = minute * 60 + left
+        series[f'{metric}_not_before_timestamp_seconds{{{labels},secret="tls"}}'] = f"{ends - life}x60"
+        series[f'{metric}_not_after_timestamp_seconds{{{labels},secret="tls"}}'] = f"{ends}x60"
+        series[f"{metric}_expiry_timestamp_seconds{{{labels}}}"] = f"{ends}x60"
+        if reason:
+            ready = f'type="Ready",status="True",reason="{reason}"'
+            series[f"platform_resource_condition{{{labels},{ready}}}"] = "1x60"
+        expected.append((minute, f'name="{name}"', alerts))
+    firing(tmp_path, operator, series, expected)
+
+
+@pytest.mark.parametrize("operator", RULES)
+def test_alert_names_the_certificate_of_which_the_smallest_share_is_left(operator: str, tmp_path: Path) -> None:
+    """One of 24 hours ends first and is renewed in time; one of 90 days was not renewed."""
+    kind, metric = KINDS[operator], "platform_resource_certificate"
+    series = {}
+    for secret, life, left in (("client", 24 * HOUR, 20 * HOUR), ("server", 90 * DAY, 20 * DAY)):
+        series[state(f"{metric}_not_before_timestamp_seconds", kind, secret=secret)] = f"{left - life}x60"
+        series[state(f"{metric}_not_after_timestamp_seconds", kind, secret=secret)] = f"{left}x60"
+    firing(tmp_path, operator, series, [(20, 'secret="server"', [WARNS]), (20, 'secret="client"', [])])
+
+
+def test_serving_certificates_warn_by_the_share_of_their_lifetime(tmp_path: Path) -> None:
+    minute = 20
+    series = {own("leader_election_master_status", pod, name="etcd-operator"): "1x60" for pod in "ab"}
+    expected = []
+    for name, (life, left, _, alerts) in CERTIFICATES.items():
+        ends = minute * 60 + left
+        for pod, begins in (("a", ends - life), ("b", ends)):  # the other replica has loaded a new certificate
+            series[own("platform_certificate_not_before_timestamp_seconds", pod, name=name)] = f"{begins}x60"
+            series[own("platform_certificate_expiry_timestamp_seconds", pod, name=name)] = f"{begins + life}x60"
+        warnings = ["PlatformOperatorCertificateEnds"] if WARNS in alerts else []
+        expected.append((minute, f'name="{name}"', warnings))
+    firing(tmp_path, "etcd", series, expected)
 
 
 @pytest.mark.parametrize(
@@ -232,10 +291,10 @@ def test_single_rejected_connection_fires_no_alert(operator: str, metric: str, t
     firing(tmp_path, operator, series, [(minute, 'alertname=~".+"', []) for minute in (21, 25, 29, 31)])
 
 
-def test_reasons_of_planned_changes_are_declared() -> None:
+def test_reasons_in_rules_are_declared() -> None:
     catalogues = [operator.reasons for operator in operators.installed()]
     declared = {str(reason) for catalogue in (COMMON, *catalogues) for reason in catalogue}
-    assert set(f"{PLANNED}|{NEW}|{FAILURES}".split("|")) <= declared
+    assert set(f"{PLANNED}|{NEW}|{FAILURES}|{RENEWING}".split("|")) <= declared
 
 
 PLANNED_HOURS = 3

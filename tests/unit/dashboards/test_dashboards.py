@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from urllib.parse import parse_qs
 
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import Dashboard as Known
 
 import operators
 from dashboards import __main__ as writing
@@ -22,6 +22,7 @@ from dashboards.promql import KINDS, filled, leading
 from dashboards.render.drawing import TYPES
 from dashboards.render.units import UNITS
 from tests.support import paths
+from tests.unit.dashboards import grafana_schema
 from tests.unit.dashboards.promtool import promtool
 
 ROOT = paths.REPOSITORY
@@ -71,13 +72,53 @@ def test_rendering_a_dashboard_is_deterministic(page: Dashboard) -> None:
 
 
 @PAGES
-def test_grafana_sdk_types_preserve_every_field(page: Dashboard) -> None:
+def test_dashboards_follow_the_schema_of_grafana(page: Dashboard) -> None:
     found = made(page)
     assert found["schemaVersion"] == 41
-    for mark in found["annotations"]["list"]:
-        for own in ("titleFormat", "step", "useValueForTime"):  # fields of the Prometheus data source
-            del mark[own]
-    assert json.loads(json.dumps(Known.from_json(found), cls=JSONEncoder)) == found
+    assert grafana_schema.breaches(found) == []
+
+
+def first_stat(page: dict[str, Any]) -> dict[str, Any]:
+    return next(panel for panel in page["panels"] if panel["type"] == "stat")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "breach"),
+    [
+        ("type", "stats", "unknown panel type stats"),
+        ("title", 7, "title: 7 is no str"),
+        ("gridPos.w", "wide", "grid_pos.w: 'wide' is no int"),
+        ("colour", "red", "colour: unknown field"),
+        ("gridPos", [0, 0, 3, 4], "gridPos: [0, 0, 3, 4] was read as"),
+        ("options.colorMode", "rainbow", "options.color_mode: 'rainbow' is no BigValueColorMode"),
+        ("options.reduceOptions.calcs", "last", "options.reduce_options.calcs: 'last' is no list"),
+        ("options.sparkline", True, "options.sparkline: unknown field"),
+        ("fieldConfig.defaults.unit", None, "unit"),
+        ("fieldConfig.defaults.decimals", "two", "decimals: 'two' is no float"),
+        ("fieldConfig.defaults.thresholds.mode", "relative", "thresholds.mode: 'relative' is no ThresholdsMode"),
+        ("fieldConfig.defaults.thresholds.steps.0.color", 1, "steps[0].color: 1 is no str"),
+        ("fieldConfig.defaults.mappings.0.type", "values", "the structure is not that of a dashboard"),
+        ("targets.0.expr", 1, "targets[0].expr: 1 is no str"),
+        ("targets.0.instant", "yes", "targets[0].instant: 'yes' is no bool"),
+        ("targets.0.query", "up", "targets[0].query: unknown field"),
+        ("datasource.type", "influxdb2", "query of an unknown data source"),
+    ],
+)
+def test_broken_panel_is_refused(path: str, value: object, breach: str) -> None:
+    page = made(DASHBOARDS[0])
+    *parents, name = path.split(".")
+    part: Any = first_stat(page)
+    for parent in parents:
+        part = part[int(parent) if isinstance(part, list) else parent]
+    part[name] = value
+    found = grafana_schema.breaches(page)
+    assert [each for each in found if breach in each], found
+
+
+def test_panel_without_a_required_field_is_refused() -> None:
+    page = made(DASHBOARDS[0])
+    del first_stat(page)["targets"][0]["expr"]
+    assert any(each.endswith("targets[0].expr: missing") for each in grafana_schema.breaches(page))
 
 
 @PAGES
@@ -196,6 +237,52 @@ def test_stats_without_data_have_a_colour_and_a_text_of_their_own(panel: Stat) -
     others = {result["color"] for each in mappings if each["type"] == "value" for result in each["options"].values()}
     steps = {step["color"] for step in built["fieldConfig"]["defaults"]["thresholds"]["steps"]}
     assert NO_DATA[1] not in others | steps
+
+
+SERVES_NO_CLIENTS = {
+    "Unavailable": "the condition Available is False",
+    "Available": "the same, as a column",
+    "Without a leader": "members of etcd report that they accept no writes",
+    "Unserved slots": "keys of these slots can be neither read nor written",
+    "Cluster ok": "a Redis node rejects commands of clients",
+    "Operators without a leader": "the target is absent: no replica leads, or none is scraped",
+    "Leader": "the same, by operator",
+    "Up": "the target is absent: the exporter cannot reach its server",
+    "Severity": "an alert that pages, by name",
+}
+"""Panels and columns that may be red, and why: see docs/concepts/health.md. A warning is orange."""
+
+
+def coloured(page: Dashboard) -> Iterator[tuple[str, set[str]]]:
+    """Yield the colours of each tile, each timeline and each column of a table, as in the generated file, by title."""
+    for panel in made(page)["panels"]:
+        if panel["type"] in ("stat", "state-timeline"):
+            yield panel["title"], set(colours(panel["fieldConfig"]["defaults"]))
+        for override in panel.get("fieldConfig", {}).get("overrides", ()):
+            yield override["matcher"]["options"], set(colours(override["properties"]))
+
+
+def colours(part: Any) -> Iterator[str]:
+    """Yield every colour in the JSON of a panel."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if key == "color" and isinstance(value, str):
+            yield value
+        yield from colours(value)
+
+
+@PAGES
+def test_red_means_that_clients_are_not_served_or_that_a_target_is_absent(page: Dashboard) -> None:
+    red = {title for title, used in coloured(page) if "red" in used}
+    assert red <= set(SERVES_NO_CLIENTS), "a warning is orange"
+
+
+def test_warnings_are_orange_and_every_exception_is_used() -> None:
+    found = [each for page in DASHBOARDS for each in coloured(page)]
+    for title in ("Degraded", "Not ready", "Longest not ready", "Certificates to renew", "Firing alerts", "Ready"):
+        used = [colours for name, colours in found if name == title]
+        assert used, title
+        assert all("orange" in each for each in used), title
+    assert {title for title, used in found if "red" in used} == set(SERVES_NO_CLIENTS)
 
 
 def test_stats_do_not_hide_missing_metrics_behind_a_constant() -> None:

@@ -72,6 +72,7 @@ class Fleet:
         ages: seconds since a server loaded its certificate, by address.
         users: users and passwords that servers accept; None for any.
         passwords: addresses that received a password.
+        ports: ports to which the operator connected.
     """
 
     files: certs.Pair = field(default_factory=certificate)
@@ -85,6 +86,7 @@ class Fleet:
     ages: dict[str, float] = field(default_factory=dict)
     users: set[tuple[str, str]] | None = None
     passwords: list[str] = field(default_factory=list)
+    ports: set[int] = field(default_factory=set)
 
     async def connect(
         self,
@@ -97,6 +99,7 @@ class Fleet:
         **_: object,
     ) -> Connected:
         self.connections += 1
+        self.ports.add(port)
         if host in self.unreachable:
             raise Unreachable(f"{host}:{port} is unreachable: no route.")
         if host not in self.served:
@@ -109,8 +112,8 @@ class Fleet:
             raise NotTrusted(f"{host}:{port}: the certificate of the server is not trusted.")
         if auth is not None:
             self.passwords.append(host)
-            if self.users is not None and auth not in self.users:
-                raise AuthenticationFailed(f"{host}:{port} rejects the user and password: correct them.")
+        if self.users is not None and auth not in self.users:
+            raise AuthenticationFailed(f"{host}:{port} rejects the user and password: correct them.")
         return Connected(self, host)
 
     def load(self, host: str) -> None:

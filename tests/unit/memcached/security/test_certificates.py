@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,9 +36,17 @@ def plan_for(*answers: ServedCertificate, recorded: str = "former") -> Any:
     """Return the plan for servers that serve these certificates."""
     pods = [pod(number) for number, _ in enumerate(answers)]
     served_certificates = {f"cache-{number}": answer for number, answer in enumerate(answers)}
-    observed = Observed(workload_of("Deployment", *pods), secrets=CURRENT, served_certificates=served_certificates)
+    workload = replace(
+        workload_of("Deployment", *pods), pod_objs=tuple(mounting("cache-tls", each.name) for each in pods)
+    )
+    observed = Observed(workload, secrets=CURRENT, served_certificates=served_certificates)
     parsed = resource(size=len(pods), phase="Running", observed=1, status={"certificate": recorded}, **TLS)
     return plan(parsed, observed)
+
+
+def mounting(name: str, pod_name: str) -> Obj:
+    """Return a pod that mounts a Secret."""
+    return {"metadata": {"name": pod_name}, "spec": {"volumes": [{"name": "tls", "secret": {"secretName": name}}]}}
 
 
 def refreshed_pods(made: Any) -> list[str]:

@@ -6,13 +6,15 @@ The fake servers verify clients by the authorities that they have loaded, and re
 from __future__ import annotations
 
 import dataclasses
+import ssl
 from datetime import timedelta
 
 import pytest
 
 from operators.memcached.operator import controller
+from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, content_of
 from shared.pki import certs
 from shared.pki.rotation import BACKDATED, DATABASES, RENEWAL_FRACTION
@@ -21,7 +23,8 @@ from shared.status import conditions
 from shared.steps.certificates import COPY_SETTLING
 from shared.testing.harness.scenario import ScenarioStep, apply, delete, edit, later, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers
+from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users
+from tests.unit.memcached.fake_servers import certificate, tls_secret
 
 REAL = dataclasses.replace(MEMCACHED, controller=lambda servers: controller(OPTIONS, servers.connect))
 """Subject whose certificates depend on the world's time."""
@@ -230,27 +233,66 @@ async def test_time_of_a_change_that_a_user_edited_counts_from_now(text: str | N
     assert all(lab.servers.loaded[host] > loaded[host] for host in loaded)
 
 
-async def test_certificate_of_running_servers_is_renewed_although_the_spec_is_refused() -> None:
-    lab = await created(OPEN)
-    before = content_of(lab.secret(SERVER))["tls.crt"]
-    await lab.steps(edit(None, {"spec": {"metrics": {"port": 11211}}}))
-    assert lab.ready[0] == "InvalidSpec"
+USERS: Obj = {"auth": {"secretName": "cache-users"}}
+
+
+@pytest.mark.parametrize("spec", [OPEN, ISSUED], ids=["open", "mutual"])
+@pytest.mark.parametrize(
+    ("blocking", "undone", "reason"),
+    [
+        (edit(None, {"spec": {"metrics": {"port": 11211}}}), edit(None, {"spec": {"metrics": None}}), "InvalidSpec"),
+        (edit(None, {"spec": {"paused": True}}), edit(None, {"spec": {"paused": False}}), "Paused"),
+        (unobserved(delete(SECRET, "cache-users")), given_users(), "SecretMissing"),
+    ],
+    ids=["invalid spec", "paused", "missing Secret"],
+)
+async def test_certificate_of_running_servers_is_renewed_and_loaded_although_the_spec_cannot_be_applied(
+    spec: Obj, blocking: ScenarioStep, undone: ScenarioStep, reason: str
+) -> None:
+    lab = Lab()
+    lab.servers.users = {("app", "one")}
+    await lab.steps(given_users(), apply(size=2, **spec, **USERS))
+    assert lab.ready[0] == "Ready"
+    pods, before = lab.pods, content_of(lab.secret(SERVER))["tls.crt"]
+    await lab.steps(blocking)
     await lab.passes(LIFE * RENEWAL_FRACTION)
+    assert lab.ready[0] == reason
     renewed = content_of(lab.secret(SERVER))["tls.crt"]
     assert renewed != before
-    await lab.steps(edit(None, {"spec": {"metrics": None}}))
     assert {pair.certificate for pair in lab.servers.served.values()} == {renewed}
-    assert lab.ready[0] == "Ready"
+    assert lab.status["certificate"] == fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(renewed)[0].pem))
+    refreshed = list(lab.servers.refreshed)
+    await lab.passes(timedelta(hours=1))
+    assert lab.servers.refreshed == refreshed, "once"
+    await lab.steps(undone)
+    assert (lab.pods, lab.ready[0]) == (pods, "Ready")
+
+
+async def test_servers_are_refreshed_at_the_port_on_which_they_listen() -> None:
+    lab = await created(OPEN)
+    await lab.steps(edit(None, {"spec": {"paused": True, "containerPort": 11311}}))
+    await lab.passes(LIFE * RENEWAL_FRACTION)
+    assert {pair.certificate for pair in lab.servers.served.values()} == {content_of(lab.secret(SERVER))["tls.crt"]}
+    assert lab.servers.ports == {11211}
+
+
+@pytest.mark.parametrize("blocking", [{"paused": True}, {"metrics": {"port": 11211}}], ids=["paused", "invalid spec"])
+async def test_servers_are_not_refreshed_for_a_secret_that_they_do_not_mount(blocking: Obj) -> None:
+    lab = await created(OPEN)
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate("other"), "other-tls"))
+    recorded = lab.status["certificate"]
+    await lab.steps(edit(None, {"spec": {"tls": {"mode": "secret", "secretName": "other-tls"}, **blocking}}))
+    await lab.passes(timedelta(hours=1))
+    assert lab.servers.refreshed == []
+    assert lab.status["certificate"] == recorded
 
 
 async def test_paused_resource_is_not_changed() -> None:
     lab = await created(OPEN)
-    before = content_of(lab.secret(SERVER))["tls.crt"]
-    await lab.steps(edit(None, {"spec": {"paused": True}}))
+    deployment = lab.run.stage.find(DEPLOYMENT)
+    await lab.steps(edit(None, {"spec": {"paused": True, "memoryMB": 128}}))
     await lab.passes(LIFE * RENEWAL_FRACTION)
-    assert content_of(lab.secret(SERVER))["tls.crt"] == before
-    await lab.steps(edit(None, {"spec": {"paused": False}}))
-    assert content_of(lab.secret(SERVER))["tls.crt"] != before
+    assert lab.run.stage.find(DEPLOYMENT) == deployment
 
 
 async def test_secret_of_another_owner_is_not_overwritten() -> None:

@@ -159,6 +159,21 @@ def test_authority_that_a_user_removes_is_not_trusted_any_more() -> None:
     assert authorities(lab) == {NEW}
 
 
+def test_renewed_certificate_is_loaded_although_the_password_is_missing() -> None:
+    lab = Lab(resource=wished(**AUTH, **TLS))
+    lab.give("one")
+    lab.put(OWN, certificate("a", "old"))
+    lab.begin()
+    lab.found[GIVEN] = None
+    lab.put(OWN, certificate("b", "old"))
+    lab.settle()
+    found = lab.judged()
+    assert found.problem is not None
+    assert (found.problem.reason, found.desired) == ("SecretMissing", None)
+    assert found.access.pair == issued("b", "old")
+    assert found.access.password == "one"
+
+
 def test_expiry_is_recorded_by_secret() -> None:
     assert judged(secret(OWN, certificate("a", "old")), **TLS).validity.keys() == {OWN}
     lab = Lab(resource=wished(tls={"mode": "self"})).begin()

@@ -181,6 +181,16 @@ def test_certificates_are_requested_from_cert_manager_without_waiting() -> None:
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 2
 
 
+def test_certificates_without_an_issuer_stop_no_repair() -> None:
+    """The spec is invalid; it may have bypassed admission."""
+    lab = Lab(resource=wished(tls={"mode": "certManager"}))
+    formed = RedisCluster.parse(lab.resource.obj | {"status": {"formed": True}})
+    for _ in range(2):  # the Secret with the users
+        for action in provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW).actions:
+            lab.do(action)
+    assert provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW) == PASS
+
+
 def test_missing_secret_blocks_new_clusters_but_not_running_ones() -> None:
     lab = Lab()
     step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)

@@ -88,16 +88,15 @@ def test_metric_name_follows_the_conventions_of_prometheus(state: State) -> None
     list(zip(operators.installed(), ({"EtcdCluster"}, {"Memcached"}, {"RedisCluster"}), strict=True)),
     ids=lambda given: getattr(given, "process_name", ""),
 )
-def test_every_operator_exposes_its_resources_and_certificate_expiry(
-    operator: Operator, with_certificates: set[str]
-) -> None:
+def test_every_operator_exposes_its_resources_and_certificates(operator: Operator, with_certificates: set[str]) -> None:
     options = parse_options(operator.process_name, operator.image_repository, [], {})
     ends = datetime(2026, 1, 1, tzinfo=UTC)
-    seen = SimpleNamespace(secrets=SimpleNamespace(validity={"tls": Validity(ends, ends)}))
+    validity = {"tls": Validity(ends, ends)}
+    seen = SimpleNamespace(secrets=SimpleNamespace(validity=validity))
     new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}
     exposed = set()
     for controller in operator.controllers(options):
         exposed |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
-        assert list(controller.certificate_ends(seen)) == ([ends] if controller.kind.name in with_certificates else [])
+        assert controller.validity(seen) == (validity if controller.kind.name in with_certificates else {})
     assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= exposed
     assert exposed - set(resource_metrics.STATES) == set(OWN[operator.name])

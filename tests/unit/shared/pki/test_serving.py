@@ -242,6 +242,8 @@ async def test_changed_files_are_loaded(tmp_path: Path) -> None:
     assert served_by(certificates.context) == second.certificate
     expiry = metric("platform_certificate_expiry_timestamp_seconds", name="serving")
     assert expiry == (NOW + timedelta(days=3)).timestamp()
+    begins = metric("platform_certificate_not_before_timestamp_seconds", name="serving")
+    assert begins == certs.read(second.certificate)[0].begins.timestamp()
 
 
 async def test_mismatched_files_are_not_loaded(

@@ -9,9 +9,11 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.pki.validity import Validity
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan
 from shared.status.readiness import Readiness
+from shared.status.resource_metrics import Period
 from shared.status.verdict import Progress, Verdict
 from shared.testing.harness.harness import Harness
 
@@ -122,21 +124,22 @@ def test_deleted_resource_is_not_measured(watched: Watched) -> None:
     assert watched.counted == (0, 0)
 
 
-async def test_reconcile_times_each_change_once_and_records_certificate_expiry() -> None:
+async def test_reconcile_times_each_change_once_and_records_certificates() -> None:
     kind = Kind("test.example.com", "v1", "Timed", "timeds")
-    ends = [NOW + timedelta(days=2), NOW + timedelta(days=1)]
+    validity = {"server": Validity(NOW, NOW + timedelta(days=2)), "client": Validity(NOW, NOW + timedelta(days=1))}
+    periods = {name: Period(of.begins.timestamp(), of.ends.timestamp()) for name, of in validity.items()}
 
-    async def observe(*_: Any) -> list[datetime]:
-        return ends
+    async def observe(*_: Any) -> dict[str, Validity]:
+        return validity
 
-    controller: Controller[Obj, list[datetime]] = Controller(
+    controller: Controller[Obj, dict[str, Validity]] = Controller(
         operator="timed-operator",
         kind=kind,
         owns=(),
         parse=lambda obj: obj,
         observe=observe,
         plan=lambda *_: Plan((), DONE, {}),
-        certificate_ends=lambda seen: seen,
+        validity=lambda seen: seen,
     )
     harness, watched = Harness(controller), Watched("timed")
     key = Key("default", "a")
@@ -146,14 +149,14 @@ async def test_reconcile_times_each_change_once_and_records_certificate_expiry()
         harness.queue.add(key)
         await harness.run()
         assert watched.counted[0] == size
-    assert harness.reconciler.certificate_expiry == {key: ends[1].timestamp()}
-    ends.clear()
+    assert harness.reconciler.certificates == {key: periods}
+    validity.clear()
     harness.queue.add(key)
     await harness.run()
-    assert harness.reconciler.certificate_expiry == {}
-    ends.append(NOW)
+    assert harness.reconciler.certificates == {}
+    validity["server"] = Validity(NOW, NOW)
     harness.queue.add(key)
     await harness.run()
     harness.user_client.delete(kind, *key)
     await harness.run()
-    assert harness.reconciler.certificate_expiry == {}
+    assert harness.reconciler.certificates == {}

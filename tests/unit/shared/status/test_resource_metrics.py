@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.runtime.cache import Cache
 from shared.status import resource_metrics
-from shared.status.resource_metrics import DESIRED, PAUSED, Sample, State
+from shared.status.resource_metrics import DESIRED, PAUSED, Certificates, Period, Sample, State
 
 THING = Kind("test.example.com", "v1", "Thing", "things")
 PARTS = State("platform_thing_parts", "Parts of a Thing.", ("role",))
@@ -50,9 +50,9 @@ class Exposed:
         self.cache = Cache(
             [THING], key_of=lambda _, obj: Key("default", obj["metadata"]["name"]), changed=lambda _: None
         )
-        self.expiry: dict[Key, float] = {}
+        self.certificates: dict[Key, Certificates] = {}
         self.registry = CollectorRegistry(auto_describe=True)
-        self.resources = resource_metrics.Resources(THING, lambda: self.cache.all(THING), of_thing, self.expiry)
+        self.resources = resource_metrics.Resources(THING, lambda: self.cache.all(THING), of_thing, self.certificates)
 
     def scrape(self, accept: str = "") -> Series:
         encode, _ = choose_encoder(accept)
@@ -82,7 +82,10 @@ def series(name: str, whose: Mapping[str, str]) -> tuple[str, frozenset[tuple[st
 def test_resource_is_exposed_in_both_formats(exposed: Exposed, accept: str) -> None:
     conditions = [ready("False", "Scaling"), {"type": "Stalled", "status": "False", "reason": "Scaling"}]
     exposed.cache.put(THING, thing("a", phase="Scaling", version="1.6", observedGeneration=1, conditions=conditions))
-    exposed.expiry[Key("default", "a")] = 1_800_000_000.5
+    exposed.certificates[Key("default", "a")] = {
+        "server": Period(1.0, 1_900_000_000),
+        "client": Period(2.0, 1_800_000_000.5),
+    }
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         found = exposed.scrape(accept)
     assert found == {
@@ -97,6 +100,10 @@ def test_resource_is_exposed_in_both_formats(exposed: Exposed, accept: str) -> N
         series("platform_resource_observed_generation", of("a")): 1,
         series("platform_resource_unready_since_timestamp_seconds", of("a")): 1767225660,
         series("platform_resource_certificate_expiry_timestamp_seconds", of("a")): 1_800_000_000.5,
+        series("platform_resource_certificate_not_before_timestamp_seconds", of("a", secret="server")): 1,
+        series("platform_resource_certificate_not_after_timestamp_seconds", of("a", secret="server")): 1_900_000_000,
+        series("platform_resource_certificate_not_before_timestamp_seconds", of("a", secret="client")): 2,
+        series("platform_resource_certificate_not_after_timestamp_seconds", of("a", secret="client")): 1_800_000_000.5,
     }
 
 
@@ -121,7 +128,7 @@ def test_resource_without_status_is_unready_since_its_creation(exposed: Exposed)
 def test_deleted_resource_has_no_series(exposed: Exposed) -> None:
     for name in ("a", "b"):
         exposed.cache.put(THING, thing(name, phase="Running", conditions=[ready("False", "Lost")]))
-        exposed.expiry[Key("default", name)] = 1.0
+        exposed.certificates[Key("default", name)] = {"server": Period(0.0, 1.0)}
     with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         both = exposed.scrape()
         exposed.cache.on_deleted(THING, thing("a", 2))
