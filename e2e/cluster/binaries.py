@@ -64,10 +64,12 @@ HELM3 = Program(module="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm
 KUBECONFORM = Program(
     module="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
 )
+ACTIONLINT = Program(module="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint", names=("actionlint",))
+"""Checks the workflows of GitHub Actions (.github/workflows)."""
 REGISTRY = Program(
     module="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
 )
-ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, REGISTRY)
+ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, ACTIONLINT, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"

@@ -134,12 +134,13 @@ def _renew_template(
 ) -> Step | None:
     """Recreate the StatefulSet around its running pods, so that new volumes get the new VolumeAttributesClass.
 
-    Only if every claim has the class already: an API server without this feature drops the field without an error, and
-    the StatefulSet would be recreated again and again.
+    Only if every volume has the class already. With a class that does not exist, or that the driver refuses, a lost
+    member or node would get no new volume. An API server without this feature drops the field without an error, and the
+    StatefulSet would be recreated again and again.
     """
     if requested is None or not may_recreate or template_attributes_class(stateful_set) == requested:
         return None
-    if not volumes or any(_attributes_class(claim) != requested for claim in volumes):
+    if not volumes or any(_applied_class(claim) != requested for claim in volumes):
         return None
     message = (
         f"Recreating the StatefulSet so that new volumes get VolumeAttributesClass {requested}; its pods keep running."
@@ -177,6 +178,10 @@ def _attributes_class(claim: Obj) -> str:
     return str(claim["spec"].get("volumeAttributesClassName") or "")
 
 
+def _applied_class(claim: Obj) -> str:
+    return str((claim.get("status") or {}).get("currentVolumeAttributesClassName") or "")
+
+
 def _request_class(due: Sequence[Obj], requested: str, attempt: str, attempts: str) -> Step | None:
     """Set the class of claims for which that was not tried within the hour."""
     if not due:
@@ -203,9 +208,7 @@ def _report_class_refusal(tried: Sequence[Obj], requested: str, attempt: str, at
 
 def _await_driver(bound: Sequence[Obj], requested: str) -> Step | None:
     """Report claims whose volume does not have the attributes of the class yet."""
-    waiting = [
-        claim for claim in bound if (claim.get("status") or {}).get("currentVolumeAttributesClassName") != requested
-    ]
+    waiting = [claim for claim in bound if _applied_class(claim) != requested]
     if not waiting:
         return None
     name = waiting[0]["metadata"]["name"]

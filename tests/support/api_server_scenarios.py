@@ -355,6 +355,32 @@ def a_claim(do: Do) -> None:
     do("person", "get", PERSISTENT_VOLUME_CLAIM)
 
 
+def a_claim_with_another_class_of_attributes(do: Do) -> None:
+    seen = ["spec", "status"]
+
+    def requested(name: str | None, **annotations: str) -> None:
+        change = {"metadata": {"annotations": annotations}, "spec": {"volumeAttributesClassName": name}}
+        do("op", "merge", PERSISTENT_VOLUME_CLAIM, change, see=seen)
+
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim(), see=seen)
+    requested("fast", tried="before it is bound")
+    do("binder", "merge", PERSISTENT_VOLUME_CLAIM, {"spec": {"volumeName": "volume-1"}}, see=["spec"])
+    bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    do("binder", "merge", PERSISTENT_VOLUME_CLAIM, {"status": bound}, subresource="status", see=["status"])
+    requested("fast", tried="1")
+    requested(None)
+    requested("fast")
+    state = {"targetVolumeAttributesClassName": "fast", "status": "InProgress"}
+    do("resizer", "merge", PERSISTENT_VOLUME_CLAIM, {"status": {"modifyVolumeStatus": state}}, subresource="status")
+    done = {"currentVolumeAttributesClassName": "fast", "modifyVolumeStatus": None}
+    do("resizer", "merge", PERSISTENT_VOLUME_CLAIM, {"status": done}, subresource="status", see=["status"])
+    requested(None)
+    requested("")
+    requested("slow", tried="2")
+    do("op", "delete", PERSISTENT_VOLUME_CLAIM)
+    do("protector", "merge", PERSISTENT_VOLUME_CLAIM, {"metadata": {"finalizers": None}})
+
+
 def a_pod_is_labelled(do: Do) -> None:
     pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"app": "it"}}}
     container = {"name": "main", "image": "image:1", "terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -433,6 +459,7 @@ SCENARIOS: dict[str, Scenario] = {
         a_stateful_set_with_volumes,
         a_stateful_set_with_claims,
         a_claim,
+        a_claim_with_another_class_of_attributes,
         a_pod_is_labelled,
         a_disruption_budget,
         an_autoscaler,

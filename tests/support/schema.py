@@ -88,10 +88,16 @@ def broken_rules(resource: CustomResource[Any], kind: Resource) -> Iterator[str]
 
 
 def broken_transitions(new: CustomResource[Any], old: CustomResource[Any], kind: Resource) -> Iterator[str]:
-    """Yield the CEL of each Transition, of the resource or of its spec, that a change violates."""
-    of_spec = (rule for rule in new.spec.RULES if isinstance(rule, Transition) and not rule.holds(new.spec, old.spec))
-    whole = (rule for rule in kind.rules if isinstance(rule, Transition) and not rule.holds(new, old))
-    yield from (rule.cel for rule in (*of_spec, *whole))
+    """Yield the CEL of each Transition, of the resource or of a model in its spec, that a change violates."""
+    yield from (rule.cel for rule in kind.rules if isinstance(rule, Transition) and not rule.holds(new, old))
+    yield from _broken_transitions(new.spec, old.spec)
+
+
+def _broken_transitions(new: object, old: object) -> Iterator[str]:
+    if isinstance(new, SpecModel) and isinstance(old, SpecModel):
+        yield from (rule.cel for rule in new.RULES if isinstance(rule, Transition) and not rule.holds(new, old))
+        for name in type(new).model_fields:
+            yield from _broken_transitions(getattr(new, name), getattr(old, name))
 
 
 def root_schema(kind: Resource) -> Obj:

@@ -160,9 +160,9 @@ def _within_bounds(obj: Obj) -> Obj:
     return {**obj, "spec": {**spec, "size": min(max(size, low), high)}}
 
 
-def validate(resource: Memcached) -> list[str]:
+def validate(resource: Memcached, before: Memcached | None = None) -> list[str]:
     """Apply the CEL rules again, for a resource that bypassed them (an older CRD, a restored backup)."""
-    return contradictions(resource, API.rules)
+    return contradictions(resource, API.rules, before)
 
 
 def review(new: Obj, old: Obj | None) -> Review:
@@ -171,15 +171,16 @@ def review(new: Obj, old: Obj | None) -> Review:
         resource = Memcached.parse(new)
     except InvalidSpec as error:
         return Review(errors=(str(error),))
-    if errors := validate(resource):
-        return Review(errors=tuple(errors))
     try:
         before = Memcached.parse(old) if old else None
     except InvalidSpec:  # the old spec bypassed admission, and this change repairs it
         before = None
-    return Review(
-        warnings=(*_configuration_warnings(resource), *(_data_loss_warnings(resource, before) if before else ()))
-    )
+    if errors := validate(resource, before):
+        return Review(errors=tuple(errors))
+    warnings = _configuration_warnings(resource)
+    if before is not None:
+        warnings += [*_issuer_warnings(resource, before), *_data_loss_warnings(resource, before)]
+    return Review(warnings=tuple(warnings))
 
 
 def _configuration_warnings(resource: Memcached) -> list[str]:
@@ -224,6 +225,16 @@ _FIELDS_WITHOUT_REPLACEMENT = frozenset(
     }
 )
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
+
+
+def _issuer_warnings(resource: Memcached, before: Memcached) -> list[str]:
+    now, former = resource.spec.tls, before.spec.tls
+    if now is None or former is None or now.issuer is None or former.issuer in (None, now.issuer):
+        return []
+    return [
+        "spec.tls.issuer: clients must trust the authority of the new issuer before this change, or they reject the "
+        "servers. If they do not, change to mode secret first, with both authorities in ca.crt."
+    ]
 
 
 def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:

@@ -33,7 +33,7 @@ from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.rules import TLS_RULES
-from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel
+from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel, Transition
 from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = MEMCACHED.default_version
@@ -70,7 +70,9 @@ class Tls(SpecModel):
         "secret",
         description="Issuer of the certificates. none: no encryption. self: the operator, in Secrets NAME-ca, "
         "NAME-server-tls and NAME-client-tls (for clients); a new certificate or authority replaces no server. secret: "
-        "you, in the Secret of secretName. certManager: cert-manager, with issuer, in the last two Secrets." + _ROLLS,
+        "you, in the Secret of secretName. certManager: cert-manager, with issuer, in the last two Secrets. Cannot "
+        "change directly from self to certManager, nor from certManager or secret to self, because clients must trust "
+        "an authority before servers use it." + _ROLLS,
     )
     issuer: Issuer | None = Field(None, description="Issuer of cert-manager. Required with mode certManager.")
     secret_name: Name | None = Field(
@@ -88,7 +90,26 @@ class Tls(SpecModel):
         "present it. With mode self it is, and memcached must be 1.5.19 or later." + _ROLLS,
     )
 
-    RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *TLS_RULES,
+        # Servers of the former and the new mode run side by side, and clients trust the authority of the former.
+        Transition(
+            "self.mode != 'self' || oldSelf.mode in ['self', 'none']",
+            lambda tls, before: tls.mode != "self" or before.mode in ("self", "none"),
+            "cannot change from {} to self: clients do not trust the authority that the operator would create. Create "
+            "another Memcached with mode self, and move the clients to it.",
+            at="mode",
+            value=("oldSelf.mode", lambda _, before: before.mode),
+        ),
+        Transition(
+            "self.mode != 'certManager' || oldSelf.mode != 'self'",
+            lambda tls, before: tls.mode != "certManager" or before.mode != "self",
+            "cannot change from self to certManager directly: clients do not trust the authority of the issuer. Change "
+            "to mode secret first, with both authorities in ca.crt; when the clients trust both, replace tls.crt and "
+            "tls.key, and then set certManager.",
+            at="mode",
+        ),
+    )
 
 
 class Metrics(SpecModel):

@@ -32,6 +32,7 @@ from shared.testing.api_server.field_sets import Schema
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+ATTRIBUTES_CLASS = Kind("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False)
 
 IN_USE = "kubernetes.io/pvc-protection"
 """The finalizer that keeps a claim while a pod uses it."""
@@ -279,7 +280,7 @@ def built_in_kinds() -> tuple[Served, ...]:
         Served(NETWORK_POLICY, built_in=True, schema=BUILT_IN, status=False),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
         Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIM_IMMUTABLE}),  # type: ignore[arg-type]
-        Served(STORAGE_CLASS, **plain),  # type: ignore[arg-type]
+        *(Served(kind, **plain) for kind in (STORAGE_CLASS, ATTRIBUTES_CLASS)),  # type: ignore[arg-type]
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),
         *(Served(kind, **plain) for kind in (EVENT, SECRET, CONFIG_MAP, LEASE)),  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ from shared.testing.api_server.write_rules import (
     require_growth,
     require_living_namespace,
     require_match,
+    require_modifiable,
 )
 
 
@@ -345,6 +346,7 @@ class ApiServer:
         if live is not None:
             require_fixed(target, live, new)
             require_growth(target, live, new, self._store)
+            require_modifiable(target, live, new)
         managed = ssa.write_records(records, live or {}, self._store.now())
         new["metadata"].pop("managedFields", None)
         if managed:

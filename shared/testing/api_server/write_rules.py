@@ -102,6 +102,27 @@ def require_growth(target: TargetedRequest, live: Obj, new: Obj, store: Store) -
         raise Failure(403, "Forbidden", f"{target.what} is forbidden: {why}")
 
 
+def require_modifiable(target: TargetedRequest, live: Obj, new: Obj) -> None:
+    """Require that the VolumeAttributesClass of a claim changes only while it is bound, and stays set once applied.
+
+    Raises:
+        Failure: 422, the claim is not bound, or its class is removed.
+    """
+    path = "spec.volumeAttributesClassName"
+    expected = value_at(new, path)
+    if target.kind != PERSISTENT_VOLUME_CLAIM or expected == value_at(live, path):
+        return
+    if value_at(live, "status.phase") != "Bound":
+        raise target.invalid(
+            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName "
+            "for bound claims"
+        )
+    if not expected and value_at(live, "status.currentVolumeAttributesClassName"):
+        raise target.invalid(
+            f"{path}: Forbidden: update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"
+        )
+
+
 def require_living_namespace(target: TargetedRequest, parent: Obj | None) -> None:
     """Require that the namespace of a new object is not being deleted.
 

@@ -1,15 +1,25 @@
-"""Kubernetes' controllers of PersistentVolumeClaims: bound, grown and modified at once, and kept while in use."""
+"""Kubernetes' controllers of PersistentVolumeClaims: bound and grown at once, modified in stages, kept while in use.
+
+A bound claim gets another VolumeAttributesClass as by the external-resizer of CSI: it is Pending until the class
+exists, then InProgress, and then the current one; a driver may refuse the class as Infeasible
+(https://kubernetes.io/docs/concepts/storage/volume-attributes-classes/).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.testing.api_server.kinds import IN_USE
+from shared.testing.api_server.kinds import ATTRIBUTES_CLASS, IN_USE
 from shared.testing.api_server.requests import value_at
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer
+
+
+INFEASIBLE: Obj = {"infeasible": "true"}
+"""Parameters of a VolumeAttributesClass that the simulated driver refuses."""
 
 
 class Claims:
@@ -37,12 +47,28 @@ class Claims:
             self._controller.merge(*address, {"spec": {"volumeName": f"pvc-{metadata['uid']}"}})
             return True
         status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"], "capacity": {"storage": requested}}
-        if attributes := claim["spec"].get("volumeAttributesClassName"):
-            status["currentVolumeAttributesClassName"] = attributes
+        status |= self._modification(claim)
         if status == {key: claim["status"].get(key) for key in status}:
             return False
         self._controller.merge(*address, {"status": status}, subresource="status")
         return True
+
+    def _modification(self, claim: Obj) -> Obj:
+        """Return the next status of the modification that a claim requests; None for a key that is removed."""
+        requested, status = claim["spec"].get("volumeAttributesClassName"), claim["status"]
+        if not requested or requested == status.get("currentVolumeAttributesClassName"):
+            return {"modifyVolumeStatus": None}
+        modified = {"currentVolumeAttributesClassName": requested, "modifyVolumeStatus": None}
+        if status.get("phase") != "Bound":  # the volume is provisioned with the class
+            return modified
+        in_progress = {"targetVolumeAttributesClassName": requested, "status": "InProgress"}
+        try:
+            found = self._controller.get(ATTRIBUTES_CLASS, None, requested)
+        except NotFound:
+            return {"modifyVolumeStatus": in_progress | {"status": "Pending"}}
+        if found.get("parameters") == INFEASIBLE:
+            return {"modifyVolumeStatus": in_progress | {"status": "Infeasible"}}
+        return modified if status.get("modifyVolumeStatus") == in_progress else {"modifyVolumeStatus": in_progress}
 
     def _is_in_use(self, claim: Obj) -> bool:
         """Whether a pod that is bound to a node uses the claim, even a completed pod."""

@@ -26,8 +26,9 @@ from tests.support.etcd import backup_cases
 from tests.support.etcd import cases as etcd_cases
 from tests.support.etcd.changes import CHANGES, REFUSED_CHANGES
 from tests.support.memcached import cases as memcached_cases
+from tests.support.memcached import changes as memcached_changes
 from tests.support.redis import cases as redis_cases
-from tests.support.redis import changes
+from tests.support.redis import changes as redis_changes
 
 CASES = {
     MEMCACHED: memcached_cases,
@@ -38,13 +39,15 @@ CASES = {
 ACCEPTED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].ACCEPTED]
 REFUSED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].REFUSED]
 REJECTED_CHANGES_OF_ALL = [
+    *((MEMCACHED, change) for change in memcached_changes.REFUSED_CHANGES),
     *((ETCD_CLUSTER, change) for change in REFUSED_CHANGES),
     *((ETCD_BACKUP, change) for change in backup_cases.REFUSED_CHANGES),
-    *((REDIS_CLUSTER, change) for change in changes.REFUSED_CHANGES),
+    *((REDIS_CLUSTER, change) for change in redis_changes.REFUSED_CHANGES),
 ]
 ACCEPTED_CHANGES_OF_ALL = [
+    *((MEMCACHED, change) for change in memcached_changes.CHANGES),
     *((ETCD_CLUSTER, change) for change in CHANGES),
-    *((REDIS_CLUSTER, change) for change in changes.CHANGES),
+    *((REDIS_CLUSTER, change) for change in redis_changes.CHANGES),
 ]
 
 SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))

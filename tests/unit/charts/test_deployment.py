@@ -25,6 +25,7 @@ from tests.support.charts import (
     pods,
     render,
 )
+from tests.support.openshift import violations
 
 OPENSHIFT: Obj = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
 """Removes the fixed IDs, so that restricted-v2 assigns those of the namespace."""
@@ -97,6 +98,12 @@ def test_pods_run_with_the_restricted_profile_by_default(operator_chart: Path) -
 def test_null_removes_the_fixed_ids_for_openshift(operator_chart: Path) -> None:
     for pod in pods(render(operator_chart, OPENSHIFT)):
         assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_restricted_v2_of_openshift_admits_every_pod_without_fixed_ids(operator_chart: Path, values: Values) -> None:
+    found = pods(render(operator_chart, values | OPENSHIFT | {"hostNetwork": False}))
+    assert [problem for pod in found for problem in violations(pod["spec"])] == []
 
 
 def test_null_removes_the_fixed_ids_of_every_operator_of_the_platform(charts: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from dashboards.catalogue import DASHBOARDS
+from dashboards.compose import operators
+from dashboards.contract import SCRAPES, Recorded
 from e2e.cluster.machine import debian
 from e2e.cluster.paths import REPOSITORY
 
@@ -18,6 +21,14 @@ COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").rea
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PARTS = REPOSITORY / "dashboards/compose"
 PROMETHEUS = yaml.safe_load((PARTS / "prometheus.yml").read_text())
+RECORDING = SCRAPES / "operators.prom"
+UNSET = {
+    "platform_resource_advisory",
+    "platform_resource_certificate_expiry_timestamp_seconds",
+    "platform_resource_unready_since_timestamp_seconds",
+}
+"""Recorded metrics that healthy resources without TLS do not have."""
+
 JOBS = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
 
 
@@ -37,7 +48,7 @@ def test_images_are_pinned_and_name_no_registry(name: str) -> None:
         begins = re.findall(r"^FROM (\S+)", SERVICES[name]["build"]["dockerfile_inline"], re.MULTILINE)
         assert begins == ["debian:trixie-slim"]
     else:
-        assert re.search(r":v?\d+\.\d+\.\d+$", image), image
+        assert re.search(r":v?\d+\.\d+\.\d+(-slim)?$", image), image
 
 
 def test_ports_are_published_on_loopback_only() -> None:
@@ -46,7 +57,7 @@ def test_ports_are_published_on_loopback_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+@pytest.mark.parametrize("service", [name for name, service in SERVICES.items() if "volumes" in service])
 def test_mounted_files_exist(service: str) -> None:
     for inside, outside in mounts(service).items():
         assert outside.exists(), f"{outside}, for {inside}"
@@ -81,7 +92,7 @@ def test_prometheus_scrapes_existing_services() -> None:
             hosts.add(re.sub(r"^\w+://", "", target).split(":")[0])
     given = {entry.split(":")[0] for entry in SERVICES["prometheus"]["extra_hosts"]}
     assert hosts - given <= set(SERVICES)
-    assert {"memcached-exporter", "etcd-2", "redis-exporter", "redis-1"} <= hosts
+    assert {"memcached-exporter", "etcd-2", "redis-exporter", "redis-5", "operators"} <= hosts
 
 
 def test_targets_have_the_labels_that_dashboards_select() -> None:
@@ -90,6 +101,53 @@ def test_targets_have_the_labels_that_dashboards_select() -> None:
             made = {rule.get("target_label") for rule in JOBS[name].get("relabel_configs", ())}
             assert {"namespace", "app_kubernetes_io_instance", "pod"} <= set(static["labels"]) | made
     assert JOBS["operators"]["honor_labels"] is True
+
+
+def test_redis_cluster_is_formed_of_every_node_that_prometheus_scrapes() -> None:
+    nodes = [name for name in SERVICES if re.fullmatch(r"redis-\d", name)]
+    [targets] = [static["targets"] for static in JOBS["redis"]["static_configs"]]
+    assert [f"{name}:6379" for name in nodes] == SERVICES["redis-cluster"]["command"]
+    assert [f"redis://{name}:6379" for name in nodes] == targets
+    assert all("--cluster-enabled" in SERVICES[name]["command"] for name in nodes)
+
+
+def test_served_resources_have_the_names_sizes_and_versions_of_the_containers() -> None:
+    of_jobs = {"Memcached": "memcached", "EtcdCluster": "etcd", "RedisCluster": "redis"}
+    for kind, name, size, version in operators.RESOURCES:
+        [static] = JOBS[of_jobs[kind]]["static_configs"]
+        assert static["labels"]["namespace"] == operators.NAMESPACE
+        assert static["labels"]["app_kubernetes_io_instance"] == name
+        assert len(static["targets"]) == size
+        image = SERVICES.get("memcached" if kind == "Memcached" else "redis-0", {})["image"]
+        assert kind == "EtcdCluster" or image.endswith(f":{version}"), "etcd is Debian's"
+
+
+def test_served_states_are_series_that_real_operators_expose() -> None:
+    real = Recorded.of([RECORDING.read_text()]).series
+    for name, labels, _ in operators.states(time.time()):
+        assert labels.keys() == real[name].keys(), name
+    assert (
+        set(real) - {"ALERTS", "up"} - {name for name, _, _ in operators.states(0)}
+        == {
+            series.partition("{")[0]
+            for line in operators.exposition(RECORDING.read_text(), 0, 0).splitlines()
+            if not operators.OF_RESOURCES.match(series := line.rpartition(" ")[0])
+        }
+        | UNSET
+    )
+
+
+def test_times_count_from_now_and_counters_of_successful_work_grow() -> None:
+    recording = "\n".join(
+        (
+            'platform_watch_last_event_timestamp_seconds{kind="a"} 1000',
+            "platform_certificate_expiry_timestamp_seconds 1500",
+            'controller_runtime_reconcile_total{controller="a",result="success"} 5',
+            'controller_runtime_reconcile_total{controller="a",result="error"} 7',
+        )
+    )
+    lines = operators.exposition(recording, 2000, 2100).splitlines()
+    assert [float(line.rpartition(" ")[2]) for line in lines[:4]] == [2100, 2600, 15, 7]
 
 
 def test_prometheus_configuration_is_valid_and_loads_the_rules() -> None:

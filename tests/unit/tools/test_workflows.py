@@ -1,14 +1,17 @@
-"""Workflows: pinned actions, least permissions, and commands that exist in this tree."""
+"""Workflows: valid syntax, pinned actions, least permissions, and commands that exist in this tree."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from e2e.cluster import binaries
+from e2e.cluster.machine import debian
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.release import operators
 from tools.release import __main__ as release
@@ -25,6 +28,37 @@ def jobs(path: Path) -> dict[str, Any]:
 
 def commands(path: Path) -> list[str]:
     return [step["run"] for job in jobs(path).values() for step in job.get("steps", ()) if "run" in step]
+
+
+def linted(*paths: Path) -> str:
+    """Return the problems that actionlint finds in workflows, and shellcheck in their commands; both are built once."""
+    shellcheck = debian.program("shellcheck", "shellcheck")
+    command = [binaries.find("actionlint"), "-no-color", f"-shellcheck={shellcheck}", "-pyflakes=", *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert done.stdout or done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_workflows_are_valid() -> None:
+    assert linted(*FILES) == ""
+
+
+@pytest.mark.parametrize(
+    ("valid", "invalid", "problem"),
+    [
+        ("timeout-minutes:", "timeout:", 'unexpected key "timeout"'),
+        ("needs: [check, test]", "needs: [check, tests]", 'needs job "tests"'),
+        ("matrix.operator }}", "matrix.operators }}", 'property "operators" is not defined'),
+        ('"$GITHUB_REF_NAME" --verify', "$GITHUB_REF_NAME --verify", "SC2086"),
+    ],
+    ids=["key", "job", "property", "command"],
+)
+def test_invalid_workflow_is_noticed(valid: str, invalid: str, problem: str, tmp_path: Path) -> None:
+    text = (REPOSITORY / ".github/workflows/release.yml").read_text()
+    assert valid in text
+    file = tmp_path / "release.yml"
+    file.write_text(text.replace(valid, invalid))
+    assert problem in linted(file)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

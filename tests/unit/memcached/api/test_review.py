@@ -14,7 +14,8 @@ from operators.memcached.api.spec import DEFAULT_VERSION
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import Sidecar, pod
 from shared.kubernetes.kinds import Obj
-from tests.support.cases import Case
+from tests.support.cases import Case, Change
+from tests.support.memcached import changes
 from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
 
 
@@ -34,6 +35,20 @@ def test_review_accepts_every_case_that_the_schema_accepts(case: Case) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_review_rejects_with_advice_every_case_that_the_schema_rejects(case: Case) -> None:
     assert case.operator_error in " ".join(ADMISSION.review(of(case), None).errors)
+
+
+@pytest.mark.parametrize("change", changes.CHANGES, ids=str)
+def test_valid_change_is_accepted(change: Change) -> None:
+    assert ADMISSION.review(of(change.new), of(change.old)).errors == ()
+
+
+@pytest.mark.parametrize("change", changes.REFUSED_CHANGES, ids=str)
+def test_change_that_clients_cannot_follow_is_rejected_with_the_way_to_go(change: Change) -> None:
+    new, old = of(change.new), of(change.old)
+    (error,) = ADMISSION.review(new, old).errors
+    assert change.operator_error in error
+    assert ADMISSION.review(new, None).errors == (), "the new spec is valid at creation"
+    assert ADMISSION.review(new, new).errors == (), "the new spec is valid without a change"
 
 
 def test_review_returns_all_errors_at_once() -> None:
@@ -127,6 +142,13 @@ def test_change_gives_a_warning_exactly_if_it_changes_the_pods(leaf: str) -> Non
     warnings = warnings_of(obj(**CHANGES[leaf]), obj())
     warns = "replaces all servers" in warnings
     assert warns == (template_of(CHANGES[leaf]) != template_of({})), warnings
+
+
+def test_another_issuer_warns_that_clients_must_trust_its_authority_first() -> None:
+    given = {"mode": "certManager", "issuer": {"name": "ours"}}
+    warnings = warnings_of(obj(tls={**given, "issuer": {"name": "theirs"}}), obj(tls=given))
+    assert "spec.tls.issuer: clients must trust the authority of the new issuer before this change" in warnings
+    assert "spec.tls.issuer" not in warnings_of(obj(tls={**given, "clientAuth": "required"}), obj(tls=given))
 
 
 def test_workload_change_warns_that_every_key_moves() -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,18 +17,23 @@ from operators.memcached.operator import controller
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, content_of
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import certs
 from shared.pki.rotation import BACKDATED, DATABASES, RENEWAL_FRACTION
 from shared.pki.stores import authorities_of, certificates_in, issued_in
+from shared.pki.validity import signers
 from shared.status import conditions
-from shared.steps.certificates import COPY_SETTLING
-from shared.testing.harness.scenario import ScenarioStep, apply, delete, edit, later, unobserved
+from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
+from shared.testing.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users
-from tests.unit.memcached.fake_servers import certificate, tls_secret
+from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 
-REAL = dataclasses.replace(MEMCACHED, controller=lambda servers: controller(OPTIONS, servers.connect))
+REAL = dataclasses.replace(
+    MEMCACHED,
+    controller=lambda servers: controller(OPTIONS, servers.connect),
+    serves=(*MEMCACHED.serves, CERTIFICATE),
+)
 """Subject whose certificates depend on the world's time."""
 
 OPEN: Obj = {"tls": {"mode": "self"}}
@@ -310,3 +317,38 @@ async def test_certificate_begins_before_the_world_so_that_clocks_may_differ() -
     issued = issued_in(lab.secret(SERVER))
     assert issued is not None
     assert issued.certificate.begins <= lab.run.world.clock() - BACKDATED + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("spec", [OPEN, ISSUED], ids=["open", "mutual"])
+async def test_clients_trust_every_server_on_the_way_from_the_operator_to_cert_manager(spec: Obj) -> None:
+    """The steps of docs/how-to/rotate-credentials.md, "Change the issuer of a Memcached"."""
+    lab = await created(spec)
+    client, namespace = lab.run.stage.user_client, lab.run.stage.namespace
+    own, both = content_of(lab.secret(SERVER)), content_of(lab.secret(SERVER))[AUTHORITY_KEY] + signer("ca").certificate
+    new = {CERTIFICATE_KEY: certificate().certificate, PRIVATE_KEY: certificate().key}
+
+    def write(name: str, content: Mapping[str, str]) -> ScenarioStep:
+        def act(_stage: Stage) -> None:
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}}
+            client.apply(SECRET, body | {"data": encoded(content)}, force=True)
+
+        return unobserved(ScenarioStep(f"write {name}", act))
+
+    def change(mode: str, **tls: Any) -> ScenarioStep:
+        return edit(None, {"spec": {"tls": {"mode": mode, "secretName": None, "issuer": None} | tls}})
+
+    trusted = certificates_in(lab.secret(CONNECTION))
+    for steps in (
+        (write("cache-own", own | {AUTHORITY_KEY: both}), change("secret", secretName="cache-own")),
+        (write("cache-own", new | {AUTHORITY_KEY: both}),),
+        (*(delete(SECRET, name) for name in (SERVER, CLIENT)), change("certManager", issuer={"name": "team-ca"})),
+        tuple(write(name, new | {AUTHORITY_KEY: signer("ca").certificate}) for name in (SERVER, CLIENT)),
+    ):
+        await lab.steps(*steps)
+        await lab.passes(timedelta(minutes=1))
+        served = lab.servers.served.values()
+        assert served
+        assert all(signers(pair, trusted) for pair in served), "clients that did not reload since the former step"
+        trusted = certificates_in(lab.secret(CONNECTION))
+    assert lab.ready[0] == "Ready"
+    assert [each.subject for each in trusted] == [each.subject for each in certs.read(signer("ca").certificate)]

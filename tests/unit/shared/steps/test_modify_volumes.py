@@ -48,6 +48,9 @@ def claim(
     return {"metadata": metadata, "spec": spec, "status": found}
 
 
+APPLIED = claim(has="fast", applied="fast")
+
+
 def stateful_set(attributes_class: str | None = None) -> Obj:
     spec: Obj = {"resources": {"requests": {"storage": "1Gi"}}}
     if attributes_class is not None:
@@ -136,8 +139,8 @@ def test_applied_class_needs_nothing() -> None:
     assert modify(claim(has="fast", applied="fast", tried=ATTEMPT)) == PASS
 
 
-def test_stateful_set_is_recreated_without_its_pods_when_every_claim_has_the_class() -> None:
-    step = grow(claim(0, has="fast"), claim(1, has="fast"))
+def test_stateful_set_is_recreated_without_its_pods_when_every_volume_has_the_class() -> None:
+    step = grow(claim(0, has="fast", applied="fast"), claim(1, has="fast", applied="fast"))
     (action,) = step.actions
     assert isinstance(action, Delete)
     assert (action.kind, action.orphan, step.reason) == (STATEFUL_SET, True, "ModifyingVolumes")
@@ -147,13 +150,24 @@ def test_stateful_set_is_recreated_without_its_pods_when_every_claim_has_the_cla
     "given",
     [
         {"claims": (), "template": None},
-        {"claims": (claim(0, has="fast"), claim(1)), "template": None},
+        {"claims": (APPLIED, claim(1)), "template": None},
         {"claims": (claim(tried=ATTEMPT),), "template": None},
-        {"claims": (claim(has="fast"),), "template": "fast"},
-        {"claims": (claim(has="fast"),), "template": None, "requested": None},
-        {"claims": (claim(has="fast"),), "template": None, "may_recreate": False},
+        {"claims": (APPLIED, claim(1, has="fast", applied="slow", state="InProgress")), "template": None},
+        {"claims": (claim(has="fast", state="Infeasible"),), "template": None},
+        {"claims": (APPLIED,), "template": "fast"},
+        {"claims": (APPLIED,), "template": None, "requested": None},
+        {"claims": (APPLIED,), "template": None, "may_recreate": False},
     ],
-    ids=["no claims", "not all claims", "dropped by the server", "present", "no class in the spec", "not allowed"],
+    ids=[
+        "no claims",
+        "not all claims",
+        "dropped by the server",
+        "not applied yet",
+        "refused by the driver, which would provide no new volume",
+        "present",
+        "no class in the spec",
+        "not allowed",
+    ],
 )
 def test_stateful_set_is_not_recreated_otherwise(given: dict[str, Any]) -> None:
     claims = given.pop("claims")

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.errors import Forbidden, NotFound
+from shared.kubernetes.errors import Forbidden, Invalid, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
-from shared.testing.api_server.kinds import STORAGE_CLASS
+from shared.testing.api_server.kinds import ATTRIBUTES_CLASS, STORAGE_CLASS
+from shared.testing.kubelet.claims import INFEASIBLE
 from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.api_server_scenarios import claim, stateful_set
 
@@ -152,6 +153,54 @@ def test_claim_grows_if_its_storage_class_allows_expansion(server: ApiServer) ->
     kubectl.merge(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "it", bigger)
     Workloads(server).settle()
     assert kubectl.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "it")["status"]["capacity"] == {"storage": "2Gi"}
+
+
+def attributes_class(server: ApiServer, name: str, **parameters: str) -> None:
+    made = {"metadata": {"name": name}, "driverName": "example.com", "parameters": parameters}
+    server.actor("kubectl").create(ATTRIBUTES_CLASS, made)
+
+
+def modified(server: ApiServer, name: str | None) -> Obj:
+    """Request another VolumeAttributesClass for the claim, and return the status that follows."""
+    kubectl = server.actor("kubectl")
+    kubectl.merge(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "it", {"spec": {"volumeAttributesClassName": name}})
+    Workloads(server).settle()
+    found: Obj = kubectl.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "it")["status"]
+    return {key: found[key] for key in ("currentVolumeAttributesClassName", "modifyVolumeStatus") if key in found}
+
+
+def test_claim_gets_another_class_of_attributes_while_it_is_bound(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    made = claim(volumeAttributesClassName="slow")
+    made["metadata"]["namespace"] = NAMESPACE
+    kubectl.create(PERSISTENT_VOLUME_CLAIM, made)
+    with pytest.raises(Invalid, match="for bound claims"):
+        modified(server, "fast")
+    Workloads(server).settle()
+    target = {"targetVolumeAttributesClassName": "fast"}
+    pending = {"currentVolumeAttributesClassName": "slow", "modifyVolumeStatus": target | {"status": "Pending"}}
+    assert modified(server, "fast") == pending
+    attributes_class(server, "fast")
+    workloads = Workloads(server)
+    seen = []
+    while workloads.step():
+        seen.append(kubectl.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "it")["status"].get("modifyVolumeStatus"))
+    assert seen == [target | {"status": "InProgress"}, None]
+    assert modified(server, "fast") == {"currentVolumeAttributesClassName": "fast"}
+    with pytest.raises(Invalid, match="update to nil is forbidden"):
+        modified(server, None)
+
+
+def test_driver_may_refuse_a_class_of_attributes(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    made = claim()
+    made["metadata"]["namespace"] = NAMESPACE
+    kubectl.create(PERSISTENT_VOLUME_CLAIM, made)
+    Workloads(server).settle()
+    attributes_class(server, "extreme", **INFEASIBLE)
+    state = {"targetVolumeAttributesClassName": "extreme", "status": "Infeasible"}
+    assert modified(server, "extreme") == {"modifyVolumeStatus": state}
+    assert modified(server, None) == {}, "it was never applied"
 
 
 @dataclass
