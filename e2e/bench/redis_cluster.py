@@ -81,7 +81,7 @@ class ClusterBench:
                 runtime.signal(pods[primary], "redis", "SIGCONT")
             until(
                 f"{primary} is a replica in status",
-                lambda: cluster.instances[primary]["type"] == "slave",  # noqa: B023
+                lambda: cluster.nodes[primary]["role"] == "replica",  # noqa: B023
                 seconds=FAILOVER_TIMEOUT,
             )
             cluster.await_ready(NODES)

@@ -137,12 +137,12 @@ class _Cluster:
         return f"10.0.{number >> 8}.{number & 255}"
 
     def resource(self) -> RedisCluster:
-        conditions = [
+        nodes = [
             {
                 "name": f"demo-{number}",
-                "type": "master" if number < self.primaries else "slave",
+                "role": "primary" if number < self.primaries else "replica",
                 "nodeId": node_id,
-                "masterNodeId": self.ids[number % self.primaries],
+                "primaryId": self.ids[number % self.primaries] if number >= self.primaries else "",
                 "disk": f"disk-{number}",
                 "status": "True",
                 "slots": self.slots(number),
@@ -152,7 +152,7 @@ class _Cluster:
         ]
         metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": 1}
         spec = {"replicas": len(self.ids), "version": "8.0.2", "storage": {}}
-        status = {"phase": "Running", "observedGeneration": 1, "conditions": conditions, "formed": True}
+        status = {"phase": "Running", "observedGeneration": 1, "nodes": nodes, "formed": True}
         return RedisCluster.parse({"metadata": metadata, "spec": spec, "status": status})
 
     def instance(self, resource: RedisCluster, number: int, report: NodeReport) -> Instance:

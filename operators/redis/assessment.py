@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from operators.redis.api.node_entries import recorded_entries
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Endpoint
 from operators.redis.detached import DetachedNode, detached_nodes
@@ -75,8 +76,8 @@ class Assessment(Observed):
 
     @cached_property
     def entries(self) -> Mapping[str, Obj]:
-        """Entries of the nodes in the status, by the name of the pod."""
-        return {entry["name"]: entry for entry in self.resource.reported.get("conditions") or () if entry.get("name")}
+        """Recorded entries of the nodes, as in status.nodes, by the name of the pod."""
+        return {entry["name"]: entry for entry in (*recorded_entries(self.resource.reported), *self.restored)}
 
     @cached_property
     def staying(self) -> tuple[Instance, ...]:

@@ -31,12 +31,14 @@ def conditions(seen: Assessment, now: datetime) -> list[Obj]:
 
 
 def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]], now: datetime) -> Iterator[Obj]:
-    earlier = seen.resource.reported.get("conditions") or []
+    resource = seen.resource
+    earlier = resource.reported.get("conditions") or []
+    generation = resource.obj["metadata"].get("generation", 0)
     for reason, each in sentences.items():
         if message := " ".join(each):
             since = condition_in(earlier, str(reason)).get("lastTransitionTime") or f"{now:%Y-%m-%dT%H:%M:%SZ}"
             about = {"type": str(reason), "status": "True", "reason": str(reason), "message": message}
-            yield about | {"lastTransitionTime": since}
+            yield about | {"lastTransitionTime": since, "observedGeneration": generation}
 
 
 def _keys_of(seen: Assessment, node_id: str, slots: Slots) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import NodeReport
@@ -76,7 +77,7 @@ class Instance:
         known, report = self.recorded, self.report
         if not self.ready or report is None or known is None or known.node_id != report.id:
             return False
-        moved = bool(known.slots) or (known.type == "slave") != bool(report.me.primary)
+        moved = bool(known.slots) or (known.role == REPLICA_ROLE) != bool(report.me.primary)
         return moved or known.since is None or now < known.since + LINGER
 
     @property

@@ -49,6 +49,8 @@ class Observed:
         former: pod names of nodes that were removed permanently, by node id.
         adoptable: volumes of a deleted resource of this name.
         connection: the Secret for clients; None if it was not read.
+        restored: entries of nodes as in status.nodes, from the records on the volume claims; empty unless the status of
+            a created cluster has lost all of them.
     """
 
     stateful_set: Obj | None = None
@@ -62,6 +64,7 @@ class Observed:
     former: Mapping[str, str] = field(default_factory=dict)
     adoptable: Adoptable = field(default_factory=Adoptable)
     connection: ConnectionSecret | None = None
+    restored: tuple[Obj, ...] = ()
 
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 from operators.redis.api.resource import API, RedisCluster
+from operators.redis.api.status import RecordedNode, recorded_node
 from operators.redis.client.errors import Denied, RedisError
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
@@ -31,6 +32,7 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.reasons import CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.volume_record import restored_entries
 from operators.redis.zones import Zones
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -100,13 +102,15 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         for volume in claims
         if (number := names.volume_number(resource, volume["metadata"]["name"])) is not None
     }
-    recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
-    numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
+    restored = restored_entries(resource, claims)
+    recorded = map(recorded_node, restored) if restored else resource.recorded_nodes
+    nodes = {names.number_of(resource, known.name): known for known in recorded if known.node_id}
+    numbers = {*range(_expected(resource, seen)), *pods, *volumes, *nodes}
     instances = tuple(
-        _instance(resource, number, pods.get(number), volumes.get(number))
+        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number))
         for number in sorted(number for number in numbers if number is not None)
     )
-    seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube))
+    seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube), restored=restored)
     seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
     if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
         log.debug("%s: %s", key, conflicts)
@@ -154,7 +158,9 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
     return max(resource.spec.replicas, replicas)
 
 
-def _instance(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
+def _instance(
+    resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None, recorded: RecordedNode | None
+) -> Instance:
     name = names.node_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     instance = Instance(
@@ -162,7 +168,7 @@ def _instance(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: 
         name,
         pod=pod if pod and not pod.ended else None,
         pod_obj=pod_obj,
-        recorded=next((known for known in resource.recorded_nodes if known.name == name and known.node_id), None),
+        recorded=recorded,
     )
     return _with_holder(resource, instance, volume if resource.has_storage else pod_obj)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operators.redis.api.status import recorded_nodes
+from operators.redis.api.node_entries import recorded_entries
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
@@ -47,5 +47,6 @@ def states(obj: Obj) -> Iterator[Sample]:
 
 def _slots(status: Obj, state: str) -> Slots:
     """Return the slots of the nodes in a state: True (they serve), False or Unknown."""
-    found = {node.get("name") for node in status.get("conditions") or () if node.get("status") == state}
-    return Slots.union(node.slots for node in recorded_nodes(status) if node.name in found)
+    return Slots.union(
+        Slots.parse(node.get("slots") or "") for node in recorded_entries(status) if node.get("status") == state
+    )

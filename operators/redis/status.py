@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from operators.redis import foreign_slots, migration_status
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, as_conditions
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
@@ -43,10 +44,8 @@ def report(
         "replicas": sum(1 for instance in seen.instances if instance.pod),
         "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
         "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
-        "conditions": [
-            *foreign_slots.conditions(seen, now),
-            *(node_condition(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)),
-        ],
+        "nodes": [node_entry(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)],
+        "nodesInConditions": resource.began_with_conditions or None,
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
@@ -67,6 +66,8 @@ def report(
     }
     found |= adoption.report(resource, seen)
     found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
+    in_conditions = as_conditions(found["nodes"]) if resource.has_nodes_in_conditions else []
+    found["conditions"] = [*foreign_slots.conditions(seen, now), *in_conditions]
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -115,42 +116,47 @@ def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | N
     return {"from": found.source, "to": found.target, "since": f"{found.since:%Y-%m-%dT%H:%M:%SZ}"}
 
 
-def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
+def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
     """Return the entry of one node, with its volume."""
     before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
+    node_id, disk = known or (None, None)
     reason, message = _doing(seen, instance)
+    node = seen.view.nodes.get(node_id or "")
     entry: dict[str, Any] = {
         "name": instance.name,
-        "instance": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
-        "nodeId": known[0] if known else None,
-        "domainName": names.domain_name(resource, instance.name),
-        "hostname": instance.location.host or None,
-        "zone": instance.location.zone or None,
-        "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
         "status": "Unknown" if _is_unknown(seen, instance) else str(serves(seen, instance)),
         "reason": str(reason),
         "message": message,
-        "disk": known[1] if known else None,
+        "nodeId": node_id,
+        "flags": list(node.flags) or None if node else None,
+        "address": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
+        "domainName": names.domain_name(resource, instance.name),
+        "host": instance.location.host or None,
+        "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
+        "zone": instance.location.zone or None,
+        "disk": disk,
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
-        **_role(seen, before, known[0] if known else ""),
+        **_role(seen, before, node_id),
     }
-    same = all(before.get(field) == entry[field] for field in ("type", "status"))
+    same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
+def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     """Return the role of a node; of a node that no node knows the recorded role, if it is the same node."""
-    role: Obj = {name: before.get(name) for name in ("masterNodeId", "slots", "copyOf")}
-    role["type"] = before.get("type", "master")
+    node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
-        role = {"type": "master", "masterNodeId": node_id, "slots": None, "copyOf": None}
-    if (node := seen.view.nodes.get(node_id)) is not None:
-        role["type"] = "slave" if node.is_replica else "master"
-        role["masterNodeId"] = node.primary or node.id
-        role["slots"] = str(seen.view.slots_of(node.id)) or None
-        role["copyOf"] = node.primary if node.synced else role["copyOf"]
-    return role
+        before = {}
+    if node is None:
+        recorded = {name: before.get(name) for name in ("primaryId", "slots", "copyOf")}
+        return recorded | {"role": before.get("role", PRIMARY_ROLE)}
+    return {
+        "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,
+        "primaryId": node.primary or None,
+        "slots": str(seen.view.slots_of(node.id)) or None,
+        "copyOf": node.primary if node.synced else before.get("copyOf"),
+    }
 
 
 def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:

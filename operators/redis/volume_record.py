@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.redis.api.engine_versions import Engine, upgrade_refusal
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import engine_of
 from operators.redis.instance import Instance
@@ -99,20 +100,31 @@ def why_unusable(resource: RedisCluster, found: Sequence[VolumeRecord]) -> str:
 
 
 def node_entries(found: Sequence[VolumeRecord]) -> list[Obj]:
-    """Return entries of status.conditions for the nodes that these records name, with or without a volume."""
+    """Return entries of status.nodes for the nodes that these records name, with or without a volume."""
     entries: dict[str, Obj] = {}
     for record in found:
         for name, node_id in record.nodes.items():
-            entries.setdefault(name, {"name": name, "nodeId": node_id, "masterNodeId": node_id, "type": "master"})
+            entries.setdefault(name, {"name": name, "nodeId": node_id, "role": PRIMARY_ROLE})
     for record in found:
         entry: Obj = {
             "name": record.name,
             "nodeId": record.node_id,
-            "masterNodeId": record.primary or record.node_id,
-            "type": "slave" if record.primary else "master",
+            "primaryId": record.primary or None,
+            "role": REPLICA_ROLE if record.primary else PRIMARY_ROLE,
             "disk": record.disk,
             "copyOf": record.copy_of or None,
             "version": str(record.engine) if record.engine else None,
         }
         entries[record.name] = {key: value for key, value in entry.items() if value is not None}
     return [entries[name] | {"status": "False"} for name in sorted(entries)]
+
+
+def restored_entries(resource: RedisCluster, claims: Sequence[Obj]) -> tuple[Obj, ...]:
+    """Return entries of status.nodes for a created cluster whose status has lost all of them; empty otherwise.
+
+    An older CRD removes status.nodes. Without records, nothing shows whether a node that is away lost its data.
+    """
+    if not resource.formed or any(node.node_id for node in resource.recorded_nodes):
+        return ()
+    own = [claim for claim in claims if not names.is_foreign(resource, claim)]
+    return tuple(node_entries(records(resource, own)))

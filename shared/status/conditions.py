@@ -4,8 +4,8 @@ kstatus reads three conditions: Ready (the resource matches its spec), Reconcili
 Stalled (a user must change something). kstatus treats a missing Ready condition as done, so the first status has
 Ready=Unknown. Available, Degraded and Observed are the health of a resource (`shared.status.health`).
 
-A resource may have other entries under `conditions`, such as one per instance in the redis API. They follow, so that
-`kubectl describe` begins with the conditions, and a lookup by type skips them.
+A resource may have other entries under `conditions`, such as those of nodes in the first API of redis. They follow, so
+that `kubectl describe` begins with the conditions, and a lookup by type skips them.
 
 Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 """

@@ -53,10 +53,10 @@ class Cluster(Resource):
 
         def check() -> dict[str, Any]:
             now = self.ready_now()
-            status, instances = now["status"], instances_of(now)
-            assert status["replicas"] == status["readyReplicas"] == len(instances) == replicas, status
-            roles = Counter(each["type"] for each in instances.values())
-            assert roles == Counter(master=primaries, slave=replicas - primaries), roles
+            status, nodes = now["status"], nodes_of(now)
+            assert status["replicas"] == status["readyReplicas"] == len(nodes) == replicas, status
+            roles = Counter(each["role"] for each in nodes.values())
+            assert roles == Counter(primary=primaries, replica=replicas - primaries), roles
             assert status["phase"] == "Running", status["phase"]
             return now
 
@@ -86,20 +86,19 @@ class Cluster(Resource):
         return until(f"{self.name} has reason {' or '.join(reasons)}", check, seconds=seconds)
 
     @property
-    def instances(self) -> dict[str, dict[str, Any]]:
+    def nodes(self) -> dict[str, dict[str, Any]]:
         """Status of each node, by pod name."""
-        return instances_of(self.now)
+        return nodes_of(self.now)
 
     def primaries(self) -> dict[str, str]:
         """Return the node ids of the primaries by pod name, as the status has them."""
-        return {name: each["nodeId"] for name, each in self.instances.items() if each["type"] == "master"}
+        return {name: each["nodeId"] for name, each in self.nodes.items() if each["role"] == "primary"}
 
     def shard(self, number: int = 0) -> tuple[str, tuple[str, ...]]:
         """Return the pods of a shard, the primary and its replicas. Shards are in the order of their primaries."""
-        instances = self.instances
-        name = sorted(pod for pod, each in instances.items() if each["type"] == "master")[number]
-        own = instances[name]["nodeId"]
-        followers = (pod for pod, each in instances.items() if each["type"] == "slave" and each["masterNodeId"] == own)
+        nodes = self.nodes
+        name = sorted(pod for pod, each in nodes.items() if each["role"] == "primary")[number]
+        followers = (pod for pod, each in nodes.items() if each.get("primaryId") == nodes[name]["nodeId"])
         return name, tuple(sorted(followers))
 
     def owners(self) -> dict[int, str]:
@@ -223,10 +222,9 @@ class Cluster(Resource):
             self.kubectl("patch", "pod", name, "--type=merge", f"--patch={json.dumps(release)}")
 
 
-def instances_of(resource: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the conditions that describe nodes, by pod name."""
-    listed = resource.get("status", {}).get("conditions", ())
-    return {each["name"]: each for each in listed if each["type"] in ("master", "slave")}
+def nodes_of(resource: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the entries of status.nodes, by pod name."""
+    return {each["name"]: each for each in resource.get("status", {}).get("nodes", ())}
 
 
 def own_slots(nodes: str) -> dict[str, list[int]]:

@@ -31,7 +31,7 @@ NODE_TIMEOUT = 5.0
 
 def of_nodes(cluster: Cluster) -> dict[str, str]:
     """Return the node ids by pod name."""
-    return {name: each["nodeId"] for name, each in cluster.instances.items()}
+    return {name: each["nodeId"] for name, each in cluster.nodes.items()}
 
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.long)])
@@ -144,7 +144,7 @@ def test_10_isolated_primary_returns_as_a_replica(kubectl: Kubectl, engine: Spec
     [death] = replication.deaths()
     assert death.until - death.replicated < 1.5 * NODE_TIMEOUT + 1, "a primary without a majority stops"
     assert load.check([death]) > 50
-    assert Counter(each["type"] for each in cluster.instances.values()) == {"master": 3, "slave": 3}
+    assert Counter(each["role"] for each in cluster.nodes.values()) == {"primary": 3, "replica": 3}
 
 
 MANY = 200

@@ -186,8 +186,8 @@ def test_11_large_key_and_hot_slot_move_without_loss(kubectl: Kubectl, engine: S
 
 def synced(cluster: Cluster) -> bool:
     """Whether every replica is in sync with its primary."""
-    for name, each in cluster.instances.items():
-        if each["type"] == "slave":
+    for name, each in cluster.nodes.items():
+        if each["role"] == "replica":
             with cluster.node(name) as node:
                 info = node.info("replication")
             assert info["master_link_status"] == "up", f"{name}: {info}"

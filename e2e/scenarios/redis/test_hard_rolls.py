@@ -36,7 +36,7 @@ def test_08_primary_is_not_restarted_while_its_replica_is_down(kubectl: Kubectl)
     before = cluster.uids()[primary]
     with cluster.load() as load:
         with cluster.down(replica):
-            until("the missing pod is noticed", lambda: cluster.instances[replica]["status"] != "True", seconds=60)
+            until("the missing pod is noticed", lambda: cluster.nodes[replica]["status"] != "True", seconds=60)
             cluster.change(**REDIS_8)
             assert replica in cluster.await_reason("RollHeld", seconds=180)
             time.sleep(10)
@@ -215,10 +215,10 @@ def test_13_new_cluster_forms_once_its_image_is_corrected(kubectl: Kubectl) -> N
 
 def replicas_are_apart(cluster: Cluster) -> bool:
     """Whether no replica runs on the Kubernetes node of its primary."""
-    instances = cluster.instances.values()
-    hosts = {each["nodeId"]: each["hostname"] for each in instances}
-    followers = [each for each in instances if each["type"] == "slave"]
-    together = [each["name"] for each in followers if each["hostname"] == hosts[each["masterNodeId"]]]
+    nodes = cluster.nodes.values()
+    hosts = {each["nodeId"]: each["host"] for each in nodes}
+    followers = [each for each in nodes if each["role"] == "replica"]
+    together = [each["name"] for each in followers if each["host"] == hosts[each["primaryId"]]]
     assert not together, f"on the Kubernetes nodes of their primaries: {together}"
     return True
 
@@ -228,7 +228,7 @@ def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kube
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
     until("primaries and replicas are on different nodes", lambda: replicas_are_apart(cluster), seconds=60)
-    drained = str(cluster.instances["demo-0"]["hostname"])
+    drained = str(cluster.nodes["demo-0"]["host"])
     with cluster.load(patience=90) as load:
         try:
             selected = ["--pod-selector", cluster.selector, "--delete-emptydir-data", "--ignore-daemonsets"]

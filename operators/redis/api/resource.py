@@ -7,6 +7,7 @@ from functools import cached_property
 
 from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, engine_named
+from operators.redis.api.node_entries import lacks_nodes
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
@@ -120,6 +121,26 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def forming(self) -> tuple[FormingNode, ...]:
         """Return the recorded primaries of the cluster that is being created."""
         return forming_nodes(self.reported)
+
+    @property
+    def began_with_conditions(self) -> bool:
+        """Return whether a status without status.nodes was found: then readers of the entries in conditions may exist.
+
+        That is permanent, unless the CRD in use does not keep it. Then status.nodes is missing as well.
+        """
+        return bool(self.reported.get("nodesInConditions")) or lacks_nodes(self.reported)
+
+    @property
+    def has_nodes_in_conditions(self) -> bool:
+        """Return whether status.conditions has an entry for each node, in addition to status.nodes.
+
+        While status.nodes is missing, it is not known that the CRD in use keeps that field. So the entries in
+        conditions are only omitted once the API server has returned status.nodes.
+        """
+        if lacks_nodes(self.reported):
+            return True
+        chosen = self.spec.nodes_in_conditions
+        return chosen if chosen is not None else self.spec.has_first_fields or self.began_with_conditions
 
     @property
     def recorded_nodes(self) -> tuple[RecordedNode, ...]:

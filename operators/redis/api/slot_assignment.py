@@ -19,8 +19,8 @@ class AssignStrategy(SpecModel):
     )
     from_replicas: Annotated[str, Field(max_length=4096, pattern=r"^\s*[0-9A-Za-z]+(\s*,\s*[0-9A-Za-z]+)*\s*$")] = (
         Field(
-            description="Node ids of the primaries that give the slots, separated by commas; status.conditions lists "
-            "them. Several primaries give in proportion to the slots that they own. An assignment of more slots than "
+            description="Node ids of the primaries that give the slots, separated by commas; status.nodes lists them. "
+            "Several primaries give in proportion to the slots that they own. An assignment of more slots than "
             "they own, or an id that is not a primary's, is rejected."
         )
     )

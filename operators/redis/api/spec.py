@@ -229,6 +229,12 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         "volumes of a deleted RedisCluster are not used.",
     )
     connection_secret: bool = Field(True, description=CONNECTION)
+    nodes_in_conditions: bool | None = Field(
+        None,
+        description="Whether status.conditions also has an entry for each node, as the first manifests of this API "
+        "describe; status.nodes has them always. Default: true if the spec has pod or updateStrategy.type "
+        "AssignReceive, or if an earlier build of the operator wrote such entries; else false.",
+    )
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
@@ -244,6 +250,11 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         given = {name: getattr(self, name) for name in PodSettings.model_fields}
         given |= {name: getattr(self.template, name) for name in SHARED if name in self.template.model_fields_set}
         return PodSettings.model_construct(**given | {"affinity": normalized_affinity(given["affinity"])})
+
+    @property
+    def has_first_fields(self) -> bool:
+        """Return whether the spec has fields that only the first manifests of this API have a use for."""
+        return bool(self.pod) or self.update_strategy.type == "AssignReceive"
 
     @property
     def primaries(self) -> int:

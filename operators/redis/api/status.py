@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, recorded_entries
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.api.spec import (
@@ -34,14 +35,17 @@ SlotRanges = Annotated[str, Field(max_length=65536)]
 
 
 class ClusterCondition(SpecModel):
-    """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another), or a node (`master`, `slave`)."""
+    """A condition (Ready, Reconciling and Stalled, which kstatus reads, or another).
+
+    Or a node (`master`, `slave`), as in the first manifests of this API: see spec.nodesInConditions.
+    """
 
     type: Annotated[str, Field(max_length=316)] = Field(
         description="Ready, Reconciling or Stalled; Available (every slot has a serving primary); Degraded (clients "
         "are served, but with less redundancy than requested, or primaries and replicas share hosts or zones); "
         "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); "
         "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
-        "slots); or the role of a node: `master` (primary) or `slave` (replica).",
+        "slots); or, with spec.nodesInConditions, the role of a node: `master` (primary) or `slave` (replica).",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Whether the condition holds; of a node, whether it serves clients."
@@ -80,6 +84,47 @@ class ClusterCondition(SpecModel):
         "been synced, and is not promoted.",
     )
     version: str | None = Field(None, description="Of a node: engine and version, such as redis 8.0.2.")
+
+
+class NodeStatus(SpecModel):
+    """Last observed state of one node."""
+
+    name: str = Field(description="Name of the pod.")
+    role: Literal["primary", "replica"] = Field(description="Role of the node.")
+    status: Literal["True", "False", "Unknown"] = Field(
+        description="Whether the node serves clients; Unknown while only the operator cannot reach it."
+    )
+    reason: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="State of the node, in CamelCase, such as Serving, Syncing or CrashLoopBackOff."
+    )
+    message: Annotated[str, Field(max_length=32768)] | None = Field(
+        None, description="Why the node does not serve clients; empty if it does."
+    )
+    last_transition_time: Time | None = Field(None, description="Time of the last change of role or status.")
+    node_id: str | None = Field(None, description="Id of the node; not set before the node was reachable.")
+    primary_id: str | None = Field(None, description="Of a replica: id of its primary.")
+    slots: SlotRanges | None = Field(None, description="Of a primary: slots that it owns, such as 0-5460.")
+    flags: list[Literal["fail", "noaddr"]] | None = Field(
+        None,
+        description="Flags of CLUSTER NODES that most nodes report for this one: fail (it has failed), noaddr (its "
+        "address is unknown).",
+    )
+    address: str | None = Field(None, description="Address and port of the node.")
+    domain_name: str | None = Field(None, description="DNS name of the pod.")
+    host: str | None = Field(None, description="Kubernetes node that the pod runs on, or last ran on.")
+    host_ip: str | None = Field(None, alias="hostIP", description="Address of that Kubernetes node.")
+    zone: str | None = Field(None, description="Zone of that Kubernetes node (topology.kubernetes.io/zone).")
+    disk: str | None = Field(
+        None,
+        description="UID of the volume claim that holds the data, or without storage of the pod. If the UID changes, "
+        "the data of the node is lost.",
+    )
+    copy_of: str | None = Field(
+        None,
+        description="Id of the primary that the node was last fully synced with. A replica without it has never been "
+        "synced, and is not promoted.",
+    )
+    version: str | None = Field(None, description="Engine and version, such as redis 8.0.2.")
 
 
 class ShardStatus(SpecModel):
@@ -175,8 +220,19 @@ class RedisClusterStatus(Reported):
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Conditions Ready, Reconciling and Stalled (kstatus), Available, Degraded and Observed, and an "
-        "entry for each node.",
+        description="Conditions Ready, Reconciling and Stalled (kstatus), Available, Degraded and Observed, and others "
+        "that hold. With spec.nodesInConditions, the entries of the nodes follow.",
+    )
+    nodes: Annotated[list[NodeStatus], Field(max_length=1024)] = Field(
+        default_factory=list,
+        description="The nodes: role, slots, location, and why one does not serve. The operator depends on these "
+        "records.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    nodes_in_conditions: bool | None = Field(
+        None,
+        description="True if an earlier build of the operator wrote entries of nodes in conditions, which stay, unless "
+        "spec.nodesInConditions is false.",
     )
     reason: str | None = Field(
         None, description="Current problem or work, as a sentence; empty if the cluster matches the spec."
@@ -238,7 +294,7 @@ class RecordedNode:
         node_id: id of the node; empty if none is recorded.
         disk: UID of its volume claim or pod; empty if that is not recorded.
         primary: id of its primary; empty for a primary.
-        type: `master` or `slave`.
+        role: `primary` or `replica`.
         slots: slots that it owned.
         engine: engine that it ran; None if that is not recorded.
         copy_of: id of the primary that it was last fully synced with; empty if there is none.
@@ -251,7 +307,7 @@ class RecordedNode:
     node_id: str = ""
     disk: str = ""
     primary: str = ""
-    type: str = "master"
+    role: str = PRIMARY_ROLE
     slots: Slots = field(default_factory=Slots)
     engine: Engine | None = None
     copy_of: str = ""
@@ -279,22 +335,23 @@ class FormingNode:
 
 def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
     """Return the nodes that a status records."""
-    return tuple(
-        RecordedNode(
-            name=entry["name"],
-            node_id=entry.get("nodeId") or "",
-            disk=entry.get("disk") or "",
-            primary=(entry.get("masterNodeId") or "") if entry["type"] == "slave" else "",
-            type=entry["type"],
-            slots=Slots.parse(entry.get("slots") or ""),
-            copy_of=entry.get("copyOf") or "",
-            engine=engine_of(entry),
-            since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
-            host=entry.get("hostname") or "",
-            zone=entry.get("zone") or "",
-        )
-        for entry in status.get("conditions") or ()
-        if entry.get("type") in ("master", "slave") and entry.get("name")
+    return tuple(map(recorded_node, recorded_entries(status)))
+
+
+def recorded_node(entry: Obj) -> RecordedNode:
+    """Return the node that an entry of status.nodes records."""
+    return RecordedNode(
+        name=entry["name"],
+        node_id=entry.get("nodeId") or "",
+        disk=entry.get("disk") or "",
+        primary=(entry.get("primaryId") or "") if entry["role"] == REPLICA_ROLE else "",
+        role=entry["role"],
+        slots=Slots.parse(entry.get("slots") or ""),
+        copy_of=entry.get("copyOf") or "",
+        engine=engine_of(entry),
+        since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
+        host=entry.get("host") or "",
+        zone=entry.get("zone") or "",
     )
 
 

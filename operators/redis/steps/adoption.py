@@ -37,7 +37,7 @@ def report(resource: RedisCluster, seen: Observed) -> Obj:
     adopted = adoption.report(made)
     found: Obj = {"adoption": adopted} if adopted else {}
     if made.is_permitted and (known := records(resource, made.claims)):
-        found |= {"formed": True, "conditions": node_entries(known)}
+        found |= {"formed": True, "nodes": node_entries(known)}
     return found
 
 

@@ -75,14 +75,24 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
         slots,
         tuple(sorted(nodes)),
         tuple(sorted(named)),
-        tuple(
-            instance
-            for node_id, instance in sorted(seen.recorded.items())
-            if node_id in copies | away and not seen.lost(node_id)
+        (
+            *(
+                instance
+                for node_id, instance in sorted(seen.recorded.items())
+                if node_id in copies | away and not seen.lost(node_id)
+            ),
+            *(_unrecorded(seen) if view.uncovered else ()),
         ),
         not any(primary.answers for primary in view.primaries),
         recovery_token(f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"),
     )
+
+
+def _unrecorded(seen: Assessment) -> tuple[Instance, ...]:
+    """Return the unreachable instances that may have the keys if the status has lost the records of all nodes."""
+    if seen.recorded:
+        return ()
+    return tuple(instance for instance in seen.instances if instance.report is None and instance.disk)
 
 
 def _lost_owners(seen: Assessment) -> list[str]:

@@ -119,6 +119,12 @@ class Seen:
         return 2 * len(self.reported_by(lambda node: node.failing)) > len(self.reporters)
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags that most of the nodes that know it report for it: `fail`, `noaddr`."""
+        noaddr = 2 * len(self.reported_by(lambda node: node.noaddr)) > len(self.reporters)
+        return (*(("fail",) if self.failing else ()), *(("noaddr",) if noaddr else ()))
+
+    @property
     def lost(self) -> bool:
         """Whether the node is agreed to have failed, or most nodes have no address for it.
 

@@ -21,6 +21,7 @@ from operators.memcached.api import resource as memcached
 from operators.memcached.api.reserved_flags import VALUED
 from operators.redis import operator as redis_registry
 from operators.redis.api import resource as redis
+from operators.redis.api.node_entries import is_node
 from operators.redis.objects.names import READ_ONCE
 from operators.redis.objects.redis_conf import WITHDRAWN
 from shared.api.schedule import last_due
@@ -138,9 +139,11 @@ def rfc3339(moment: datetime) -> str:
 
 def redis_state(run: Run, name: str) -> Any:
     fake: test_redis.LockedFake = run.database
+    status = run.world.get(redis.API.kind, name).get("status") or {}
+    entries = sum(map(is_node, status.get("conditions") or ()))
     with fake.lock:
         fake.advance()
-        return fake._shape(name) if any(process.cluster == name for process in fake.running) else None
+        return (fake._shape(name), entries) if any(process.cluster == name for process in fake.running) else None
 
 
 def redis_operator(fake: test_redis.LockedFake) -> Operator:
@@ -264,7 +267,7 @@ SUBJECTS = {
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
         history=(READ_ONCE, WITHDRAWN),
-        with_pods=("replicas", "storage."),
+        with_pods=("replicas", "storage.", "nodesInConditions"),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
         unseen={
             **UNCHANGEABLE,

@@ -166,6 +166,10 @@ ACCEPTED = over(
         Case("volumes of a deleted resource", {**ADOPTED, "storage": {"size": "1Gi"}}),
         Case("protection from deletion", {"deletionProtection": True}),
         Case("no connection Secret", {"connectionSecret": False}),
+        Case("nodes in conditions as well", {"nodesInConditions": True}),
+        Case(
+            "nodes not in conditions, despite pod settings", {"nodesInConditions": False, **podded(labels={"a": "b"})}
+        ),
         Case("generated password", {"auth": {}}),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),

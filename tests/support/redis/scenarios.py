@@ -48,6 +48,9 @@ from tests.unit.redis.simulation.database import FakeRedis
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
 
+AS_CONDITIONS = "type", "masterNodeId", "hostname"
+"""Names of the same fields in status.conditions."""
+
 REDIS = Subject(
     "redis",
     lambda redis: dataclasses.replace(clusters(OPTIONS, redis.connect), issue=issued),
@@ -56,7 +59,7 @@ REDIS = Subject(
     patience=20.0,  # a failed primary has a successor by then, and gossip has spread
     nodes=4,
     # Roles and shards of the pods are not fixed, nor the Kubernetes nodes that they run on.
-    unstable=("type", "masterNodeId", "copyOf", "slots", "shards", "nodeId", "hostname", "nodeName"),
+    unstable=("role", "primaryId", "copyOf", "slots", "shards", "nodeId", "host", "nodeName", *AS_CONDITIONS),
 )
 
 NAME = "cache"

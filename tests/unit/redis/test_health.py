@@ -38,8 +38,8 @@ def with_status(first: Obj, *at: At) -> Plan:
 def unchanged(status: Obj) -> Obj:
     """Fields that must not change while only the operator cannot reach the nodes."""
     roles = [
-        {key: entry.get(key) for key in ("name", "type", "nodeId", "masterNodeId", "slots", "disk")}
-        for entry in status["conditions"]
+        {key: entry.get(key) for key in ("name", "role", "nodeId", "primaryId", "slots", "disk")}
+        for entry in status["nodes"]
     ]
     kept = ("phase", "replicas", "readyReplicas", "masters", "endpoints", "shards", "version", "formed")
     return {key: status[key] for key in kept} | {"roles": roles}

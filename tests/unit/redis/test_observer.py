@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
 from shared.testing.api_server.server import ApiServer
-from tests.unit.redis.world import At, cluster, formed, node_id, replica
+from tests.unit.redis.world import UID, At, cluster, formed, node_id, plan, replica
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
 
@@ -277,6 +277,49 @@ async def test_instances_are_the_desired_recorded_and_existing_pods() -> None:
     seen = await kubernetes.observe()
     assert [instance.number for instance in seen.instances] == [0, 1, 2, 3, 4, 7]
     assert seen.instances[5].volume
+
+
+LOST_RECORDS = [replace(at, recorded=None) for at in formed()[:3]]
+
+
+def with_lost_records(*, uid: str = UID, is_formed: bool = True, recorded: int = 0) -> Kubernetes:
+    """A cluster whose claims record their nodes, but not its status, or only for the first ones."""
+    at = [*formed()[:recorded], *LOST_RECORDS[recorded:]]
+    kubernetes = Kubernetes(cluster(*at, replicasPerMaster=0, is_formed=is_formed))
+    for number in range(3):
+        kubernetes.pod(number)
+        name = f"data-demo-{number}"
+        claim = kubernetes._object(PERSISTENT_VOLUME_CLAIM, name, f"disk-{number}")
+        nodes = ",".join(f"demo-{each}={node_id(each)}" for each in range(4))
+        annotations = {names.NODE_ID: node_id(number), names.NODES: nodes}
+        about = {"labels": kubernetes.labels | {names.CLUSTER_UID: uid}, "annotations": annotations}
+        kubernetes.cache.put(PERSISTENT_VOLUME_CLAIM, claim | {"metadata": claim["metadata"] | about})
+    return kubernetes
+
+
+async def test_records_that_an_older_crd_removed_are_restored_from_the_claims() -> None:
+    away = {f"a{n}": StubServer(error=Unreachable("…")) for n in range(3)}
+    seen = await with_lost_records().observe(**away)
+    assert [each.as_recorded for each in seen.instances] == [
+        *((node_id(n), f"disk-{n}") for n in range(3)),
+        (node_id(3), ""),
+    ]
+    resource = with_lost_records().resource
+    nodes = plan(resource, seen).status["nodes"]
+    assert [(node["nodeId"], node.get("disk")) for node in nodes] == [
+        *((node_id(n), f"disk-{n}") for n in range(3)),
+        (node_id(3), ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lost", "restored"),
+    [({"uid": "another"}, 0), ({"is_formed": False}, 0), ({"recorded": 1}, 1)],
+    ids=["claims of another cluster", "not created", "the status has records"],
+)
+async def test_records_are_not_restored_otherwise(lost: Any, restored: int) -> None:
+    seen = await with_lost_records(**lost).observe(**{f"a{n}": StubServer(error=Unreachable("…")) for n in range(3)})
+    assert sum(each.recorded is not None for each in seen.instances) == restored
 
 
 async def test_pods_of_another_component_are_ignored() -> None:

@@ -86,7 +86,7 @@ def test_node_on_a_foreign_volume_is_not_changed(foreign: At) -> None:
     assert made.actions == ()
     assert "PersistentVolumeClaim data-demo-6: has the data of a former RedisCluster" in made.verdict.message
     (before, after) = (
-        [entry.get("nodeId") for entry in status["conditions"] if entry.get("name") == "demo-6"]
+        [entry.get("nodeId") for entry in status["nodes"] if entry["name"] == "demo-6"]
         for status in (resource.reported, made.status)
     )
     assert (after or [None]) == (before or [None]), "it is neither recorded nor are former records lost"

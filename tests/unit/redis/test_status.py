@@ -6,35 +6,38 @@ from dataclasses import replace
 
 import pytest
 
-from shared.status import conditions
-from shared.status.verdict import Verdict
 from tests.unit.redis.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 
 P0, P1, P2, R0, R1, R2 = formed()
 
 
-def test_instance_entries_have_the_fields_of_the_seed() -> None:
-    resource, found = world(*formed())
-    entries = plan(resource, found).status["conditions"]
-    assert entries[0] == {
+def test_entries_of_nodes_show_role_slots_location_and_state() -> None:
+    nodes = plan(*world(*formed())).status["nodes"]
+    assert nodes[0] == {
         "name": "demo-0",
-        "instance": "10.0.0.1:6379",
-        "type": "master",
-        "masterNodeId": node_id(0),
-        "nodeId": node_id(0),
-        "domainName": "demo-0.demo.default.svc.cluster.local",
-        "slots": "0-5460",
-        "hostname": "host-0",
-        "hostIP": "192.0.2.1",
+        "role": "primary",
         "status": "True",
         "reason": "Serving",
         "message": "",
         "lastTransitionTime": "2026-01-01T11:00:00Z",
+        "nodeId": node_id(0),
+        "slots": "0-5460",
+        "address": "10.0.0.1:6379",
+        "domainName": "demo-0.demo.default.svc.cluster.local",
+        "host": "host-0",
+        "hostIP": "192.0.2.1",
         "disk": "disk-0",
         "version": "redis 8.0.2",
     }
-    assert (entries[3]["type"], entries[3]["masterNodeId"], "slots" in entries[3]) == ("slave", node_id(0), False)
-    assert entries[3]["copyOf"] == node_id(0)
+    assert (nodes[3]["role"], nodes[3]["primaryId"], "slots" in nodes[3]) == ("replica", node_id(0), False)
+    assert nodes[3]["copyOf"] == node_id(0)
+
+
+def test_flags_that_most_nodes_report_are_shown() -> None:
+    failed = replace(R2, up=False, failed=True)
+    nodes = plan(*world(*formed()[:5], failed)).status["nodes"]
+    assert nodes[5]["flags"] == ["fail"]
+    assert not any("flags" in node for node in nodes[:5])
 
 
 def test_copy_of_is_the_last_primary_that_the_replica_was_in_sync_with() -> None:
@@ -42,10 +45,10 @@ def test_copy_of_is_the_last_primary_that_the_replica_was_in_sync_with() -> None
     changed = [*formed()[:5], replica(1, synced=False)]
     resource = cluster(*changed, status=first)
     made = plan(resource, seen(resource, *changed))
-    assert [made.status["conditions"][5][key] for key in ("masterNodeId", "copyOf")] == [node_id(1), node_id(2)]
+    assert [made.status["nodes"][5][key] for key in ("primaryId", "copyOf")] == [node_id(1), node_id(2)]
     fresh = [*formed()[:5], replica(2, synced=False, incarnation=1, recorded=None)]
-    resource = cluster(*fresh, status=first | {"conditions": first["conditions"][:5]})
-    assert "copyOf" not in plan(resource, seen(resource, *fresh)).status["conditions"][5]
+    resource = cluster(*fresh, status=first | {"nodes": first["nodes"][:5]})
+    assert "copyOf" not in plan(resource, seen(resource, *fresh)).status["nodes"][5]
 
 
 def test_status_has_totals_shards_and_endpoints() -> None:
@@ -70,14 +73,6 @@ def test_status_of_an_unchanged_cluster_is_stable() -> None:
     assert plan(again, seen(again, *busy)).status == first
 
 
-def test_instances_and_conditions_share_one_list() -> None:
-    resource, found = world(*formed())
-    composed = conditions.compose(resource.obj, plan(resource, found).status, Verdict(), "2026-01-01T12:00:00Z")
-    assert [entry["type"] for entry in composed["conditions"]][:4] == ["Ready", "Reconciling", "Stalled", "master"]
-    again = cluster(*formed(), status=composed)
-    assert len(again.recorded_nodes) == 6
-
-
 @pytest.mark.parametrize(
     ("at", "reason", "message"),
     [
@@ -91,7 +86,7 @@ def test_instances_and_conditions_share_one_list() -> None:
     ],
 )
 def test_entry_of_an_unready_node_has_a_reason(at: At, reason: str, message: str) -> None:
-    entry = plan(*world(*formed()[:5], at)).status["conditions"][5]
+    entry = plan(*world(*formed()[:5], at)).status["nodes"][5]
     status = "Unknown" if reason == "NotAnswering" else "False"  # only the operator cannot reach it
     assert (entry["status"], entry["reason"], entry["message"]) == (status, reason, message)
 
@@ -100,15 +95,13 @@ def test_entry_of_an_unreachable_node_keeps_its_last_known_values() -> None:
     first = plan(*world(*formed())).status
     away = [*formed()[:5], replace(R2, up=False, pod=False)]
     resource = cluster(*away, status=first)
-    entry = plan(resource, seen(resource, *away)).status["conditions"][5]
-    kept = ("nodeId", "masterNodeId", "type", "disk", "version")
-    assert {key: entry[key] for key in kept} == {key: first["conditions"][5][key] for key in kept}
+    entry = plan(resource, seen(resource, *away)).status["nodes"][5]
+    kept = ("nodeId", "primaryId", "role", "disk", "version")
+    assert {key: entry[key] for key in kept} == {key: first["nodes"][5][key] for key in kept}
     all_unreachable = [replace(at, up=False) for at in formed()]
     resource = cluster(*all_unreachable, status=first)
     unreachable = plan(resource, seen(resource, *all_unreachable)).status
-    assert [entry["nodeId"] for entry in unreachable["conditions"] if "nodeId" in entry] == [
-        node_id(n) for n in range(6)
-    ]
+    assert [entry["nodeId"] for entry in unreachable["nodes"]] == [node_id(n) for n in range(6)]
     assert (unreachable["shards"], unreachable["version"], unreachable["formed"]) == (
         first["shards"],
         first["version"],
@@ -118,18 +111,18 @@ def test_entry_of_an_unreachable_node_keeps_its_last_known_values() -> None:
 
 def test_transition_time_changes_only_with_the_status() -> None:
     first = plan(*world(*formed())).status
-    first["conditions"][5]["lastTransitionTime"] = "2025-12-24T00:00:00Z"
+    first["nodes"][5]["lastTransitionTime"] = "2025-12-24T00:00:00Z"
     resource = cluster(*formed(), status=first)
     assert plan(resource, seen(resource, *formed())).status == first
     changed = [*formed()[:5], replace(R2, synced=False)]
-    assert plan(resource, seen(resource, *changed)).status["conditions"][5]["lastTransitionTime"].startswith("2026")
+    assert plan(resource, seen(resource, *changed)).status["nodes"][5]["lastTransitionTime"].startswith("2026")
 
 
 def test_removed_pod_has_an_entry_until_its_node_is_forgotten() -> None:
     removed = At(up=False, pod=False, failed=True)
-    assert len(plan(*world(*formed(), removed, replicas=6)).status["conditions"]) == 7
+    assert len(plan(*world(*formed(), removed, replicas=6)).status["nodes"]) == 7
     forgotten = replace(ABSENT, recorded=0)
-    assert len(plan(*world(*formed(), forgotten, replicas=6)).status["conditions"]) == 6
+    assert len(plan(*world(*formed(), forgotten, replicas=6)).status["nodes"]) == 6
 
 
 def test_only_ready_nodes_are_endpoints() -> None:
@@ -150,7 +143,7 @@ def test_endpoints_stay_while_only_the_operator_cannot_reach_the_nodes() -> None
     resource = cluster(*blind, status=first)
     made = plan(resource, seen(resource, *blind)).status
     assert made["endpoints"] == first["endpoints"]
-    assert {entry["status"] for entry in made["conditions"] if "nodeId" in entry} == {"Unknown"}
+    assert {entry["status"] for entry in made["nodes"]} == {"Unknown"}
     blind[1] = replace(blind[1], ready=False)
     made = plan(resource, seen(resource, *blind)).status
     assert "demo-1.demo.default.svc:6379" not in made["endpoints"]

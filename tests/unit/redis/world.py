@@ -134,8 +134,8 @@ def cluster(
 ) -> RedisCluster:
     """A RedisCluster `default/demo` whose status has an entry for each recorded node."""
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
-    conditions = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
-    recorded: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": is_formed}
+    nodes = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
+    recorded: Obj = {"phase": phase, "observedGeneration": observed, "nodes": nodes, "formed": is_formed}
     recorded["moves"] = []
     fields = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
     fields = {key: value for key, value in fields.items() if value is not None}
@@ -145,9 +145,9 @@ def cluster(
 def _entry(number: int, spot: At) -> Obj:
     entry = {
         "name": f"demo-{number}",
-        "type": "master" if spot.of is None else "slave",
+        "role": "primary" if spot.of is None else "replica",
         "nodeId": node_id(number, spot.recorded or 0),
-        "masterNodeId": node_id(number, spot.recorded or 0) if spot.of is None else node_id(spot.of),
+        "primaryId": "" if spot.of is None else node_id(spot.of),
         "disk": f"disk-{number}",
         "status": "True",
         "version": "redis 8.0.2",

@@ -112,7 +112,7 @@ def test_constraints_are_extracted_with_their_path() -> None:
 
 
 def test_conditions_may_repeat_a_type() -> None:
-    """Conditions of the first API have an entry for each node, all of type `master` or `slave`."""
+    """With spec.nodesInConditions, there is an entry for each node, all of type `master` or `slave`."""
     conditions = root_schema(resource.API)["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-type"] == "atomic"
     assert "x-kubernetes-list-map-keys" not in conditions
@@ -134,7 +134,7 @@ def recorded(**status: object) -> RedisCluster:
 ID, OTHER = "a" * 40, "b" * 40
 
 
-def test_recorded_nodes_are_read_from_the_status() -> None:
+def test_recorded_nodes_are_read_from_the_entries_of_the_first_api() -> None:
     parsed = recorded(
         formed=True,
         phase="Running",
@@ -159,9 +159,9 @@ def test_recorded_nodes_are_read_from_the_status() -> None:
         recovery={"token": "t"},
     )
     assert parsed.recorded_nodes == (
-        RecordedNode("demo-0", ID, "u-1", "", "master", Slots.parse("0-5460"), Engine("redis", Version(7, 0, 15))),
-        RecordedNode("demo-1", OTHER, "", ID, "slave", copy_of=ID),
-        RecordedNode("demo-2", type="slave"),
+        RecordedNode("demo-0", ID, "u-1", "", "primary", Slots.parse("0-5460"), Engine("redis", Version(7, 0, 15))),
+        RecordedNode("demo-1", OTHER, "", ID, "replica", copy_of=ID),
+        RecordedNode("demo-2", role="replica"),
     )
     assert parsed.recorded_assigned == (Move(ID, OTHER, Slots.parse("1-3")),)
     assert (parsed.formed, parsed.phase, parsed.recovery_token) == (True, "Running", "t")

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from shared.testing.harness.scenario import later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
@@ -36,14 +37,14 @@ async def settle(play: ScenarioRun, seconds: int = 40, times: int = 1) -> None:
         await play.settle()
 
 
-def entries(play: ScenarioRun) -> list[Obj]:
+def condition(play: ScenarioRun, name: str) -> Obj:
     [found] = play.stage.find()
-    conditions: list[Obj] = found["status"]["conditions"]
-    return conditions
+    return accessors.condition(found, name)
 
 
 def hosts_of_primaries(play: ScenarioRun) -> Counter[str]:
-    return Counter(entry["hostname"] for entry in entries(play) if entry["type"] == "master" and entry.get("slots"))
+    [found] = play.stage.find()
+    return Counter(node["host"] for node in found["status"]["nodes"] if node["role"] == "primary" and node.get("slots"))
 
 
 async def test_primaries_are_spread_again_after_hosts_were_drained_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +65,10 @@ async def test_primaries_are_spread_again_after_hosts_were_drained_in_turn(monke
     cordons.hosts = set()
     await settle(play, 40, times=12)
     assert max(hosts_of_primaries(play).values()) == 1
-    degraded = next(entry for entry in entries(play) if entry["type"] == "Degraded")
+    degraded = condition(play, "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("False", "Redundant")
     play.world.require_safe()
     [found] = play.stage.find()
     assert "placement" not in found["status"]
-    ready = next(entry for entry in entries(play) if entry["type"] == "Ready")
+    ready = condition(play, "Ready")
     assert ready["status"] == "True"

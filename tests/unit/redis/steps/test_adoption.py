@@ -54,9 +54,9 @@ def test_adoption_and_the_former_nodes_are_recorded_before_a_claim_changes() -> 
     assert (step.actions, step.progress, step.reason) == ((), Progress.WAITING, "Adopting")
     made = report(resource(), found)
     assert (made["adoption"], made["formed"]) == ({"fromUID": FORMER}, True)
-    one, two, three = made["conditions"]
-    assert (one["type"], one["nodeId"], one["disk"]) == ("master", IDS["demo-1"], "disk-1")
-    assert (two["type"], two["masterNodeId"], two["copyOf"]) == ("slave", IDS["demo-1"], IDS["demo-1"])
+    one, two, three = made["nodes"]
+    assert (one["role"], one["nodeId"], one["disk"]) == ("primary", IDS["demo-1"], "disk-1")
+    assert (two["role"], two["primaryId"], two["copyOf"]) == ("replica", IDS["demo-1"], IDS["demo-1"])
     assert (three["nodeId"], three.get("disk")) == (IDS["demo-3"], None), "its volume is missing, and it is known"
 
 

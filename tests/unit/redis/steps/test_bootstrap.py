@@ -49,7 +49,7 @@ def test_slot_plan_is_recorded_before_the_first_command() -> None:
     assert acts(made.actions) == []
     assert made.requeue == 0
     assert made.status["forming"] == PLANNED
-    assert [entry["disk"] for entry in made.status["conditions"]] == [f"disk-{number}" for number in range(6)]
+    assert [entry["disk"] for entry in made.status["nodes"]] == [f"disk-{number}" for number in range(6)]
     again = cluster(*[NEW] * 6, is_formed=False, status=made.status)
     assert of(plan(again, seen(again, *[NEW] * 6)).actions, "SetEpoch"), (
         "the bootstrap starts once the plan is recorded"

@@ -96,7 +96,7 @@ def test_lost_slots_go_to_an_empty_node_or_the_primary_with_the_fewest_slots() -
     fresh = At(epoch=0, incarnation=1)
     resource = cluster(*LOSS, status={"recovery": loss}, recovery={"confirm": loss["token"]})
     status = resource.obj["status"]
-    status["conditions"][0] |= {"nodeId": node_id(0, 1), "disk": "disk-0b"}
+    status["nodes"][0] |= {"nodeId": node_id(0, 1), "disk": "disk-0b"}
     resource = cluster(*LOSS, status=status, recovery={"confirm": loss["token"]})
     made = plan(resource, seen(resource, replace(fresh, disk="disk-0b"), P1, P2, left[3], R1, R2))
     assert [(call.id, str(call.slots)) for call in of(made.actions, "AddSlots")] == [(node_id(0, 1), "0-5460")]

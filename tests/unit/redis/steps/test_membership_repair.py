@@ -98,11 +98,11 @@ def test_former_node_stays_recorded_until_no_node_lists_it() -> None:
         instances[number] = replace(instances[number], report=replace(report, nodes=(*report.nodes, former)))
     known = replace(found, instances=tuple(instances))
     made = plan(resource, known)
-    assert [entry.get("nodeId") for entry in made.status["conditions"]][5] == node_id(5)
+    assert [entry.get("nodeId") for entry in made.status["nodes"]][5] == node_id(5)
     (forget,) = of(made.actions, "Forget")
     assert (forget.id, len(forget.at)) == (node_id(5), 5)
     after = plan(resource, found)
-    assert [entry.get("nodeId") for entry in after.status["conditions"]][5] == node_id(5, 1)
+    assert [entry.get("nodeId") for entry in after.status["nodes"]][5] == node_id(5, 1)
     assert after.verdict.reason == "Recording"
     assert after.status["former"] == [{"name": "demo-5", "nodeId": node_id(5)}], "an unreachable node may still list it"
     assert cluster(*formed(), status=after.status).former_nodes == {node_id(5): "demo-5"}
@@ -117,7 +117,7 @@ def test_former_nodes_stay_in_the_status_until_every_node_is_reachable() -> None
 def test_records_are_kept_while_most_primaries_are_unreachable() -> None:
     at = [P0, replace(P1, up=False), replace(P2, up=False), R0, R1, replace(NEW, incarnation=1, recorded=0, disk="b")]
     made = planned(*at)
-    assert [entry.get("nodeId") for entry in made.status["conditions"]][5] == node_id(5)
+    assert [entry.get("nodeId") for entry in made.status["nodes"]][5] == node_id(5)
 
 
 def test_replica_replaces_a_lost_primary_by_election() -> None:
@@ -174,7 +174,7 @@ def test_former_primary_is_promoted_if_its_successor_is_lost() -> None:
     former, successor = replace(R0, of=3, copied=False), lost(replace(P0, of=None), 3)
     resource = cluster(former, P1, P2, successor, R1, R2)
     recorded = resource.obj["status"]
-    recorded["conditions"][3]["copyOf"] = node_id(0)
+    recorded["nodes"][3]["copyOf"] = node_id(0)
     resource = cluster(former, P1, P2, successor, R1, R2, status=recorded)
     made = plan(resource, seen(resource, former, P1, P2, successor, R1, R2))
     assert [call.id for call in of(made.actions, "FailOver")] == [node_id(0)]

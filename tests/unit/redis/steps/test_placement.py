@@ -167,7 +167,7 @@ def test_pod_that_is_away_keeps_its_location() -> None:
     first = planned(*at).status
     away = [*at[:5], replace(at[5], up=False, host="")]
     made = planned(*away, status=first)
-    assert made.status["conditions"][5]["hostname"] == "a"
+    assert made.status["nodes"][5]["host"] == "a"
     assert of(made.actions, "Replicate") == of(made.actions, "FailOver") == []
     assert (degraded(made)["status"], degraded(made)["reason"]) == ("True", "RedundancyReduced")
     assert degraded(made)["message"] == "demo-2 has 0 of 1 replicas in sync."

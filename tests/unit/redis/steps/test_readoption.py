@@ -87,7 +87,7 @@ def test_node_with_its_claims_meets_the_others_under_its_new_id() -> None:
 def test_former_id_stays_recorded_until_the_node_is_a_member(at: tuple[At, ...]) -> None:
     """The record proves whose data the node has."""
     made = plan(*detached(0, *at, replicasPerMaster=0))
-    (entry,) = [entry for entry in made.status["conditions"] if entry.get("name") == "demo-0"]
+    (entry,) = [entry for entry in made.status["nodes"] if entry["name"] == "demo-0"]
     assert (entry["nodeId"], entry["slots"]) == (node_id(0), P0.slots)
 
 
