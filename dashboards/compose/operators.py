@@ -103,7 +103,8 @@ def exposition(recording: str, started: float, now: float) -> str:
         recording: metrics of real operators, in the same format.
         started: time at which the operators seem to have started.
     """
-    recorded, lines = [], []
+    recorded: list[tuple[str, float]] = []
+    lines: list[str] = []
     for line in recording.splitlines():
         series, _, text = line.rpartition(" ")
         if not line.startswith("#") and not OF_RESOURCES.match(line):

@@ -189,6 +189,7 @@ SUBJECTS = {
         memcached_cases,
         memcached.Memcached.parse,
         unseen=UNCHANGEABLE,
+        specs={"tls.mode": {"tls": {"mode": "self"}}},  # a reversal keeps its Secrets, for the operator may delete none
         accepted={
             **MOUNTED,
             **RANGES,

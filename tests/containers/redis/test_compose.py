@@ -56,7 +56,7 @@ def form(nodes: Cluster, directory: Path) -> None:
     client = directory / "redis-cli"
     client.write_text(f'#!/bin/sh\nexec {" ".join(map(str, redis_programs.cli(*ENGINE)))} "$@"\n')
     client.chmod(0o755)
-    program = [*COMPOSE["redis-cluster"]["entrypoint"][:1], PARTS / "redis-cluster.sh"]
+    program: list[str | Path] = [*COMPOSE["redis-cluster"]["entrypoint"][:1], PARTS / "redis-cluster.sh"]
     environment = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}"}
     given = [f"127.0.0.1:{node.port}" for node in nodes.nodes]
     done = subprocess.run([*program, *given], env=environment, capture_output=True, text=True, timeout=90, check=False)
@@ -111,7 +111,7 @@ def prometheus(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     exporter = started_by_its_own_loader(debian.unpacked(suite, package), "prometheus-redis-exporter")
     exporting, serving = free_ports(2)
     exporter += [*COMPOSE["redis-exporter"]["command"], f"--web.listen-address=127.0.0.1:{exporting}"]
-    operators = [sys.executable, PARTS / "operators.py", SCRAPES / "operators.prom", str(serving)]
+    operators: list[str | Path] = [sys.executable, PARTS / "operators.py", SCRAPES / "operators.prom", str(serving)]
     jobs = yaml.safe_load((PARTS / "prometheus.yml").read_text())["scrape_configs"]
     with ExitStack() as stack:
         port = stack.enter_context(recordings())

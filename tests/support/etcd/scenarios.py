@@ -40,6 +40,7 @@ from shared.testing.harness.scenario import (
     operator_down,
     unobserved,
 )
+from tests.support.attributes_class import attributes_class
 from tests.support.issuing import certificate_secret, issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.etcd.simulation.database import FakeEtcd
@@ -498,6 +499,15 @@ SCENARIOS = (
     ),
     Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
     Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),
+    Scenario(
+        "other attributes of volumes",
+        (
+            cluster(1, storage={"volumeAttributesClassName": "extreme"}),
+            attributes_class("fast"),
+            cluster(2, storage={"volumeAttributesClassName": "fast"}),
+        ),
+        given=(attributes_class("extreme", is_feasible=False), cluster(1)),
+    ),
     Scenario("lost quorum", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
     Scenario(
         "lost quorum and recovery on a volume that is too small",

@@ -42,6 +42,7 @@ from shared.testing.harness.scenario import (
     operator_down,
     unobserved,
 )
+from tests.support.attributes_class import attributes_class
 from tests.support.issuing import issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.redis.simulation.database import FakeRedis
@@ -379,6 +380,15 @@ SCENARIOS = (
             edit(POD, {"metadata": {"labels": {"redis.middleware.hc.cn/serves": None}}}, node(1)),
         ),
         given=(cluster(6),),
+    ),
+    Scenario(
+        "other attributes of volumes",
+        (
+            cluster(3, **ALONE, storage=DISKS["storage"] | {"volumeAttributesClassName": "extreme"}),
+            attributes_class("fast"),
+            cluster(3, **ALONE, storage=DISKS["storage"] | {"volumeAttributesClassName": "fast"}),
+        ),
+        given=(attributes_class("extreme", is_feasible=False), cluster(3, **ALONE)),
     ),
     Scenario("delete", (delete(),), given=(cluster(6),), ends=""),
     Scenario("delete and keep all objects", (delete(),), given=(cluster(6, finalizers=""),), ends=""),

@@ -33,7 +33,8 @@ def commands(path: Path) -> list[str]:
 def linted(*paths: Path) -> str:
     """Return the problems that actionlint finds in workflows, and shellcheck in their commands; both are built once."""
     shellcheck = debian.program("shellcheck", "shellcheck")
-    command = [binaries.find("actionlint"), "-no-color", f"-shellcheck={shellcheck}", "-pyflakes=", *paths]
+    flags = ["-no-color", f"-shellcheck={shellcheck}", "-pyflakes="]
+    command: list[str | Path] = [binaries.find("actionlint"), *flags, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
     assert done.stdout or done.returncode == 0, done.stderr
     return done.stdout

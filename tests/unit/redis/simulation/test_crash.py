@@ -19,6 +19,7 @@ SHORT_SUITE = {
     "lose slots and recover": {"all events late"},
     "change settings at runtime": {"all events late"},
     "change the password": {"all events late"},
+    "other attributes of volumes": {"all events late"},
 }
 """Disturbances of the short suite, by scenario; `make test-long` runs the others."""
 
