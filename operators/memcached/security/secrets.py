@@ -53,7 +53,7 @@ class Secrets:
         successor: CA that does not sign yet, with tls.mode self; None if there is none.
         trusted_from: time at which every mounted file has the present CAs; None if it is unknown.
         remembered: user and password that servers accept, from the connection Secret, while the users file cannot be
-            used; None if they are unknown.
+            used; None if they are unknown, or if the servers cannot be verified.
     """
 
     problem: SecretProblem | None = None
@@ -121,7 +121,7 @@ async def read_secrets(resource: Memcached, kube: Kube, connected: ConnectionSec
     """
     names = {users_secret(resource), *_certificates(resource)} - {""}
     secrets = parse_secrets(resource, await find(kube, resource.namespace, names))
-    if resource.spec.auth is None or secrets.users:
+    if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
         return secrets
     content = content_of(own_secret(resource.uid, resource.name, "memcached", connected.found))
     user, password = content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
@@ -170,8 +170,8 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             issuers, authority = content_of(secret).get(AUTHORITY_KEY, ""), "" if mode == "self" else authority
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
-    except UnusableSecret as error:
-        problem = problem or error.problem
+    except UnusableSecret as error:  # without users: no password is sent to servers that cannot be verified
+        return Secrets(problem or error.problem, validity=validity, versions=versions, found=found)
     former = digest(startup_inputs)
     rotation = _rotation(resource, found)
     return Secrets(problem, users, pair, authority, issuers, users_digest, former, validity, versions, found, *rotation)

@@ -64,11 +64,11 @@ def test_table_merges_results_by_resource_and_sorts_unready_ones_first(prometheu
     degraded, healthy = rows
     texts = [degraded[title].text for title in ("Kind", "Ready", "Reason", "Ready pods", "Desired", "Version")]
     assert texts == ["RedisCluster", "Not ready", "Degraded", "2", "3", "1.2.3"]
-    assert (degraded["Ready"].colour, healthy["Ready"].colour) == (COLOURS["red"], COLOURS["green"])
+    assert (degraded["Ready"].colour, healthy["Ready"].colour) == (COLOURS["orange"], COLOURS["green"])
     assert (healthy["Ready pods"].text, healthy["Not ready for"].text) == ("3", "")
 
 
-def test_overview_picture_shows_unready_resources_in_red_and_has_a_caption(
+def test_overview_picture_shows_unready_resources_in_orange_and_has_a_caption(
     prometheus: Prometheus, view: View, tmp_path: Path
 ) -> None:
     file = tmp_path / "overview.png"
@@ -79,7 +79,7 @@ def test_overview_picture_shows_unready_resources_in_red_and_has_a_caption(
     assert image.height > bottom * ROW
     assert image.info["Description"] == CAPTION
     assert colour_of(file, 0, 2) == COLOURS["green"], "Unavailable: 0"
-    assert colour_of(file, 6, 2) == COLOURS["red"], "Not ready: 1"
+    assert colour_of(file, 6, 2) == COLOURS["orange"], "Not ready: 1"
     assert colour_of(file, 15, 2) == COLOURS["green"], "Operators without a leader: 0"
 
 

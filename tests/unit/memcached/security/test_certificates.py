@@ -295,6 +295,21 @@ async def test_password_is_sent_only_to_a_server_with_a_verified_certificate(wor
     assert world.fleet.passwords, "the other server still serves the recorded certificate"
 
 
+@pytest.mark.parametrize("lost", [("cache-tls",), ("cache-tls", "users")], ids=["certificate", "both Secrets"])
+async def test_no_password_is_sent_while_the_certificate_of_the_servers_is_unknown(
+    world: World, lost: tuple[str, ...]
+) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**SECURE)
+    world.apply_secret(secret("users", users="app:other\n"))
+    for name in lost:
+        world.harness.user_client.delete(SECRET, NAMESPACE, name)
+    world.fleet.passwords.clear()
+    assert reason(await world.reconcile_again()) == "SecretMissing"
+    assert world.fleet.passwords == []
+
+
 @pytest.mark.parametrize("given", [tls_secret, without_ca])
 async def test_server_with_the_recorded_certificate_gets_the_password(world: World, given: Any) -> None:
     world.apply_secret(secret("users", users="app:secret\n"))
