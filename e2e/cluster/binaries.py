@@ -51,6 +51,7 @@ class Program:
 CLUSTER = "cluster"
 """Module of the programs that `make up` needs: packages that they share are in the same version, so compiled once."""
 
+
 def _kubernetes(name: str, module: str = "", package: str = ".") -> Program:
     return Program(
         name=name,
@@ -80,9 +81,7 @@ KUBECONFORM = Program(
 )
 ACTIONLINT = Program(name="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint", names=("actionlint",))
 """Checks the workflows of GitHub Actions (.github/workflows)."""
-REGISTRY = Program(
-    name="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
-)
+REGISTRY = Program(name="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",))
 ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, ACTIONLINT, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))

@@ -43,7 +43,9 @@ ENGINE = ("redis", "8.0.2")
 def cluster(redis: Redis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Start the nodes with the flags of their container, and form the cluster as its container does."""
     words = COMPOSE["redis-0"]["command"]
-    flags = {name.removeprefix("--"): text or '""' for name, text in zip(words[::2], words[1::2], strict=True)}
+    flags: dict[str, Any] = {
+        name.removeprefix("--"): text or '""' for name, text in zip(words[::2], words[1::2], strict=True)
+    }
     with redis.cluster(ENGINE, **flags) as nodes:
         for _ in NODES:
             nodes.add()

@@ -102,7 +102,7 @@ def test_null_removes_the_fixed_ids_for_openshift(operator_chart: Path) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_restricted_v2_of_openshift_admits_every_pod_without_fixed_ids(operator_chart: Path, values: Values) -> None:
-    found = pods(render(operator_chart, values | OPENSHIFT | {"hostNetwork": False}))
+    found = pods(render(operator_chart, {**values, **OPENSHIFT, "hostNetwork": False}))
     assert [problem for pod in found for problem in violations(pod["spec"])] == []
 
 

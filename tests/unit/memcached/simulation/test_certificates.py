@@ -339,8 +339,8 @@ async def test_clients_trust_every_server_on_the_way_from_the_operator_to_cert_m
 
     trusted = certificates_in(lab.secret(CONNECTION))
     for steps in (
-        (write("cache-own", own | {AUTHORITY_KEY: both}), change("secret", secretName="cache-own")),
-        (write("cache-own", new | {AUTHORITY_KEY: both}),),
+        (write("cache-own", {**own, AUTHORITY_KEY: both}), change("secret", secretName="cache-own")),
+        (write("cache-own", {**new, AUTHORITY_KEY: both}),),
         (*(delete(SECRET, name) for name in (SERVER, CLIENT)), change("certManager", issuer={"name": "team-ca"})),
         tuple(write(name, new | {AUTHORITY_KEY: signer("ca").certificate}) for name in (SERVER, CLIENT)),
     ):
