@@ -27,7 +27,7 @@ class Program:
     """One build: a Go module, the package to build there, and the names of the resulting programs.
 
     Attributes:
-        name: name of the build in the cache and in messages; also the directory of its module, unless `module` is given.
+        name: name of the build in the cache and in messages, and of the directory of its module unless that is given.
         package: package to build, or several, separated by blanks; each becomes one file, named in the same order.
         names: names of the programs; if one package has several, it is called by each of them.
         module: directory of the module.
