@@ -25,9 +25,12 @@ RECORDING = SCRAPES / "operators.prom"
 UNSET = {
     "platform_resource_advisory",
     "platform_resource_certificate_expiry_timestamp_seconds",
+    "platform_resource_certificate_not_after_timestamp_seconds",
+    "platform_resource_certificate_not_before_timestamp_seconds",
+    "platform_resource_progress_ratio",
     "platform_resource_unready_since_timestamp_seconds",
 }
-"""Recorded metrics that healthy resources without TLS do not have."""
+"""Recorded metrics that healthy resources without TLS, and without a change in progress, do not have."""
 
 JOBS = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
 
