@@ -27,13 +27,14 @@ CONNECTED = f"max by ({OWNER}) ({_memcached('current_connections')} / {_memcache
 NOW = Row(
     "Now",
     (
-        resources.unready(KIND),
-        resources.servers_ready(KIND, "Servers"),
+        resources.unready(KIND, width=3),
+        resources.servers_ready(KIND, "Servers", width=3),
         Stat(
             title="Commands",
             description="Commands per second, over all servers.",
             unit="reqps",
             queries=(Query(f"sum({_commands()})"),),
+            width=3,
         ),
         Stat(
             title="Hit ratio",
@@ -42,6 +43,7 @@ NOW = Row(
             queries=(or_none(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", UP),),
             thresholds=BLUE,
             none="no gets",
+            width=3,
         ),
         Stat(
             title="Fullest cache",
@@ -58,6 +60,7 @@ NOW = Row(
             queries=(Query(f"sum({_rate('items_evicted_total')})"),),
             thresholds=bad_from(1, 100),
         ),
+        resources.first_certificate(KIND),
     ),
 )
 
