@@ -18,7 +18,7 @@ In the templates below, `{name}` is such a value.
 |---|---|
 | normal | The operator works or waits, and continues without help. |
 | warning | The operator keeps retrying. Look into it if it lasts. |
-| action | Nothing changes until a user changes something: `Stalled` is True. |
+| action | Nothing changes until a user changes something. `Stalled` is True, except while a Secret is awaited. |
 """
 
 

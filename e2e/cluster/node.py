@@ -43,6 +43,10 @@ class Node:
         with archive.open("rb") as stdin:
             return run(*entered, stdin=stdin)
 
+    def path(self, path: str | Path) -> Path:
+        """Return an absolute path of the node, which has mounts of its own, as the host reaches it."""
+        return Path(f"/proc/{self._first_pid}/root{path}")
+
     def load_image(self, archive: Path) -> None:
         """Import a docker-archive into the node's containerd, once per content (part of the archive's name)."""
         mark = self.directory / "images" / archive.name

@@ -11,6 +11,7 @@ from pathlib import Path
 from shared.pki import ca, certs
 
 VALID = datetime.timedelta(days=365)
+QUARTER = datetime.timedelta(days=90)
 BACKDATED = datetime.timedelta(hours=1)  # tolerates a clock that is set back
 
 
@@ -32,10 +33,19 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._authority = ca.authority("platform-cluster-ca", **_validity())
+        begins = datetime.datetime.now(datetime.UTC) - QUARTER  # it can sign certificates that are as old
+        self._authority = ca.authority("platform-cluster-ca", **{**_validity(), "begins": begins})
         self.pair = self._write("ca", self._authority)
 
-    def issue(self, file: str, common_name: str, *, groups: Iterable[str] = (), hosts: Iterable[str] = ()) -> Pair:
+    def issue(
+        self,
+        file: str,
+        common_name: str,
+        *,
+        groups: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        ends: datetime.datetime | None = None,
+    ) -> Pair:
         """Issue a client certificate, which is also a server certificate if `hosts` is not empty.
 
         Args:
@@ -43,8 +53,10 @@ class Authority:
             common_name: user name in Kubernetes.
             groups: groups of the user in Kubernetes.
             hosts: addresses and DNS names of the server.
+            ends: end of a validity of 90 days; None: in a year, and the validity begins now.
         """
-        made = ca.issue(self._authority, common_name, **_validity(), groups=groups, hosts=hosts, client=True)
+        validity = {**_validity(), **({"begins": ends - QUARTER, "ends": ends} if ends else {})}
+        made = ca.issue(self._authority, common_name, **validity, groups=groups, hosts=hosts, client=True)
         return self._write(file, made)
 
     def kubeconfig(self, path: Path, server: str, client: Pair, *, name: str = "platform") -> Path:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.support.commands import ROOT, SYSTEM, Helm, Kubectl
-from e2e.scenarios.support.operator import Account, Operator
+from e2e.scenarios.support.commands import ROOT, SYSTEM, Helm, Kubectl, new_namespace
+from e2e.scenarios.support.operator import Account, Operator, accounts
 from e2e.scenarios.support.release import Release
 
 
@@ -30,12 +29,8 @@ def helm(environment: dict[str, str]) -> Helm:
 @pytest.fixture
 def kubectl(environment: dict[str, str]) -> Iterator[Kubectl]:
     """Return kubectl in a new namespace that enforces the restricted Pod Security Standard."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    kubectl = Kubectl(name, environment)
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    yield kubectl
-    kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    with new_namespace(environment) as kubectl:
+        yield kubectl
 
 
 @pytest.fixture
@@ -76,16 +71,5 @@ def redis_operator(system: Kubectl) -> Operator:
 @pytest.fixture
 def account(kubectl: Kubectl) -> Iterator[Account]:
     """Factory of ServiceAccounts with the given ClusterRoles; it returns their tokens."""
-    bound: list[str] = []
-
-    def make(name: str, *roles: str) -> str:
-        kubectl("create", "serviceaccount", name)
-        for role in roles:
-            bound.append(f"{kubectl.namespace}-{name}-{role}")
-            subject = f"--serviceaccount={kubectl.namespace}:{name}"
-            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", subject)
-        return kubectl("create", "token", name).strip()
-
-    yield make
-    for binding in bound:
-        kubectl("delete", "clusterrolebinding", binding)
+    with accounts(kubectl) as make:
+        yield make

@@ -14,6 +14,7 @@ import pytest
 from operators.etcd.operator import clusters as etcd_clusters
 from operators.memcached.operator import controller as memcached_controller
 from operators.redis.api import spec as redis_spec
+from operators.redis.objects import pod as redis_pod
 from operators.redis.operator import clusters as redis_clusters
 from shared.api.podspec import PodSettings
 from shared.cli.options import parse_options
@@ -96,6 +97,7 @@ async def test_upgraded_operator_replaces_no_pod(
     before, template = uids(world), templates(world)
     assert before
     monkeypatch.setattr(redis_spec, "DEFAULT_EXPORTER", "example.com/redis_exporter:next")
+    monkeypatch.setattr(redis_pod, "EXPORTER_TIMEOUT_SECONDS", 3)
     await upgraded(world, released(subject, 2))
     assert uids(world) == before
     assert templates(world) == template

@@ -23,7 +23,5 @@ def watch(
     kubectl: Kubectl, found_release: Release, operators: list[Operator], account: Account, tmp_path: Path
 ) -> Iterator[Watch]:
     """A Prometheus server with the charts' rules that scrapes all operators, and the databases of the namespace."""
-    directory = tmp_path / "watch"
-    directory.mkdir()
-    with watching(directory, found_release, operators, kubectl, account) as watch:
+    with watching(tmp_path / "watch", found_release, operators, kubectl, account) as watch:
         yield watch

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -138,6 +140,19 @@ class Kubectl:
 
     def within(self, namespace: str) -> Kubectl:
         return Kubectl(namespace, self.environment)
+
+
+@contextmanager
+def new_namespace(environment: dict[str, str]) -> Iterator[Kubectl]:
+    """Yield kubectl in a new namespace that enforces the restricted Pod Security Standard, and delete it afterwards."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    kubectl = Kubectl(name, environment)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    try:
+        yield kubectl
+    finally:
+        kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 class Helm:

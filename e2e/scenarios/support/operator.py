@@ -15,6 +15,26 @@ Account = Callable[..., str]
 """Function that creates a ServiceAccount with the given name and ClusterRoles, and returns its token."""
 
 
+@contextmanager
+def accounts(kubectl: Kubectl) -> Iterator[Account]:
+    """Yield a factory of ServiceAccounts in a namespace; their role bindings are deleted at the end of the context."""
+    bound: list[str] = []
+
+    def make(name: str, *roles: str) -> str:
+        kubectl("create", "serviceaccount", name)
+        for role in roles:
+            bound.append(f"{kubectl.namespace}-{name}-{role}")
+            subject = f"--serviceaccount={kubectl.namespace}:{name}"
+            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", subject)
+        return kubectl("create", "token", name).strip()
+
+    try:
+        yield make
+    finally:
+        for binding in bound:
+            kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
+
+
 class Operator:
     """An installed operator.
 

@@ -31,7 +31,12 @@ class Prometheus:
     @classmethod
     @contextmanager
     def scraping(
-        cls, directory: Path, jobs: Sequence[dict[str, Any]], *, rules: Sequence[Path] = ()
+        cls,
+        directory: Path,
+        jobs: Sequence[dict[str, Any]],
+        *,
+        rules: Sequence[Path] = (),
+        alerting: dict[str, Any] | None = None,
     ) -> Iterator[Prometheus]:
         """Run Prometheus on the loopback interface until the end of the context.
 
@@ -39,15 +44,18 @@ class Prometheus:
             directory: directory for configuration, samples and log; it is created.
             jobs: entries of scrape_configs.
             rules: rule files, evaluated every second.
+            alerting: section of the same name of the configuration; None for no Alertmanager.
         """
         program = debian.program("prometheus", "prometheus")
         directory.mkdir()
         configuration = directory / "prometheus.json"  # JSON is YAML
-        content = {
+        content: dict[str, Any] = {
             "global": SECOND,
             "scrape_configs": list(jobs),
             "rule_files": [str(path.resolve()) for path in rules],
         }
+        if alerting:
+            content["alerting"] = alerting
         configuration.write_text(json.dumps(content))
         [port] = free_ports(1)
         address = f"127.0.0.1:{port}"
@@ -115,28 +123,48 @@ def job_of(monitor: dict[str, Any], kubectl: Kubectl, **rest: Any) -> dict[str, 
 
 
 def selected(monitor: dict[str, Any], kubectl: Kubectl) -> list[dict[str, Any]]:
-    """Return the current targets of a ServiceMonitor with the labels that the Prometheus operator sets.
+    """Return the current targets of a ServiceMonitor, as `targets_of` does.
+
+    Args:
+        monitor: ServiceMonitor, as in `job_of`.
+        kubectl: kubectl, as in `job_of`.
+    """
+    services = kubectl.items("services", "-l", selector_of(monitor))
+    return targets_of(monitor, kubectl.namespace, services, kubectl.items("endpointslices"))
+
+
+def selector_of(monitor: dict[str, Any]) -> str:
+    """Return the label selector of a ServiceMonitor's Services."""
+    return ",".join(f"{name}={value}" for name, value in monitor["spec"]["selector"]["matchLabels"].items())
+
+
+def targets_of(
+    monitor: dict[str, Any], namespace: str, services: Sequence[dict[str, Any]], slices: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the targets of a ServiceMonitor with the labels that the Prometheus operator sets. Pure.
 
     Debian builds Prometheus without Kubernetes service discovery. This function replaces it: it returns the endpoints
     of the selected Services on the named port.
 
     Args:
         monitor: ServiceMonitor, as in `job_of`.
-        kubectl: kubectl, as in `job_of`.
+        namespace: namespace of the Services.
+        services: the selected Services.
+        slices: EndpointSlices of the namespace.
     """
     spec = monitor["spec"]
     [endpoint] = spec["endpoints"]
     chosen = spec.get("namespaceSelector", {})
     allowed = chosen.get("matchNames", [monitor["metadata"]["namespace"]])
-    assert chosen.get("any") or kubectl.namespace in allowed, f"the ServiceMonitor selects only namespaces {allowed}"
-    labels = ",".join(f"{name}={value}" for name, value in spec["selector"]["matchLabels"].items())
+    assert chosen.get("any") or namespace in allowed, f"the ServiceMonitor selects only namespaces {allowed}"
     return [
         {
             "targets": [f"{endpoints['addresses'][0]}:{port['port']}"],
             "labels": _labels(spec, service) | {"pod": endpoints["targetRef"]["name"]},
         }
-        for service in kubectl.items("services", "-l", labels)
-        for piece in kubectl.items("endpointslices", "-l", f"kubernetes.io/service-name={service['metadata']['name']}")
+        for service in services
+        for piece in slices
+        if piece["metadata"]["labels"].get("kubernetes.io/service-name") == service["metadata"]["name"]
         for port in piece["ports"] or ()
         if port["name"] == endpoint["port"]
         for endpoints in piece["endpoints"] or ()

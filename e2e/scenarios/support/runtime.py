@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Address
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.machine import cgroups
 from e2e.cluster.node import Node
 from e2e.scenarios.support.commands import Kubectl
 
@@ -64,6 +66,57 @@ def volume(kubectl: Kubectl, claim: str) -> Path:
     """Return the host directory of a claim's volume."""
     name = kubectl.get("persistentvolumeclaim", claim)["spec"]["volumeName"]
     return Path(kubectl.get("persistentvolume", name)["spec"]["local"]["path"])
+
+
+@contextmanager
+def small_volume(kubectl: Kubectl, claim: str, mebibytes: int) -> Iterator[Path]:
+    """Move the files of a claim, which no pod uses now, to a file system of this size until the end of the context.
+
+    Yields:
+        The directory of the volume, as a node reaches it.
+    """
+    directory, scratch, nodes = volume(kubectl, claim), f"/run/{kubectl.namespace}-{claim}", _running().nodes
+    for node in nodes:
+        node.inside("mkdir", scratch)
+        node.inside("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", scratch)
+        node.inside("cp", "-a", f"{directory}/.", scratch)
+        node.inside("mount", "--move", scratch, directory)
+    try:
+        yield directory
+    finally:
+        for node in nodes:
+            # umount reads /proc/self, which the node's /proc has only for processes of its own PID namespace
+            node.inside("nsenter", "--pid=/proc/1/ns/pid", "umount", "--lazy", directory)
+            node.inside("rmdir", scratch)
+
+
+def inside(pod: dict[str, Any], *command: str) -> str:
+    """Run a command in the node of a pod."""
+    [node] = [node for node in _running().nodes if node.at.name == pod["spec"]["nodeName"]]
+    return node.inside(*command)
+
+
+@contextmanager
+def slow_disk(kubectl: Kubectl, pod: dict[str, Any], container: str, claim: str) -> Iterator[None]:
+    """Limit a container to one write per second on the disk of its volume until the end of the context."""
+    node, identity = _found(pod, container)
+    disk = volume(kubectl, claim).stat().st_dev
+    groups = [group for mount in cgroups.hierarchies() for group in (mount / node.at.name).rglob(identity)]
+    limits = [(group / LIMIT_V1, "1", "0") for group in groups if (group / LIMIT_V1).exists()]
+    limits += [(group / LIMIT_V2, "wiops=1", "wiops=max") for group in groups if (group / LIMIT_V2).exists()]
+    if not limits:
+        pytest.skip("needs the cgroup controller blkio (v1) or io (v2)")
+    for file, slow, _ in limits:
+        file.write_text(f"{os.major(disk)}:{os.minor(disk)} {slow}")
+    try:
+        yield
+    finally:
+        for file, _, free in limits:
+            if file.exists():
+                file.write_text(f"{os.major(disk)}:{os.minor(disk)} {free}")
+
+
+LIMIT_V1, LIMIT_V2 = "blkio.throttle.write_iops_device", "io.max"
 
 
 def flip(file: Path, found: bytes, replaced: bytes) -> int:

@@ -28,8 +28,8 @@ _SERVERS = Group(
             f"{largest('memcached_up')} == 0",
             "3m",
             f"{SERVER} does not respond to its exporter",
-            "The pod runs, but the exporter cannot read its statistics: the server hangs, or rejects the exporter's "
-            "password or certificate. The log of the exporter container names the error.",
+            "The exporter runs, but cannot read the statistics: the server does not start, hangs, or rejects the "
+            "exporter's password or certificate. The log of the exporter container names the error.",
         ),
         _of_servers(
             "MemcachedFull",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.rules import operator_rules, resource_rules, workload_rules
-from dashboards.rules.expressions import OWNER, SERVER, about_resources, about_servers, largest, state
+from dashboards.rules.expressions import ID, OWNER, SERVER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.redis.api import resource
 from operators.redis.manifests.values import RedisThresholds
@@ -19,7 +19,8 @@ _of_nodes, _of_resources = about_servers(KIND).alert, about_resources(KIND).aler
 SLOTS = hash_slots.SLOTS
 _served = f"max by ({OWNER}) (redis_cluster_slots_ok)"  # a node that is cut off does not see all of them
 _primaries = state("platform_redis_masters", KIND)
-_more = f"({state('platform_resource_desired_replicas', KIND)} > {_primaries}) and {_primaries} > 0"
+_most = f'max by ({ID}) (max_over_time(platform_redis_masters{{kind="{KIND}"}}[1d]))'  # some may be down now
+_more = f"({state('platform_resource_desired_replicas', KIND)} > {_most}) and {_primaries} > 0"
 _replicated = f'label_replace({_more}, "app_kubernetes_io_instance", "$1", "name", "(.+)")'  # spec requests replicas
 _primary = 'redis_instance_info{role="master"}'
 _alone = f"max by ({SERVER}) (redis_connected_slaves == 0 and on (cluster, job, instance) {_primary})"
@@ -72,8 +73,8 @@ _NODES = Group(
             f"{largest('redis_up')} == 0",
             "3m",
             f"{NODE} does not respond to its exporter",
-            "The pod runs, but the node hangs, is loading its data, or rejects the exporter's password or certificate. "
-            "The log of the exporter container names the error.",
+            "The exporter runs, but the node does not start, hangs, is loading its data, or rejects the exporter's "
+            "password or certificate. The log of the exporter container names the error.",
         ),
         _of_nodes(
             "RedisSlotsUnserved",
@@ -177,7 +178,7 @@ _NODES = Group(
         _of_nodes(
             "RedisRestarts",
             "warning",
-            f"{largest('changes(redis_start_time_seconds[1h])')} > 2",
+            f"{largest('resets(redis_uptime_in_seconds[1h])')} > 2",
             "0s",
             f"{NODE} restarts repeatedly",
             "The node restarted {{ $value }} times in the last hour. The previous container's log and exit code name "

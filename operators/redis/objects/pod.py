@@ -109,8 +109,13 @@ DIGEST = Digest(TEMPLATE, digest)
 """Changes of the template that restart nodes."""
 
 EXPORTER_IMAGE = Deferred(EXPORTER, "image")
-DEFERRED = (EXPORTER_IMAGE, AFFINITY)
+DEFERRED = (EXPORTER_IMAGE, Deferred(EXPORTER, "env"), AFFINITY)
 """Parts of the template that do not restart nodes by themselves, unless the spec sets them."""
+
+
+EXPORTER_TIMEOUT_SECONDS = 2
+"""Time limit of the node's answers to the exporter. The exporter's default, 15 s, exceeds the scrape timeout of
+Prometheus (10 s by default): of a node that hangs, there would be no metrics, and so no `redis_up` of 0."""
 
 
 def starts_afresh(resource: RedisCluster, template: str = "") -> bool:
@@ -228,6 +233,7 @@ def _exporter(resource: RedisCluster, image: str) -> Obj:
         "REDIS_USER": EXPORTER_USER,
         "REDIS_EXPORTER_WEB_LISTEN_ADDRESS": f":{METRICS_PORT}",
         "REDIS_EXPORTER_CONFIG_COMMAND": "-",
+        "REDIS_EXPORTER_CONNECTION_TIMEOUT": f"{EXPORTER_TIMEOUT_SECONDS}s",
     }
     if secure:
         variables |= {

@@ -89,16 +89,16 @@ def degraded(seen: Assessment) -> Finding:
     crowded = list(primaries_together(tuple(seen.shards), seen.locations))
     zones = [location for location in replicas_together(pairs, seen.locations) if location.kind == "zone"]
     lacking = _lacking(seen)
-    found = (
+    found = (  # the first reason counts: alerts about a missing copy are sooner due than those about a placement
+        (REDUNDANCY_REDUCED, lacking),
         (PRIMARIES_TOGETHER, [_crowd(seen, location) for location in crowded]),
         (REPLICA_TOGETHER, [_copies(seen, location) for location in (*together, *zones)]),
-        (REDUNDANCY_REDUCED, lacking),
     )
     problems = [(reason, sentences) for reason, sentences in found if sentences]
     if not problems:
         return Finding(False, REDUNDANT, "Each primary has its replicas in sync, on other hosts.")
     sentences = [sentence for _, some in problems for sentence in _listed(some)]
-    if problems[0][0] != REDUNDANCY_REDUCED:
+    if problems[-1][0] != REDUNDANCY_REDUCED:
         sentences.append(_remedy(seen))
     return Finding(True, problems[0][0], " ".join(sentences))
 

@@ -323,8 +323,8 @@ def redis() -> Iterator[Case]:
     )
     rejected = server("redis_rejected_connections_total")
     yield Case(name="RedisConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER)
-    started = server("redis_start_time_seconds")
-    yield Case(name="RedisRestarts", series={started: Counter(60, 0)}, labels=POD, lead="4m", window="1h")
+    uptime = server("redis_uptime_in_seconds")
+    yield Case(name="RedisRestarts", series={uptime: Counter(-1, 60)}, labels=POD, lead="5m", window="1h")
 
 
 def cases(operator: str) -> list[Case]:

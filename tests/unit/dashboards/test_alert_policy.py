@@ -291,6 +291,32 @@ def test_single_rejected_connection_fires_no_alert(operator: str, metric: str, t
     firing(tmp_path, operator, series, [(minute, 'alertname=~".+"', []) for minute in (21, 25, 29, 31)])
 
 
+def test_node_whose_start_time_is_rounded_differently_each_time_has_not_restarted(tmp_path: Path) -> None:
+    """redis_exporter subtracts whole seconds of uptime from the present time, so that the result varies by one."""
+    series = {
+        server("redis_start_time_seconds"): " ".join(str(1000 + minute % 2) for minute in range(60)),
+        server("redis_uptime_in_seconds"): "100+60x60",
+        own("leader_election_master_status", name="redis-operator"): "1x60",
+    }
+    firing(tmp_path, "redis", series, [(minute, 'alertname=~".+"', []) for minute in (10, 50)])
+
+
+@pytest.mark.parametrize(("nodes", "alerts"), [(3, []), (6, ["RedisPrimaryWithoutReplica"])])
+def test_primary_lacks_a_replica_only_if_the_spec_requests_some_although_another_primary_is_down(
+    nodes: int, alerts: list[str], tmp_path: Path
+) -> None:
+    """While one of three primaries is down, there are more nodes than primaries, also in a cluster without replicas."""
+    kind = KINDS["redis"]
+    series = {
+        state("platform_resource_desired_replicas", kind): f"{nodes}x60",
+        state("platform_redis_masters", kind): "3x10 2x50",
+        server("redis_connected_slaves"): "0x60",
+        server("redis_instance_info", role="master"): "1x60",
+        own("leader_election_master_status", name="redis-operator"): "1x60",
+    }
+    firing(tmp_path, "redis", series, [(40, 'alertname="RedisPrimaryWithoutReplica"', alerts)])
+
+
 def test_reasons_in_rules_are_declared() -> None:
     catalogues = [operator.reasons for operator in operators.installed()]
     declared = {str(reason) for catalogue in (COMMON, *catalogues) for reason in catalogue}

@@ -19,7 +19,9 @@ class Cluster(Kubectl):
             return [{"metadata": {"name": "orders-headless", "namespace": self.namespace, "labels": labels}}]
         endpoint = {"addresses": ["10.0.0.7"], "targetRef": {"name": "orders-0"}}
         ports = [{"name": "client", "port": 2379}, {"name": "metrics", "port": 2381}]
-        return [{"ports": ports, "endpoints": [endpoint]}]
+        of_service = {"labels": {"kubernetes.io/service-name": "orders-headless"}}
+        of_other = {"labels": {"kubernetes.io/service-name": "other"}}
+        return [{"metadata": each, "ports": ports, "endpoints": [endpoint]} for each in (of_service, of_other)]
 
 
 def test_server_targets_have_labels_of_pod_resource_and_namespace(charts: Path) -> None:

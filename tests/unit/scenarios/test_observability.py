@@ -9,18 +9,26 @@ import pytest
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.files import groups
-from e2e.scenarios.observability.watch import FACTOR, shortened
+from e2e.scenarios.observability.watch import FACTOR, only_alerts, shortened
 from tests.unit.dashboards.promtool import promtool
 
 
 def test_durations_are_divided_but_rate_windows_keep_a_minimum() -> None:
     rule = {"alert": "Slow", "expr": "rate(a[5m]) / rate(b[1h]) > 0.5", "for": "15m", "labels": {"severity": "info"}}
     [group] = shortened([{"name": "one", "rules": [rule, {"record": "r", "expr": "rate(a[1m])"}]}])
+    paced = {"severity": "info", "pace": "fast"}
     assert group["rules"] == [
-        {**rule, "expr": "rate(a[5s]) / rate(b[60s]) > 0.5", "for": "15s"},
-        {"record": "r", "expr": "rate(a[5s])"},
+        {**rule, "expr": "rate(a[10s]) / rate(b[60s]) > 0.5", "for": "15s", "labels": paced},
+        {"record": "r", "expr": "rate(a[10s])"},
     ]
     assert rule["for"] == "15m", "the input is unchanged"
+
+
+def test_real_rules_are_alerts_with_the_durations_of_the_charts() -> None:
+    rule = {"alert": "Slow", "expr": "rate(a[5m]) > 0.5", "for": "15m", "labels": {"severity": "info"}}
+    [group] = only_alerts([{"name": "one", "rules": [rule, {"record": "r", "expr": "rate(a[1m])"}]}])
+    assert group["name"] == "one-real"
+    assert group["rules"] == [{**rule, "labels": {"severity": "info", "pace": "real"}}]
 
 
 @pytest.mark.parametrize("operator", RULES)

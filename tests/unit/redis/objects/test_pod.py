@@ -97,6 +97,7 @@ def test_exporter_logs_in_as_a_read_only_user() -> None:
     assert found["REDIS_USER"] == "exporter"
     assert found["REDIS_ADDR"] == "redis://localhost:6379"
     assert found["REDIS_EXPORTER_CONFIG_COMMAND"] == "-"
+    assert found["REDIS_EXPORTER_CONNECTION_TIMEOUT"] == "2s", "less than the scrape timeout of Prometheus"
     secure = container(pod(metrics={"enabled": True}, tls={"mode": "self"}), "exporter")
     assert {"name": "REDIS_ADDR", "value": "rediss://localhost:6379"} in secure["env"]
     assert len(pod()["spec"]["containers"]) == 1

@@ -173,6 +173,18 @@ def test_pod_that_is_away_keeps_its_location() -> None:
     assert degraded(made)["message"] == "demo-2 has 0 of 1 replicas in sync."
 
 
+def test_missing_copy_is_reported_before_a_placement_that_was_bad_already() -> None:
+    """Alerts go by the reason, and a bad placement does not hide that a primary has no copy."""
+    at = on("aabbba")
+    away = [*at[:5], replace(at[5], up=False, host="")]
+    made = planned(*away, status=planned(*at).status)
+    assert degraded(made)["reason"] == "RedundancyReduced"
+    assert degraded(made)["message"].startswith(
+        "demo-2 has 0 of 1 replicas in sync. 2 of 3 primaries (demo-0, demo-1) run"
+    )
+    assert degraded(made)["message"].endswith("once all nodes are in sync and no other change is in progress.")
+
+
 @pytest.mark.parametrize(
     ("since", "sent", "attempt"),
     [
