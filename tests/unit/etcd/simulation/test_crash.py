@@ -13,7 +13,7 @@ from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
 QUICK = {"all events late", "stale view"}
-"""Disturbances that run with each scenario after one in three commits; `make test-long` runs the others."""
+"""Disturbances that run with each scenario after one in ten commits; `make test-long` runs the others."""
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
@@ -64,7 +64,7 @@ def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDec
     often = OFTEN if scenario.name in SOME else QUICK
     if str(disturbance) not in often:
         return (pytest.mark.long,)
-    return () if scenario.name in ALWAYS else (pytest.mark.in_turn(3),)
+    return () if scenario.name in ALWAYS else (pytest.mark.in_turn(10),)
 
 
 CASES = [

@@ -11,14 +11,14 @@ from shared.testing.harness.sweep import sweep
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
 
 ALWAYS = {"crash after a write"}
-"""Disturbances that the short suite always has; of the others it has a quarter, another one after each commit."""
+"""Disturbances that the short suite always has; of the others it has a tenth, another one after each commit."""
 
 CASES = [
     pytest.param(
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if str(disturbance) in ALWAYS else pytest.mark.in_turn(4),
+        marks=() if str(disturbance) in ALWAYS else pytest.mark.in_turn(10),
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
