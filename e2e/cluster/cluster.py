@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def version(self) -> str:
-        """Minor version of Kubernetes that the API server reports, such as 1.37."""
+        """Minor version of Kubernetes that the API server reports, such as 1.36."""
         reported = json.loads(self.kubectl("get", "--raw=/version"))
         return f"{reported['major']}.{reported['minor']}"
 

@@ -20,7 +20,7 @@ def images() -> list[Image]:
             tag=TAGS[version],
             containerfile=IMAGES / "etcd" / "Containerfile",
             context=binaries.cache_path(program),
-            sources=(program.directory,),
+            sources=(binaries.GO / program.module,),
             first=partial(binaries.build, program),
         )
         for version, program in binaries.ETCD.items()

@@ -45,7 +45,7 @@ def test_option_is_stronger_than_the_environment(monkeypatch: pytest.MonkeyPatch
     assert binaries.kubernetes(NEWEST) is binaries.KUBERNETES[NEWEST]
 
 
-@pytest.mark.parametrize("setting", ["1.29", "1.37.2", "latest"])
+@pytest.mark.parametrize("setting", ["1.29", "1.36.3", "latest"])
 def test_unknown_version_error_lists_the_versions(setting: str) -> None:
     with pytest.raises(ClusterError, match=f"KUBERNETES={setting} is not available") as refused:
         main.up(main._parser().parse_args(["up", "--kubernetes", setting]))
@@ -55,7 +55,7 @@ def test_unknown_version_error_lists_the_versions(setting: str) -> None:
 @pytest.mark.parametrize("version", binaries.KUBERNETES)
 def test_versions_are_those_of_the_modules(version: str) -> None:
     program = binaries.KUBERNETES[version]
-    required = (program.directory / "go.mod").read_text()
+    required = (binaries.GO / program.module / "go.mod").read_text()
     exact = binaries.version(program).removeprefix("v")
     assert exact.startswith(f"{version}.")
     libraries = [line.split()[-1] for line in required.splitlines() if " => " in line]
