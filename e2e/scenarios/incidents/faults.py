@@ -305,7 +305,7 @@ def quota_used_up(scene: Scene) -> Iterator[None]:
 @contextmanager
 def backups_failing(scene: Scene) -> Iterator[None]:
     """Schedule a snapshot each minute, and take one by hand, to an object store that does not answer."""
-    keys = {"accessKeyID": "nobody", "secretAccessKey": "nothing"}
+    keys = {"accessKeyID": "unknown", "secretAccessKey": "invalid"}
     scene.kubectl.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "store"}, "stringData": keys})
     store = {"endpoint": "http://127.0.0.1:9", "bucket": "snapshots", "credentialsSecret": "store"}
     scene.etcd.change(backup={"schedule": "* * * * *", "retention": 1, "destination": {"s3": store}})

@@ -71,7 +71,7 @@ def test_evictable_pods_are_counted_as_kubernetes_does(given: Obj, size: int, ev
 
 @pytest.mark.parametrize("field", ["extraContainers", "extraInitContainers"])
 def test_request_of_an_extra_container_above_its_limit_is_refused(field: str) -> None:
-    """The CRD cannot have this rule for each item of a list: Kubernetes before 1.34 takes it for too expensive."""
+    """The CRD cannot have this rule for each item of a list: Kubernetes before 1.34 estimates too high a cost."""
     resources = {"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}
     given = {field: [{"name": "a", "image": "a:1", "resources": resources}]}
     assert broken(parse(PodExtensions, given, at="spec"), "spec") == [
