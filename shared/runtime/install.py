@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shared.api import crd
 from shared.kubernetes import accessors
@@ -41,19 +41,29 @@ async def _is_served(kube: Kube, kind: Kind) -> bool:
     return True
 
 
-async def require_served(kube: Kube, kind: Kind, namespace: str | None) -> None:
+async def require_served(kube: Kube, kind: Kind, namespaces: Sequence[str]) -> None:
     """Raise an error unless the API server serves a kind.
 
+    One namespace that may be listed is enough: the others are then lost alone.
+
     Args:
-        namespace: a namespace that the operator may list; None for all.
+        namespaces: the namespaces that the operator watches; empty for all.
 
     Raises:
         KubeError: the CRD is not installed; the message explains how to install it.
+        Forbidden: RBAC does not allow a list in any of the namespaces.
     """
-    try:
-        await kube.list(kind, namespace, limit=1)
-    except NotFound:
-        raise KubeError(
-            f"the API server does not serve {kind.plural}.{kind.group}/{kind.version}: the CRD is not installed. "
-            "Install the chart, run `make install`, or start with --install-crds."
-        ) from None
+    forbidden: Forbidden | None = None
+    for namespace in namespaces or (None,):
+        try:
+            await kube.list(kind, namespace, limit=1)
+            return
+        except Forbidden as error:
+            forbidden = forbidden or error
+        except NotFound:
+            raise KubeError(
+                f"the API server does not serve {kind.plural}.{kind.group}/{kind.version}: the CRD is not installed. "
+                "Install the chart, run `make install`, or start with --install-crds."
+            ) from None
+    if forbidden:
+        raise forbidden

@@ -222,7 +222,7 @@ class Process:
         if options.install_crds:
             await install.install_crds(self._kube, self._operator.resources)
         for kind in kinds:
-            await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
+            await install.require_served(self._kube, kind, options.namespaces)
         async with contextlib.AsyncExitStack() as stack:
             await self._answer(stack)
             for running in self._controllers:

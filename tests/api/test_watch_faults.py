@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
+from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import POD, SERVICE
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
@@ -50,15 +52,31 @@ def other(plane: ControlPlane) -> Iterator[World]:
     other.close()
 
 
-def test_forbidden_namespace_is_lost_alone(plane: ControlPlane, world: World, other: World, gate: Gate) -> None:
+@pytest.mark.parametrize("position", ["first", "last"])  # namespaces are read in the order of their names
+def test_forbidden_namespace_is_lost_alone(
+    plane: ControlPlane, world: World, other: World, gate: Gate, position: str
+) -> None:
+    first, last = sorted((world, other), key=lambda each: each.namespace)
+    lost, served = (first, last) if position == "first" else (last, first)
     operator = Operator(plane.kubeconfig, world.namespace, other.namespace, host=gate.url)
-    with gate.refused(f"/{other.namespace}/", 403):
+    with gate.refused(f"/{lost.namespace}/", 403):
         try:
             operator.start()
-            world.create()
-            world.eventually(world.is_ready)
+            served.create()
+            served.eventually(served.is_ready)
         finally:
             operator.stop()
+
+
+def test_operator_without_rights_in_any_namespace_does_not_start(plane: ControlPlane, world: World, gate: Gate) -> None:
+    operator = Operator(plane.kubeconfig, world.namespace, host=gate.url)
+    with gate.refused(f"/{world.namespace}/", 403):
+        try:
+            with pytest.raises(Forbidden, match=world.namespace):
+                operator.start()
+        finally:
+            with suppress(Forbidden):
+                operator.stop()
 
 
 def test_namespace_that_becomes_forbidden_is_lost_alone_and_served_again(
