@@ -50,7 +50,7 @@ class Subject:
         account = ServiceAccount.create(plane, directory)
         (port,) = free_ports(1)
         command = [
-            *(str(binaries.build(REFERENCE) / REFERENCE.module), f"--workers={workers}"),
+            *(str(binaries.build(REFERENCE) / REFERENCE.name), f"--workers={workers}"),
             f"--kubeconfig={account.kubeconfig()}",
             f"--health-probe-bind-address=127.0.0.1:{port}",
         ]

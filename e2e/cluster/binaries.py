@@ -24,24 +24,39 @@ GO = Path(__file__).parent / "go"
 
 @dataclass(frozen=True)
 class Program:
-    """One build: a directory under go/, the package to build there, and the names of the resulting programs.
+    """One build: a Go module, the package to build there, and the names of the resulting programs.
 
-    `package` may list several packages, separated by blanks; each becomes one file, named in the same order.
+    Attributes:
+        name: name of the build in the cache and in messages, and of the directory of its module unless that is given.
+        package: package to build, or several, separated by blanks; each becomes one file, named in the same order.
+        names: names of the programs; if one package has several, it is called by each of them.
+        module: directory of the module.
     """
 
-    module: str
+    name: str
     package: str
     names: tuple[str, ...]
+    module: str = ""
     version_flag: str = ""
     """Linker flags; {version}, {major} and {minor} are those of the module's main requirement."""
     root: Path = field(default=GO, repr=False)
     """Directory that contains the directory of the module."""
 
+    @property
+    def directory(self) -> Path:
+        """Directory of the module."""
+        return self.root / (self.module or self.name)
 
-def _kubernetes(module: str) -> Program:
+
+CLUSTER = "cluster"
+"""Module of the programs that `make up` needs: packages that they share are in the same version, so compiled once."""
+
+
+def _kubernetes(name: str, module: str = "", package: str = ".") -> Program:
     return Program(
+        name=name,
         module=module,
-        package=".",
+        package=package,
         names=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"),
         version_flag=(
             "-X k8s.io/component-base/version.gitVersion={version}"
@@ -50,35 +65,33 @@ def _kubernetes(module: str) -> Program:
     )
 
 
-KUBERNETES = {"1.36": _kubernetes("kubernetes"), "1.30": _kubernetes("kubernetes-1.30")}
+KUBERNETES = {"1.36": _kubernetes("kubernetes", CLUSTER, "./kubernetes"), "1.30": _kubernetes("kubernetes-1.30")}
 """Newest version of Kubernetes, which is the default, and the oldest one that the charts accept."""
 
 KUBERNETES_SETTING = "KUBERNETES"
 """Environment variable, and setting of `make`, that chooses the version of Kubernetes."""
 
-COREDNS = Program(module="coredns", package=".", names=("coredns",))
-PAUSE = Program(module="pause", package=".", names=("pause",))
-HELM = Program(module="helm", package="helm.sh/helm/v4/cmd/helm", names=("helm",))
-HELM3 = Program(module="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm3",))
+COREDNS = Program(name="coredns", module=CLUSTER, package="./coredns", names=("coredns",))
+PAUSE = Program(name="pause", package=".", names=("pause",))
+HELM = Program(name="helm", module=CLUSTER, package="helm.sh/helm/v4/cmd/helm", names=("helm",))
+HELM3 = Program(name="helm3", package="helm.sh/helm/v3/cmd/helm", names=("helm3",))
 """The former major version of Helm, with which the charts must work too; built when a test first needs it."""
 KUBECONFORM = Program(
-    module="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
+    name="kubeconform", package="github.com/yannh/kubeconform/cmd/kubeconform", names=("kubeconform",)
 )
-ACTIONLINT = Program(module="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint", names=("actionlint",))
+ACTIONLINT = Program(name="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint", names=("actionlint",))
 """Checks the workflows of GitHub Actions (.github/workflows)."""
-REGISTRY = Program(
-    module="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",)
-)
+REGISTRY = Program(name="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",))
 ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, ACTIONLINT, REGISTRY)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"
 ETCD = {
-    "3.7.3": Program(module="etcd-3.7", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
-    "3.6.16": Program(module="etcd-3.6", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
-    "3.5.35": Program(module="etcd-3.5", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
-    "3.5.21": Program(module="etcd-3.5.21", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
-    "3.4.13": Program(module="etcd-3.4", package=_ETCD_3_4, names=("etcd", "etcdctl")),
+    "3.7.3": Program(name="etcd-3.7", module=CLUSTER, package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.6.16": Program(name="etcd-3.6", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.5.35": Program(name="etcd-3.5", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.5.21": Program(name="etcd-3.5.21", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.4.13": Program(name="etcd-3.4", package=_ETCD_3_4, names=("etcd", "etcdctl")),
 }
 """Latest patch of each minor version; 3.5.21, which is too old to upgrade to 3.6; 3.4.13, from the seed's manifest."""
 
@@ -124,7 +137,7 @@ def build(program: Program) -> Path:
         return built
     if shutil.which("go") is None:
         raise ClusterError(
-            f"cannot build {program.module}: Go is not on the PATH",
+            f"cannot build {program.name}: Go is not on the PATH",
             "install Go 1.26 or newer (Debian's older golang-go downloads the right version)",
         )
     # One build at a time: a Go build uses all cores.
@@ -161,13 +174,13 @@ def _go_build(program: Program, directory: Path) -> None:
     major, minor = [*built.lstrip("v").split("."), "", ""][:2]
     stamp = program.version_flag.format(version=built, major=major, minor=minor)
     packages = program.package.split()
-    output = f"{directory}/" if len(packages) > 1 else directory / program.module
+    output = f"{directory}/" if len(packages) > 1 else directory / program.name
     run(
         "nice", "go", "build", "-trimpath", "-mod=readonly", f"-ldflags=-s -w {stamp}".rstrip(),
         "-o", output, *packages,
-        cwd=program.root / program.module,
+        cwd=program.directory,
         env={**os.environ, "CGO_ENABLED": "0"},  # static: runs FROM scratch, and needs no C compiler
-        log=CACHE / "bin" / f"{program.module}.log",
+        log=CACHE / "bin" / f"{program.name}.log",
         timeout=3600,
         fix="check that the Go module proxy is reachable and 5 GB of disk are free, then run it again; it resumes",
     )  # fmt: skip
@@ -176,20 +189,20 @@ def _go_build(program: Program, directory: Path) -> None:
             (directory / Path(re.sub(r"/v\d+$", "", package)).name).rename(directory / name)
         return
     for name in program.names:
-        if name != program.module:
-            (directory / name).symlink_to(program.module)
+        if name != program.name:
+            (directory / name).symlink_to(program.name)
 
 
 def cache_path(program: Program) -> Path:
     """Where a program's binaries are once it is built."""
     digest = hashlib.sha256(repr(program).encode())
-    for path in sorted((program.root / program.module).iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return CACHE / "bin" / f"{program.module}-{digest.hexdigest()[:12]}"
+    for path in sorted(path for path in program.directory.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(program.directory)).encode() + b"\0" + path.read_bytes())
+    return CACHE / "bin" / f"{program.name}-{digest.hexdigest()[:12]}"
 
 
 def version(program: Program) -> str:
     """Return the version of the program's main module, as its go.mod requires it."""
     module = "k8s.io/kubernetes" if program in KUBERNETES.values() else program.package.partition("/cmd/")[0]
-    found = re.search(rf"{re.escape(module)} (v\S+)", (program.root / program.module / "go.mod").read_text())
+    found = re.search(rf"{re.escape(module)} (v\S+)", (program.directory / "go.mod").read_text())
     return found[1] if found else ""

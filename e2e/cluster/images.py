@@ -271,8 +271,8 @@ def _program(tag: str, program: binaries.Program) -> Image:
         tag=tag,
         containerfile=IMAGES / "program" / "Containerfile",
         context=directory,
-        sources=(directory / program.module,),
-        arguments={"PROGRAM": program.module},
+        sources=(directory / program.name,),
+        arguments={"PROGRAM": program.name},
     )
 
 

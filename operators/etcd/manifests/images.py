@@ -20,7 +20,7 @@ def images() -> list[Image]:
             tag=TAGS[version],
             containerfile=IMAGES / "etcd" / "Containerfile",
             context=binaries.cache_path(program),
-            sources=(binaries.GO / program.module,),
+            sources=(program.directory,),
             first=partial(binaries.build, program),
         )
         for version, program in binaries.ETCD.items()

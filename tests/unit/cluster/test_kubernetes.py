@@ -55,7 +55,7 @@ def test_unknown_version_error_lists_the_versions(setting: str) -> None:
 @pytest.mark.parametrize("version", binaries.KUBERNETES)
 def test_versions_are_those_of_the_modules(version: str) -> None:
     program = binaries.KUBERNETES[version]
-    required = (binaries.GO / program.module / "go.mod").read_text()
+    required = (program.directory / "go.mod").read_text()
     exact = binaries.version(program).removeprefix("v")
     assert exact.startswith(f"{version}.")
     libraries = [line.split()[-1] for line in required.splitlines() if " => " in line]

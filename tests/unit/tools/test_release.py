@@ -216,6 +216,4 @@ def test_registry_listens_on_the_given_address_only(tmp_path: Path) -> None:
 
 
 def test_registry_is_built_from_a_pinned_module() -> None:
-    assert (
-        "github.com/distribution/distribution/v3 v3." in (binaries.GO / binaries.REGISTRY.module / "go.mod").read_text()
-    )
+    assert "github.com/distribution/distribution/v3 v3." in (binaries.REGISTRY.directory / "go.mod").read_text()
