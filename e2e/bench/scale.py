@@ -68,7 +68,16 @@ def _measure(console: Console, options: argparse.Namespace) -> Results:
 
 def _show(console: Console, found: Results, results: list[Goal]) -> None:
     console.print()
-    columns = ["resources", "created", "memory", "restarted", "queue p99", "reconcile p99", "reported p50, p99"]
+    columns = [
+        "resources",
+        "created",
+        "at rest",
+        "memory",
+        "restarted",
+        "queue p99",
+        "reconcile p99",
+        "reported p50, p99",
+    ]
     table = Table(*columns, "start", "SIGTERM", "SIGKILL", "blocks, ms (CPU)", box=None, pad_edge=False)
     for each in found.scales:
         changes = each.changes
@@ -76,6 +85,7 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
         table.add_row(
             f"{each.count} {each.operator}",
             f"{each.count / each.loaded:.0f}/s",
+            f"{each.rested:.0f} s",
             f"{each.memory / KIB:.1f} KiB",
             f"{each.restarted / KIB:.1f} KiB",
             f"{changes.queue_p99:.3f} s",

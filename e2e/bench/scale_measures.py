@@ -43,6 +43,7 @@ class Scale:
         operator: name of the operator.
         count: number of resources.
         loaded: time from the first creation until every status is reported.
+        rested: time from the first creation until no resource waits for a reconcile.
         memory: memory after the creation.
         restarted: memory of a replica that started when all resources existed.
         changes: changes at a constant rate.
@@ -58,6 +59,7 @@ class Scale:
     operator: str
     count: int
     loaded: float
+    rested: float
     memory: float
     restarted: float
     changes: Changes

@@ -22,7 +22,7 @@ from e2e.bench.bare import Bare, Sent
 from e2e.bench.measures import Buckets, percentile, quantile
 from e2e.bench.scale_measures import Changes, Scale, Sharded
 from e2e.bench.scale_replicas import NAMESPACE, Replica, replicas
-from e2e.bench.timed_operator import LEADS, QUEUE_TIME, RECONCILE_TIME, RECONCILES
+from e2e.bench.timed_operator import LEADS, QUEUE_DEPTH, QUEUE_TIME, RECONCILE_TIME, RECONCILES
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
@@ -253,6 +253,8 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         fleet.create(count, failing)
         _reported(leader, fleet, count + failing)
         loaded = time.monotonic() - began
+        leader.wait(lambda: leader.scrape().total(QUEUE_DEPTH) == 0, "an empty queue", 600)
+        rested = time.monotonic() - began
         load_blocks = leader.blocks()
         time.sleep(SETTLE_SECONDS)
         memory = leader.memory()
@@ -276,6 +278,7 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
         operator=operator,
         count=count,
         loaded=loaded,
+        rested=rested,
         memory=(memory - empty) / count,
         restarted=(restarted - empty) / count,
         changes=changes,

@@ -24,8 +24,9 @@ LOGGED_SECONDS, BLOCKED = 0.08, "event loop blocked:"
 """Callbacks that take longer are logged, with this beginning of the line."""
 
 RECONCILES, LEADS = "controller_runtime_reconcile_total", "leader_election_master_status"
-QUEUE_TIME, RECONCILE_TIME = "workqueue_queue_duration_seconds", "controller_runtime_reconcile_time_seconds"
-SERVED = (RECONCILES, LEADS, f"{QUEUE_TIME}_bucket", f"{RECONCILE_TIME}_bucket", LONGEST_WALL, LONGEST_CPU)
+QUEUE_DEPTH, QUEUE_TIME = "workqueue_depth", "workqueue_queue_duration_seconds"
+RECONCILE_TIME = "controller_runtime_reconcile_time_seconds"
+SERVED = (RECONCILES, LEADS, QUEUE_DEPTH, f"{QUEUE_TIME}_bucket", f"{RECONCILE_TIME}_bucket", LONGEST_WALL, LONGEST_CPU)
 
 
 class Blocks:

@@ -348,7 +348,8 @@ def _resource(name: str) -> bytes:
         "apiVersion": API.kind.api_version,
         "kind": API.kind.name,
         "metadata": {"name": name},
-        "spec": {"size": 3},
+        # The reference operator creates neither of these.
+        "spec": {"size": 3, "network": {"enabled": False}, "connectionSecret": False},
     }
     return json.dumps(body).encode()
 

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.accessors import is_current, resource_version
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.observability import metrics
 
@@ -71,6 +71,9 @@ class Cache:
         changed: called with the key of every resource with a new observation.
         trim: reduces an object before it is stored (managedFields of other managers are most of its size).
         name: name of the controller, for metrics.
+
+    Attributes:
+        outdated: resources of the first kind whose status does not describe their spec.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Cache:
         name: str = "",
     ) -> None:
         self.kinds = tuple(kinds)
+        self.outdated: set[Key] = set()
         self._key_of = key_of
         self._changed = changed
         self._trim = trim
@@ -164,6 +168,8 @@ class Cache:
             self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed)
             self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
+            if kind == self.kinds[0] and not is_current(obj):
+                self.outdated.add(key)
         return concerned
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
@@ -247,6 +253,8 @@ class Cache:
         kept = self._kept[kind].pop(object_name, None)
         if kept is None:
             return set()
+        if kind == self.kinds[0]:
+            self.outdated.discard(kept.key)
         siblings = self._names[kind][kept.key]
         siblings.remove(object_name)
         if not siblings:

@@ -6,7 +6,8 @@ to some names without listing them. Without it, each noted object is read by nam
 that anyway.
 
 As long as nothing is reported, a copy of what was read is still current, so that the regular reconciles of an unchanged
-resource do not read it again.
+resource do not read it again. One reconcile reads each object once, however often it observes the resource: it knows
+what it writes itself, and other changes are reported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import marshal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from shared.kubernetes.accessors import resource_version
@@ -59,6 +60,45 @@ class Dependencies:
         self._copies_bytes = 0
         self._settled: dict[Key, object] = {}
         self._own: set[_Name] = set()
+        self._known: dict[Key, dict[_Name, Obj | None]] = {}  # what the running reconciles have read and written
+        self._writing: dict[_Name, int | None] = {}  # objects being written, with the version reported meanwhile
+
+    @contextlib.contextmanager
+    def reconcile(self, key: Key) -> Iterator[None]:
+        """Remember what a reconcile reads and writes until the context exits."""
+        self._known[key] = {}
+        try:
+            yield
+        finally:
+            del self._known[key]
+
+    async def written(self, key: Key, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
+        """Wait for the response to a write by a reconcile, and note it.
+
+        The watch event of the write may arrive first. It is not reported, unless it has another version.
+        """
+        noted = (kind, namespace, name)
+        if kind not in self.kinds or noted in self._writing:
+            return await write
+        self._writing[noted] = None
+        version = None
+        try:
+            answer = await write
+            version = self._read.setdefault(key, {})[noted] = resource_version(answer)
+            self._readers.setdefault(noted, set()).add(key)
+            self._known.get(key, {})[noted] = answer
+            self.keep(noted, answer)
+        finally:
+            reported = self._writing.pop(noted)
+            if reported is not None and reported != version:
+                self.report(kind, namespace, name, reported)
+            elif version is not None:
+                self.report(kind, namespace, name, version)  # to other readers
+        return answer
+
+    def known(self, key: Key) -> dict[_Name, Obj | None]:
+        """Return what the running reconcile of a resource has read and written; nothing is kept outside of one."""
+        return self._known.get(key, {})
 
     def settle(self, key: Key, spec: object) -> None:
         """Note that a reconcile has read everything after its last change: the next one may use the copies.
@@ -93,6 +133,10 @@ class Dependencies:
         before, versions[name] = versions.get(name), version
         self._readers.setdefault(name, set()).add(key)
         return before
+
+    def notes(self, key: Key, name: _Name) -> bool:
+        """Whether a version of an object is noted for a resource."""
+        return name in self._read.get(key, {})
 
     def has_copy(self, name: _Name) -> bool:
         """Whether what was last read of an object is kept, and still current."""
@@ -141,6 +185,9 @@ class Dependencies:
     def report(self, kind: Kind, namespace: str, name: str, version: int) -> None:
         """Report the resources that have read another version of an object."""
         noted = (kind, namespace, name)
+        if noted in self._writing:
+            self._writing[noted] = version
+            return
         for key in list(self._readers.get(noted, ())):
             if self._read[key][noted] != version:
                 self._read[key][noted] = version
@@ -179,6 +226,11 @@ class _NotingKube(Kube):
             return await super().get(kind, namespace, name)
         self.names.add(noted)
         dependencies, key = self._dependencies, self._key
+        known = dependencies.known(key)
+        if noted in known:
+            if not dependencies.notes(key, noted):
+                dependencies.note(key, noted, _version(known[noted]))
+            return _existing(noted, known[noted])
         if self._uses_copies and dependencies.has_copy(noted):
             found = dependencies.copy(noted)
             dependencies.note(key, noted, _version(found))
@@ -190,6 +242,7 @@ class _NotingKube(Kube):
             found = None
         if dependencies.note(key, noted, _version(found)) == UNREAD:  # no event since
             dependencies.keep(noted, found)
+        known[noted] = found
         return _existing(noted, found)
 
     async def get_own(self, kind: Kind, namespace: str, name: str) -> Obj:

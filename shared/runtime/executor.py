@@ -19,6 +19,7 @@ from shared.observability import metrics, tracing
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.dependencies import Dependencies
 from shared.runtime.errors import DatabaseError
 from shared.runtime.field_conflicts import FieldConflicts
 from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
@@ -79,6 +80,7 @@ class Executor:
     """Executes the plans of one controller.
 
     Args:
+        dependencies: where the Secrets that plans write are noted.
         permit: called before each database call; writes to Kubernetes are fenced by their transport.
         clock: wall clock.
 
@@ -93,10 +95,12 @@ class Executor:
         kube: Kube,
         cache: Cache,
         recorder: Recorder,
+        dependencies: Dependencies,
         permit: Permit = always,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._controller = controller
+        self._dependencies = dependencies
         self._kube = kube
         self._cache = cache
         self._recorder = recorder
@@ -297,15 +301,20 @@ class Executor:
             made = secrets.encoded({action.token: random.token_hex(32).join(action.around)})
             secret = {**secret, "data": secret.get("data", {}) | made}
         if action.seen is None:
-            await self._kube.create_by_apply(SECRET, secret)
+            await self._secret_written(resource, name, self._kube.create_by_apply(SECRET, secret))
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
         ownership.require_owned(secret, action.seen, resource["metadata"]["uid"])
         # The UID is not enough: another replica may have written a key since.
         version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
         pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])
-        await self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
+        write = self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
+        await self._secret_written(resource, name, write)
         log.info("%s: replaced %s %s", _key(resource), SECRET, name)
+
+    async def _secret_written(self, resource: Obj, name: str, write: Awaitable[Obj]) -> None:
+        key = _key(resource)
+        await self._dependencies.written(key, SECRET, key.namespace, name, write)
 
     async def _issue(self, order: CertificateOrder, under: tuple[str, str]) -> dict[str, str]:
         try:

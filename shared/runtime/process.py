@@ -36,7 +36,7 @@ from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.pacing import Pace
 from shared.runtime.probing import probe_continuously
-from shared.runtime.queue import Queue
+from shared.runtime.queue import Priority, Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.reflector import Loss
 from shared.runtime.shards import Election, Shard, shard_of
@@ -125,7 +125,7 @@ class Lane:
         controller = self._controller
         for number, obj in enumerate(self._cache.all(controller.kind, of=self.shard.owns)):
             key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
-            self.queue.add(key, background=accessors.is_current(obj))
+            self.queue.add(key, Priority.BACKGROUND if accessors.is_current(obj) else Priority.SPEC)
             if number % RESOURCES_PER_TURN == 0:
                 await asyncio.sleep(0)
         name = controller.name
@@ -140,7 +140,7 @@ class Lane:
         if not self.queue.is_open:
             return
         for key in self.keys:
-            self.queue.add_after(key, seconds * random.uniform(0.0, 1.0), background=True)
+            self.queue.add_after(key, seconds * random.uniform(0.0, 1.0), Priority.BACKGROUND)
 
 
 class RunningController:
@@ -164,7 +164,8 @@ class RunningController:
 
     def _add(self, key: Key) -> None:
         """Queue a key in the lane of its shard."""
-        self.lanes[shard_of(key, len(self.lanes))].queue.add(key)
+        priority = Priority.SPEC if key in self.cache.outdated else Priority.CHANGE
+        self.lanes[shard_of(key, len(self.lanes))].queue.add(key, priority)
 
 
 class Process:

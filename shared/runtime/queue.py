@@ -2,13 +2,13 @@
 
 A key is processed by one worker at a time. Adding a key several times while it waits results in one reconcile; adding
 it while it is processed results in one more afterwards. Failures back off per key, so that a failing resource does not
-delay others. Observed changes and deadlines precede background work: polls, resyncs, and the resources that exist when
-this replica begins.
+delay others. Keys wait by priority (`Priority`): the change of a spec overtakes everything else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 import time
 from collections import OrderedDict, deque
@@ -23,8 +23,8 @@ FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
 """First and longest delay between retries of a key, in seconds."""
 
-BACKGROUND_SHARE = 8
-"""One of this number of keys is background work, so that a constant stream of changes does not stop it."""
+LOWER_SHARE = 8
+"""One of this number of keys has a lower priority, so that a constant stream of changes does not stop the others."""
 
 MAX_BACKGROUND = 64
 """Maximum number of background keys in process. Each may have several requests that wait for the API server, and the
@@ -33,6 +33,17 @@ requests of a change wait behind them."""
 TURN_SECONDS = 0.01
 """Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
 waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
+
+
+class Priority(enum.IntEnum):
+    """Order in which keys are processed; those of the same priority, in the order in which they were added."""
+
+    SPEC = 0
+    """A resource whose status does not describe its spec yet: a user may wait for it."""
+    CHANGE = 1
+    """Anything else that was observed, and what a reconcile requested for a certain time."""
+    BACKGROUND = 2
+    """Polls, resyncs, and the resources that exist when this replica begins."""
 
 
 class Queue:
@@ -61,14 +72,13 @@ class Queue:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
         self._is_busy = is_busy
-        self._waiting: OrderedDict[Key, None] = OrderedDict()
-        self._background: OrderedDict[Key, None] = OrderedDict()
+        self._waiting: dict[Priority, OrderedDict[Key, None]] = {each: OrderedDict() for each in Priority}
+        self._passed_over = dict.fromkeys(Priority, 0)  # number of keys that were preferred to those of a priority
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
-        self._again: dict[Key, bool] = {}  # keys added while in process, and whether that is background work
-        self._since_background = 0  # number of keys returned since the last one of the background
+        self._again: dict[Key, Priority] = {}  # keys added while in process
         self._handled: dict[Key, float] = {}  # start of processing, by key in process
         self._handled_background: set[Key] = set()
-        self._timers: dict[tuple[Key, bool], asyncio.TimerHandle] = {}  # by key, and whether it is background work
+        self._timers: dict[tuple[Key, Priority], asyncio.TimerHandle] = {}
         self._polled: set[Key] = set()  # keys that are polled frequently, except those in process
         self.pace = pace or Pace()
         self.pace.counts.append(lambda: len(self._polled))
@@ -85,29 +95,24 @@ class Queue:
         self._retries = metrics.QUEUE_RETRIES.labels(**labels)
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._background)
+        return sum(map(len, self._waiting.values()))
 
-    def add(self, key: Key, *, background: bool = False) -> None:
-        """Add a key, to be reconciled as soon as a worker is free.
-
-        Args:
-            background: whether other keys go first. A key that is added both ways counts as a change.
-        """
+    def add(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
+        """Add a key, to be reconciled as soon as a worker is free; the highest of its priorities applies."""
         if self._closed:
             return
         if key in self._since:
-            if not background:
-                self._expedite(key)
+            self._expedite(key, priority)
             return
         self._adds.inc()
         self._since[key] = self._clock()
         if key in self._handled:
-            self._again[key] = background
+            self._again[key] = priority
         else:
-            self._enqueue(key, background)
+            self._enqueue(key, priority)
 
-    def _enqueue(self, key: Key, background: bool) -> None:
-        (self._background if background else self._waiting)[key] = None
+    def _enqueue(self, key: Key, priority: Priority) -> None:
+        self._waiting[priority][key] = None
         self.wake_one()
 
     def wake_one(self) -> None:
@@ -118,29 +123,31 @@ class Queue:
                 waiter.set_result(None)
                 return
 
-    def _expedite(self, key: Key) -> None:
-        """Treat a waiting key as a change from now on."""
+    def _expedite(self, key: Key, priority: Priority) -> None:
+        """Raise the priority of a waiting key."""
         if key in self._again:
-            self._again[key] = False
-        elif key in self._background:
-            del self._background[key]
-            self._enqueue(key, background=False)
+            self._again[key] = min(self._again[key], priority)
+            return
+        for lower in Priority:
+            if lower > priority and key in self._waiting[lower]:
+                del self._waiting[lower][key]
+                self._enqueue(key, priority)
 
-    def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:
-        """Add a key after a delay in seconds; the earliest of several delays for a key applies.
+    def add_after(self, key: Key, seconds: float, priority: Priority = Priority.CHANGE) -> None:
+        """Add a key after a delay in seconds; the earliest of several delays for a key and a priority applies.
 
         The next reconcile of the key cancels the delays, and requests new ones.
         """
         if self._closed:
             return
         when = asyncio.get_running_loop().time() + seconds
-        pending = self._timers.get((key, background))
+        pending = self._timers.get((key, priority))
         if pending is not None and pending.when() <= when:
             return
         if pending is not None:
             pending.cancel()
-        add = partial(self.add, key, background=background)
-        self._timers[key, background] = asyncio.get_running_loop().call_at(when, add)
+        add = partial(self.add, key, priority)
+        self._timers[key, priority] = asyncio.get_running_loop().call_at(when, add)
 
     def poll(self, key: Key, seconds: float) -> None:
         """Add a key after a delay, as background work; the delay is longer while many keys are polled.
@@ -152,7 +159,7 @@ class Queue:
             return
         if seconds < MAX_POLL_SECONDS:
             self._polled.add(key)
-        self.add_after(key, self.pace.seconds(seconds), background=True)
+        self.add_after(key, self.pace.seconds(seconds), Priority.BACKGROUND)
 
     def retry(self, key: Key, *, at_least: float = 0.0) -> float:
         """Add a key after a failure, with back-off.
@@ -189,12 +196,12 @@ class Queue:
             else:
                 break
         self._begin_turn()
-        key, is_background = self._pop()
-        if is_background:
+        key, priority = self._pop()
+        if priority is Priority.BACKGROUND:
             self._handled_background.add(key)
         self._polled.discard(key)
-        for background in (False, True):
-            if timer := self._timers.pop((key, background), None):
+        for each in Priority:
+            if timer := self._timers.pop((key, each), None):
                 timer.cancel()
         now = self._clock()
         self._wait.observe(now - self._since.pop(key))
@@ -204,11 +211,15 @@ class Queue:
 
     @property
     def _has_next(self) -> bool:
-        return (bool(self._waiting) or self._may_begin_background) and not self._is_busy()
+        return bool(self._next) and not self._is_busy()
 
     @property
-    def _may_begin_background(self) -> bool:
-        return bool(self._background) and len(self._handled_background) < MAX_BACKGROUND
+    def _next(self) -> list[Priority]:
+        """Priorities of which a key may be processed now."""
+        found = [each for each in Priority if self._waiting[each]]
+        if found[-1:] == [Priority.BACKGROUND] and len(self._handled_background) >= MAX_BACKGROUND:
+            found.pop()
+        return found
 
     async def _sleep(self) -> None:
         """Wait until a key may be ready; another worker may take it first."""
@@ -229,12 +240,14 @@ class Queue:
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _pop(self) -> tuple[Key, bool]:
-        """Return the next key, and whether it is background work."""
-        is_due = not self._waiting or self._since_background + 1 >= BACKGROUND_SHARE
-        is_background = is_due and self._may_begin_background
-        self._since_background = 0 if is_background else self._since_background + 1
-        return (self._background if is_background else self._waiting).popitem(last=False)[0], is_background
+    def _pop(self) -> tuple[Key, Priority]:
+        """Return the next key and its priority: the highest one, unless a lower one was passed over too often."""
+        found = self._next
+        due = (each for each in reversed(found) if self._passed_over[each] + 1 >= LOWER_SHARE)
+        chosen = next(due, found[0])
+        for each in found:
+            self._passed_over[each] = 0 if each is chosen else self._passed_over[each] + 1
+        return self._waiting[chosen].popitem(last=False)[0], chosen
 
     def done(self, key: Key) -> None:
         """Finish processing a key; if it was added in the meantime, it waits again."""
@@ -260,9 +273,10 @@ class Queue:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        waiting = (self._waiting, self._background, self._since, self._again)
-        for forgotten in (self._timers, self._polled, self._failures, *waiting):
+        for forgotten in (self._timers, self._polled, self._failures, self._since, self._again):
             forgotten.clear()
+        for waiting in self._waiting.values():
+            waiting.clear()
 
     def open(self) -> None:
         """Accept keys again after `close`; keys that were added in the meantime are lost."""

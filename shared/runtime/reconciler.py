@@ -113,9 +113,17 @@ class Reconciler:
         self._queue = queue
         self._recorder = recorder
         self._clock = clock
-        self._executor = Executor(controller, kube=kube, cache=cache, recorder=recorder, permit=permit, clock=clock)
         self._loss = loss
         self._dependencies = dependencies or Dependencies(controller.reads, queue.add)
+        self._executor = Executor(
+            controller,
+            kube=kube,
+            cache=cache,
+            recorder=recorder,
+            dependencies=self._dependencies,
+            permit=permit,
+            clock=clock,
+        )
         self._readiness = Readiness(controller.name)
         self._failing_since: dict[Key, datetime] = {}
         self.certificates: dict[Key, Certificates] = {}
@@ -169,7 +177,8 @@ class Reconciler:
             return "success"
         self._readiness.begin(key, obj, self._clock())
         try:
-            plan = await self._converge(key, obj)
+            with self._dependencies.reconcile(key):
+                plan = await self._converge(key, obj)
         except NotObserved as error:
             return await self._postpone(key, obj, error.loss)
         except errors.Conflict as error:

@@ -13,7 +13,7 @@ from shared.kubernetes.client import Kube, Request, error_of
 from shared.kubernetes.kinds import EVENT, Key, Kind, Obj
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call
-from shared.runtime.queue import Queue
+from shared.runtime.queue import Priority, Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.testing.api_server.server import ApiServer
@@ -262,11 +262,11 @@ class _ManualTimerQueue(Queue):
         super().__init__(name, jitter=jitter)
         self._later: dict[Key, float] = {}
 
-    def add(self, key: Key, *, background: bool = False) -> None:
+    def add(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
         self._later.pop(key, None)
-        super().add(key, background=background)
+        super().add(key, priority)
 
-    def add_after(self, key: Key, seconds: float, *, background: bool = False) -> None:  # noqa: ARG002
+    def add_after(self, key: Key, seconds: float, priority: Priority = Priority.CHANGE) -> None:  # noqa: ARG002
         self._later[key] = min(seconds, self._later.get(key, seconds))
 
     def poll(self, key: Key, seconds: float) -> None:

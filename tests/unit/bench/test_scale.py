@@ -33,6 +33,7 @@ SCALE = Scale(
     operator="memcached",
     count=10_000,
     loaded=100.0,
+    rested=150.0,
     memory=12 * KIB,
     restarted=12 * KIB,
     changes=CHANGES,

@@ -47,6 +47,20 @@ def test_owned_object_reports_its_owner(watched: Watched) -> None:
     assert watched.names() == ["p-1"]
 
 
+def test_resource_is_outdated_until_its_status_describes_its_spec(watched: Watched) -> None:
+    def thing(version: int, generation: int, observed: int) -> Obj:
+        metadata = {"name": "owner", "namespace": "default", "resourceVersion": str(version), "generation": generation}
+        return {"kind": "Thing", "metadata": metadata, "status": {"observedGeneration": observed}}
+
+    watched.cache.on_changed(THING, thing(1, 2, 1))
+    assert watched.cache.outdated == {OWNER}
+    watched.cache.put(THING, thing(2, 2, 2))
+    assert watched.cache.outdated == set()
+    watched.cache.on_changed(THING, thing(3, 3, 2))
+    watched.cache.on_deleted(THING, thing(3, 3, 2))
+    assert watched.cache.outdated == set()
+
+
 def test_watch_event_of_an_own_write_is_not_reported(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
     watched.cache.on_changed(POD, pod("p-1", 5))

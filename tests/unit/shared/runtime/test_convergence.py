@@ -85,7 +85,8 @@ class Lab:
     async def again(self, seconds: float = 0.0) -> list[str]:
         """Reconcile once more, some seconds later."""
         self.boxes.now += timedelta(seconds=seconds)
-        self.harness.queue.add(*self.harness.cache.keys(BOX))
+        (key,) = self.harness.cache.keys(BOX)
+        self.harness.queue.add(key)
         return await self.harness.run()
 
     def get(self, kind: Kind) -> Obj:

@@ -10,7 +10,7 @@ from shared.kubernetes import secrets
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
-from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Obj
 from shared.runtime.dependencies import Dependencies, NamedContent, poll
 from shared.runtime.reflector import Reflector
 from shared.testing import ApiServer, requests
@@ -102,6 +102,57 @@ async def test_change_during_the_first_read_is_not_missed(bench: Bench) -> None:
     with bench.dependencies.noting(OTHER, Kube(Slow(), manager="op")) as kube:
         await kube.get(SECRET, "default", "unused")
     assert bench.reported == [OTHER]
+
+
+async def own_write(bench: Bench, *events: int) -> int:
+    """Write the Secret `own` in a reconcile of SHOP that has read it, while events with these versions arrive.
+
+    Args:
+        events: versions relative to the one that is written.
+    """
+
+    async def write() -> Obj:
+        bench.write("own", "new")
+        live = bench.user.get(SECRET, "default", "own")
+        for event in events:
+            bench.dependencies.report(SECRET, "default", "own", resource_version(live) + event)
+        return live
+
+    with bench.dependencies.reconcile(SHOP):
+        await bench.read(SHOP, "users", "own")
+        written = await bench.dependencies.written(SHOP, SECRET, "default", "own", write())
+        bench.server.log.reset()
+        await bench.read(SHOP, "users", "own")
+        assert bench.server.log.is_empty, "a reconcile reads each Secret once, and knows what it writes"
+    return resource_version(written)
+
+
+async def test_event_of_an_own_write_is_not_reported(bench: Bench) -> None:
+    """Neither before nor after the response."""
+    version = await own_write(bench, 0)
+    bench.dependencies.report(SECRET, "default", "own", version)
+    assert bench.reported == []
+
+
+async def test_change_by_another_client_during_an_own_write_is_reported(bench: Bench) -> None:
+    await own_write(bench, 0, 1)
+    assert bench.reported == [SHOP]
+
+
+async def test_own_write_is_reported_to_the_other_readers(bench: Bench) -> None:
+    await bench.read(OTHER, "own")
+    await own_write(bench, 0)
+    assert bench.reported == [OTHER]
+
+
+async def test_failed_write_hides_no_change(bench: Bench) -> None:
+    async def write() -> Obj:
+        bench.dependencies.report(SECRET, "default", "users", 1_000_000)
+        raise Unavailable("lost")
+
+    with pytest.raises(Unavailable):
+        await bench.dependencies.written(SHOP, SECRET, "default", "users", write())
+    assert bench.reported == [SHOP]
 
 
 async def test_change_while_a_reconcile_fails_is_not_missed(bench: Bench) -> None:

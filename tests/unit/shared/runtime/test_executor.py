@@ -120,7 +120,8 @@ class Lab:
     async def plan(self, *actions: Action) -> list[str]:
         """Reconcile once, with a plan of these actions."""
         self.boxes.planned = actions
-        self.harness.queue.add(*self.harness.cache.keys(BOX))
+        (key,) = self.harness.cache.keys(BOX)
+        self.harness.queue.add(key)
         return await self.harness.run()
 
     def made(self, kind: Kind, name: str, **body: Obj) -> Obj:

@@ -14,7 +14,7 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Plan
-from shared.runtime.queue import Queue
+from shared.runtime.queue import Priority, Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
@@ -56,7 +56,7 @@ class Boxes:
     def begin(self) -> list[asyncio.Task[None]]:
         """Start the workers, and queue every box, as a new leader does."""
         for number in range(RESOURCES):
-            self.queue.add(Key("default", f"box-{number}"), background=True)
+            self.queue.add(Key("default", f"box-{number}"), Priority.BACKGROUND)
         return [asyncio.create_task(self._reconciler.work()) for _ in range(WORKERS)]
 
     async def run(self, seconds: float) -> None:

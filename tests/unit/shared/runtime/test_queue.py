@@ -7,7 +7,15 @@ from prometheus_client import REGISTRY
 
 from shared.kubernetes.kinds import Key
 from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE, MAX_WAITING_REQUESTS, Permits
-from shared.runtime.queue import BACKGROUND_SHARE, FIRST_RETRY_SECONDS, MAX_BACKGROUND, MAX_RETRY_SECONDS, Queue, expose
+from shared.runtime.queue import (
+    FIRST_RETRY_SECONDS,
+    LOWER_SHARE,
+    MAX_BACKGROUND,
+    MAX_RETRY_SECONDS,
+    Priority,
+    Queue,
+    expose,
+)
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -112,7 +120,7 @@ async def test_rest_returns_when_all_processed_keys_are_done(queue: Queue) -> No
 
 async def test_change_by_a_user_overtakes_ten_thousand_resyncs(queue: Queue) -> None:
     for number in range(10_000):
-        queue.add(Key("default", f"cache-{number}"), background=True)
+        queue.add(Key("default", f"cache-{number}"), Priority.BACKGROUND)
     await queue.get()
     queue.add(A)
     assert await queue.get() == A
@@ -121,31 +129,53 @@ async def test_change_by_a_user_overtakes_ten_thousand_resyncs(queue: Queue) -> 
 async def test_change_of_a_resource_that_waits_for_its_resync_goes_first(queue: Queue) -> None:
     """Whether it waits, or is added while a worker processes it."""
     for number in range(100):
-        queue.add(Key("default", f"cache-{number}"), background=True)
+        queue.add(Key("default", f"cache-{number}"), Priority.BACKGROUND)
     changed = Key("default", "cache-99")
     queue.add(changed)
-    queue.add(changed, background=True)
+    queue.add(changed, Priority.BACKGROUND)
     assert await queue.get() == changed
-    queue.add(changed, background=True)
+    queue.add(changed, Priority.BACKGROUND)
     queue.add(changed)
     queue.done(changed)
     assert await queue.get() == changed
     assert len(queue) == 99
 
 
+async def test_change_of_a_spec_overtakes_thousands_of_other_observed_changes(queue: Queue) -> None:
+    """Such as the events of the objects of thousands of resources that were just created."""
+    for number in range(10_000):
+        queue.add(Key("default", f"cache-{number}"))
+    await queue.get()
+    queue.add(A, Priority.SPEC)
+    queue.add(Key("default", "cache-9999"), Priority.SPEC)
+    assert [await queue.get(), await queue.get()] == [A, Key("default", "cache-9999")]
+    assert len(queue) == 9998
+
+
+async def test_constant_changes_of_specs_stop_nothing_else(queue: Queue) -> None:
+    queue.add(A)
+    queue.add(B, Priority.BACKGROUND)
+    processed = []
+    for number in range(2 * LOWER_SHARE):
+        queue.add(Key("default", f"cache-{number}"), Priority.SPEC)
+        queue.add(Key("default", f"other-{number}"), Priority.SPEC)
+        processed.append(await queue.get())
+    assert {A, B} <= set(processed)
+
+
 async def test_resync_of_a_processed_resource_waits_behind_changes(queue: Queue) -> None:
     queue.add(A)
     await queue.get()
-    queue.add(A, background=True)
+    queue.add(A, Priority.BACKGROUND)
     queue.done(A)
     queue.add(B)
     assert [await queue.get(), await queue.get()] == [B, A]
 
 
 async def test_constant_changes_do_not_stop_background_work(queue: Queue) -> None:
-    queue.add(A, background=True)
+    queue.add(A, Priority.BACKGROUND)
     processed = []
-    for number in range(BACKGROUND_SHARE):
+    for number in range(LOWER_SHARE):
         queue.add(Key("default", f"cache-{number}"))
         queue.add(Key("default", f"other-{number}"))
         processed.append(await queue.get())
@@ -177,7 +207,7 @@ async def test_change_finds_a_free_worker_while_thousands_of_resources_are_resyn
 
     workers = [asyncio.create_task(work()) for _ in range(512)]
     for number in range(1000):
-        queue.add(Key("default", f"cache-{number}"), background=True)
+        queue.add(Key("default", f"cache-{number}"), Priority.BACKGROUND)
     await asyncio.sleep(0.1)
     assert len(begun) == MAX_BACKGROUND
     queue.add(A)
