@@ -113,7 +113,7 @@ def _start_local(
     background: ThreadPoolExecutor,
     required: list[tuple[images.Image, str]],
 ) -> Target:
-    """Start the local cluster while a background thread builds its images, then load the images."""
+    """Start the local cluster while a background thread builds the images of its nodes."""
     cluster.prepare(nodes, kubernetes, steps)
 
     def build(image: images.Image, reason: str) -> Path:
@@ -124,11 +124,12 @@ def _start_local(
 
     building = [background.submit(build, image, reason) for image, reason in required]
     _build_programs({kubernetes: "the control plane and the nodes", **PROGRAMS}, steps)
-    running = cluster.start(nodes, kubernetes, steps)
-    archives = [future.result() for future in building]
-    with steps.step(f"Load {len(archives)} images into {nodes} node{'s' * (nodes > 1)}"):
-        running.load_images(archives)
-    return Target("local", running.kubeconfig)
+
+    def archives() -> list[Path]:
+        own = [images.build(image) for image in images.cluster_images()]
+        return own + [future.result() for future in building]
+
+    return Target("local", cluster.start(nodes, kubernetes, steps, archives).kubeconfig)
 
 
 def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:
@@ -202,6 +203,7 @@ def _install_from_registry(target: Target, steps: Steps) -> None:
     running = Cluster.running()
     assert running is not None, "the local cluster was started by this command"
     if not any(process.name == registry.NAME for process in running.record.processes):
+        _build_programs({binaries.REGISTRY: "the operators are installed from it"}, steps)
         with steps.step(f"Start a registry at {registry.NODES_ADDRESS}"):
             running.record.add(registry.start(network.HOST_ADDRESS, STATE / "registry"))
     version = release.version()

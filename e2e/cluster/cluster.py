@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import binaries, images, node, teardown, volumes
+from e2e.cluster import binaries, node, stores, teardown, volumes
 from e2e.cluster.binaries import Program
 from e2e.cluster.console import Steps
 from e2e.cluster.controlplane import ControlPlane
@@ -54,7 +54,7 @@ class Cluster:
         return kubectl(*arguments, kubeconfig=self.kubeconfig, stdin=stdin, timeout=timeout)
 
     def load_images(self, archives: Sequence[Path]) -> None:
-        """Import image archives into every node, all nodes in parallel."""
+        """Import image archives into every node that lacks them, all nodes in parallel."""
 
         def load(each: Node) -> None:
             for archive in archives:
@@ -87,14 +87,23 @@ def prepare(count: int, kubernetes: Program, steps: Steps) -> None:
         host.prepare()
 
 
-def start(count: int, kubernetes: Program, steps: Steps) -> Cluster:
-    """Start a cluster after `prepare`, or return the running one.
+def start(count: int, kubernetes: Program, steps: Steps, archives: Callable[[], Sequence[Path]]) -> Cluster:
+    """Start a cluster after `prepare`, or load the images into the running one.
+
+    Args:
+        count: number of nodes.
+        kubernetes: build of Kubernetes.
+        steps: display of the progress.
+        archives: waits for the image archives that the nodes need; called after the control plane was started.
 
     Raises:
         ClusterError: a part did not start.
     """
     running = Cluster.running()
     if running:
+        needed = archives()
+        with steps.step(f"Load missing images into {count} node{'s' * (count > 1)}"):
+            running.load_images(needed)
         return running
     record = Record(state=STATE, nodes=count, before=snapshot.take())
     record.save()
@@ -103,10 +112,14 @@ def start(count: int, kubernetes: Program, steps: Steps) -> Cluster:
     version = binaries.version(kubernetes)
     with steps.step(f"Start the control plane of Kubernetes {version} (etcd, API server, controllers, scheduler)"):
         plane = _control_plane(addresses, kubernetes, record)
-    with steps.step(f"Start {count} node{'s' * (count > 1)} and wait until Ready"):
+    needed = archives()
+    if not stores.path(needed).exists():
+        with steps.step(f"Import {len(needed)} images into a store for the nodes"):
+            stores.make(needed)
+    with steps.step(f"Start {count} node{'s' * (count > 1)} with {len(needed)} images and wait until Ready"):
         for at in addresses:
             others = [other for other in addresses if other != at]
-            node.start(STATE / at.name, at, others, plane, record.add)
+            node.start(STATE / at.name, at, others, plane, record.add, needed)
         cluster = Cluster(record)
         _wait_for_nodes(cluster)
     with steps.step("Start cluster DNS and create the default StorageClass"):
@@ -166,6 +179,5 @@ def _wait_for_nodes(cluster: Cluster) -> None:
 
 
 def _add_ons(cluster: Cluster) -> None:
-    cluster.load_images([images.build(image) for image in images.cluster_images()])
     cluster.kubectl("apply", "--server-side", "--filename", MANIFESTS)
     cluster.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")

@@ -6,11 +6,11 @@ own /run, /var/lib and /var/log over it (node.sh). Outside these namespaces it h
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import binaries, registry
+from e2e.cluster import binaries, registry, stores
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine import cgroups, processes
 from e2e.cluster.machine.commands import run
@@ -49,11 +49,19 @@ class Node:
 
     def load_image(self, archive: Path) -> None:
         """Import a docker-archive into the node's containerd, once per content (part of the archive's name)."""
-        mark = self.directory / "images" / archive.name
-        if not mark.exists():
+        if archive.name not in self.loaded():
             self.inside("ctr", "--namespace", "k8s.io", "images", "import", "-", archive=archive)
-            mark.parent.mkdir(exist_ok=True)
-            mark.touch()
+            self.record_loaded(archive)
+
+    def loaded(self) -> set[str]:
+        """Return the names of the archives whose images the node has."""
+        record = self.directory / "images.txt"
+        return set(record.read_text().splitlines()) if record.exists() else set()
+
+    def record_loaded(self, *archives: Path) -> None:
+        """Remember that the node has the images of these archives."""
+        with (self.directory / "images.txt").open("a") as record:
+            record.writelines(f"{archive.name}\n" for archive in archives)
 
     @property
     def _first_pid(self) -> int:
@@ -68,6 +76,7 @@ def start(
     others: list[NodeAddress],
     plane: ControlPlane,
     on_start: Callable[[Process], None],
+    archives: Sequence[Path],
 ) -> Node:
     """Start a node and connect it to the bridge; it joins the cluster a few seconds later.
 
@@ -77,9 +86,11 @@ def start(
         others: other nodes of the cluster, for the routes to their pods.
         plane: control plane that the node joins.
         on_start: called with the node's process as soon as it runs.
+        archives: images that the node has from its start.
     """
     for needed in ("var/lib", "var/log", "logs", "cni"):
         (directory / needed).mkdir(parents=True, exist_ok=True)
+    stores.copy(stores.make(archives), directory / "var/lib/containerd")
     programs = binaries.build(plane.kubernetes)
     _configure(directory, at, others, plane)
     cgroups.make(at.name)
@@ -92,6 +103,7 @@ def start(
     )
     on_start(process)
     node = Node(at, directory, process)
+    node.record_loaded(*archives)
     processes.wait_until(lambda: _has_own_network(node), f"{at.name}'s namespaces", needs=[process], timeout=10)
     connect(at, node._first_pid)
     return node

@@ -127,6 +127,7 @@ def test_images_and_charts_are_pushed_before_the_installation_and_the_registry_i
 
         return do
 
+    monkeypatch.setattr(main, "_build_programs", lambda *_: None)
     monkeypatch.setattr(registry, "start", doing("registry", started))
     monkeypatch.setattr(publishing, "push_images", doing("images", IMAGES))
     monkeypatch.setattr(charts, "package", doing("package", [tmp_path / "a.tgz"]))
