@@ -60,7 +60,7 @@ def test_prometheus_scrapes_servers_with_authentication_and_tls(
         until("every server is scraped", scraped)
         [(_, sets)] = prometheus.query('sum(memcached_commands_total{command="set", status="hit"})')
         assert sets >= 2
-        assert {value for _, value in prometheus.query("memcached_max_connections")} == {1024.0}
+        assert all(900 < value < 1024 for _, value in prometheus.query("memcached_max_connections"))
 
 
 def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(

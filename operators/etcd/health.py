@@ -1,4 +1,4 @@
-"""Health of an EtcdCluster: whether it has a quorum and a leader, by the evidence of members and the kubelet. Pure.
+"""Health of an EtcdCluster: whether it serves requests, by the evidence of members and the kubelet. Pure.
 
 The readiness probe of a member needs a leader. So a member that the kubelet reports as ready is evidence that clients
 are served, also while the operator reaches no member.
@@ -22,7 +22,12 @@ def assess(resource: EtcdCluster, seen: Assessment) -> Health:
 
 
 def _available(resource: EtcdCluster, seen: Assessment) -> Finding:
-    """Return whether the cluster has a quorum and a leader."""
+    """Return whether the cluster has a quorum and a leader, and no alarm makes it refuse requests.
+
+    With NOSPACE, members refuse writes that need space; with CORRUPT, every request.
+    """
+    if alarms := _alarms(resource, seen):
+        return Finding(False, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
     if seen.members is not None:
         return Finding(True, SERVED, "The members have a quorum and a leader.")
     if not resource.recorded_cluster_id:
@@ -40,9 +45,7 @@ def _available(resource: EtcdCluster, seen: Assessment) -> Finding:
 
 
 def _degraded(resource: EtcdCluster, seen: Assessment) -> Finding:
-    """Return whether fewer healthy voters than requested are left, or an alarm is raised."""
-    if alarms := _alarms(resource, seen):
-        return Finding(True, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
+    """Return whether fewer healthy voters than requested are left."""
     healthy, size = _healthy(resource, seen), resource.spec.size
     if healthy < size:
         return Finding(True, REDUNDANCY_REDUCED, f"{healthy} of {size} voters are healthy.")

@@ -1,10 +1,11 @@
-"""Health of a RedisCluster: whether every slot has a serving primary, and which copies are missing. Pure."""
+"""Health of a RedisCluster: whether each slot has a primary that accepts writes, and which copies are missing. Pure."""
 
 from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.reasons import SLOTS_UNSERVED
+from operators.redis.instance import Instance
+from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
 from operators.redis.steps import placement
 from operators.redis.topology.view_conflicts import brief
 from shared.status import health
@@ -18,7 +19,7 @@ def assess(resource: RedisCluster, seen: Assessment) -> Health:
 
 
 def _available(seen: Assessment) -> Finding:
-    """Return whether every slot has a serving primary."""
+    """Return whether every slot has a serving primary, and no primary refuses writes."""
     if not seen.has_formed:
         return health.not_created()
     service = seen.service
@@ -31,9 +32,22 @@ def _available(seen: Assessment) -> Finding:
             f"It is unknown whether {brief(service.unknown)} are served: the last known primary is not ready, and a "
             "replica that the operator does not reach may have taken over.",
         )
+    if refusing := tuple(sorted(instance.name for instance in seen.instances if _refuses_writes(seen, instance))):
+        return Finding(
+            False,
+            WRITES_REFUSED,
+            f"{health.listed(refusing)}: refusing writes, because the last write to the log failed "
+            "(aof_last_write_status in INFO). Check the space on the volume.",
+        )
     if not seen.reachable:
         return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
     return Finding(True, SERVED, "Every slot has a serving primary.")
+
+
+def _refuses_writes(seen: Assessment, instance: Instance) -> bool:
+    """Return whether a node is a primary with slots that refuses all writes."""
+    report = instance.report
+    return report is not None and report.refuses_writes and bool(seen.view.owned.get(report.id))
 
 
 def _degraded(resource: RedisCluster, seen: Assessment) -> Finding | None:

@@ -363,6 +363,13 @@ SLOT_STUCK = REASONS.add(
     "SlotStuck", Severity.WARNING, "A slot cannot be moved further; the message contains the remedy."
 )
 
+WRITES_REFUSED = REASONS.add(
+    "WritesRefused",
+    Severity.WARNING,
+    "A primary serves reads and refuses writes, because it cannot write to its log.",
+    "{names}: refusing writes, because the last write to the log failed (aof_last_write_status in INFO). Check the "
+    "space on the volume.",
+)
 REASONS.extend(
     CREATING,
     "Every slot has an owner; recording in status that the cluster is created.",

@@ -230,11 +230,11 @@ _ETCD = (
         name="etcd: the quota is used up",
         calm=SMALL_ETCD,
         fault=faults.quota_used_up,
-        pages={"EtcdOutOfSpace": 60},
-        warns={"EtcdDatabaseNearQuota": 60, "PlatformResourceDegraded": 90, "PlatformResourceNotReady": 90},
+        pages={"EtcdOutOfSpace": 60, "PlatformResourceUnavailable": 90},
+        warns={"EtcdDatabaseNearQuota": 60, "PlatformResourceNotReady": 90},
         may=("EtcdDatabaseFillsUp", "EtcdRequestsFail", "PlatformResourceStalled"),
-        conditions={"Available": "True", "Degraded": "True AlarmRaised", "Ready": "False QuotaExceeded"},
-        tiles=(NOT_READY,),
+        conditions={"Available": "False AlarmRaised", "Degraded": "False", "Ready": "False QuotaExceeded"},
+        tiles=(UNAVAILABLE,),
         seen_within=120,
     ),
     Incident(
@@ -385,9 +385,11 @@ _REDIS = (
         name="redis: the disk of a node is full",
         calm=UNREPLICATED_REDIS,
         fault=faults.disk_full,
-        pages={"RedisLogNotWritten": 45, "PlatformVolumeNearlyFull": 45},
+        pages={"RedisLogNotWritten": 45, "PlatformVolumeNearlyFull": 45, "PlatformResourceUnavailable": 90},
         warns={"RedisSnapshotFails": 60},
         may=("PlatformVolumeFillsUp", "PlatformResourceNotReady"),
+        conditions={"Available": "False WritesRefused"},
+        tiles=(UNAVAILABLE,),
     ),
 )  # fmt: skip
 

@@ -263,7 +263,7 @@ def exposition(server: Stats, settings: Stats, slabs: Stats, items: Stats) -> st
         (
             family("memcached_version", "gauge", "Version of the server as a label; the value is 1.", [(version, 1)]),
             *_families(SERVER, [({}, whole)]),
-            *_families(SETTINGS, [({}, settings)]),
+            *_families(SETTINGS, [({}, _with_usable_connections(settings, server))]),
             *_families(SLAB, classes),
         )
     )
@@ -314,6 +314,18 @@ def _with_set_hits(stats: Stats) -> Stats:
         return stats
     total, *cas = map(int, counted)
     return {**stats, "set_hits": str(total - sum(cas))}
+
+
+def _with_usable_connections(settings: Stats, server: Stats) -> Stats:
+    """Reduce maxconns to the connections that clients can have.
+
+    A server refuses connections from maxconns - 1 on. It counts the file descriptors that it reserves for its threads,
+    which curr_connections leaves out.
+    """
+    most, reserved = settings.get("maxconns", ""), server.get("reserved_fds", "")
+    if not (most.isdecimal() and reserved.isdecimal()):
+        return settings
+    return {**settings, "maxconns": str(max(int(most) - int(reserved) - 1, 1))}
 
 
 def _number(text: str) -> str | None:

@@ -120,6 +120,8 @@ class Facts:
         offset: replication offset: sent by a primary, applied by a replica.
         replicas: replicas that a primary sees.
         evicts: whether the server evicts keys if its memory is full (maxmemory-policy).
+        refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
+            (MISCONF) until a later one succeeds.
     """
 
     engine: str = "redis"
@@ -135,6 +137,7 @@ class Facts:
     offset: int = 0
     replicas: tuple[Follower, ...] = ()
     evicts: bool = False
+    refuses_writes: bool = False
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,7 @@ def parse_facts(text: str) -> Facts:
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
         replicas=tuple(_follower(value) for name, value in found.items() if re.fullmatch(r"slave\d+", name)),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
+        refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
     )
 
 

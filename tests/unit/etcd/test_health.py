@@ -88,13 +88,16 @@ def test_missing_voter_reduces_the_redundancy() -> None:
     assert "2 of 3 voters are healthy." in str(health(made).degraded)
 
 
-def test_alarm_degrades_the_cluster() -> None:
+@pytest.mark.parametrize("kind", ["NOSPACE", "CORRUPT"])
+def test_cluster_with_an_alarm_is_not_available(kind: str) -> None:
+    """Members refuse writes, or every request."""
     resource = cluster()
-    world = replace(seen(resource, VOTER, VOTER, VOTER), alarms=(Alarm(member_id(0), "NOSPACE"),))
+    world = replace(seen(resource, VOTER, VOTER, VOTER), alarms=(Alarm(member_id(0), kind),))
     made = plan(resource, world)
-    assert conditions(made)["Degraded"] == (True, "AlarmRaised")
+    assert conditions(made)["Available"] == (False, "AlarmRaised")
+    assert conditions(made)["Degraded"] == (False, "NotAvailable")
     cut_off = planned(*[OUT_OF_REACH] * 3, status=made.status, leader=None, known=False)
-    assert conditions(cut_off)["Degraded"] == (True, "AlarmRaised"), "as last reported"
+    assert conditions(cut_off)["Available"] == (False, "AlarmRaised"), "as last reported"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,17 @@ def test_cluster_in_its_desired_state_is_available() -> None:
     assert (made.health.degraded.holds, made.health.degraded.reason) == (False, "Redundant")
 
 
+def test_cluster_whose_primary_refuses_writes_is_not_available() -> None:
+    """A primary whose volume is full answers MISCONF to writes; a full replica does not matter."""
+    full = [replace(node, refuses_writes=number in (0, 3)) for number, node in enumerate(formed())]
+    found = available(planned(*full))
+    assert (found.holds, found.reason) == (False, "WritesRefused")
+    assert found.message == (
+        "demo-0: refusing writes, because the last write to the log failed (aof_last_write_status in INFO). Check the "
+        "space on the volume."
+    )
+
+
 def test_nothing_but_observed_changes_while_only_the_operator_cannot_reach_the_nodes() -> None:
     first = planned(*formed()).status
     made = with_status(first, *OUT_OF_REACH)

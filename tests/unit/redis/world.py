@@ -65,6 +65,7 @@ class At:
         old: whether the pod has an earlier template.
         host: Kubernetes node of the pod (None: one of its own; empty: not scheduled); zone: zone of that node.
         since: last transition time in the status.
+        refuses_writes: whether the node cannot write to its log.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
     """
@@ -83,6 +84,7 @@ class At:
     synced: bool = True
     copied: bool = True
     loading: bool = False
+    refuses_writes: bool = False
     memory: int = 0
     max_memory: int = 0
     pod: bool = True
@@ -230,6 +232,7 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         memory=spot.memory,
         max_memory=spot.max_memory,
         loading=spot.loading,
+        refuses_writes=spot.refuses_writes,
         link_up=spot.of is None or spot.synced,
         offset=spot.offset,
         run_id=f"run-{number}",

@@ -45,6 +45,12 @@ def exporter_of(to: Fake, *flags: str) -> Exporter:
     return Exporter(partial(connect, parse_options([f"--address=127.0.0.1:{to.port}", "--timeout=0.3", *flags])))
 
 
+def test_connections_that_the_server_reserves_for_itself_are_not_available_to_clients() -> None:
+    """A server with -c 64 and 4 threads rejects connections from 43 on, which is less than 90 percent of 64."""
+    found = samples(metrics.exposition({"reserved_fds": "20", "curr_connections": "40"}, {"maxconns": "64"}, {}, {}))
+    assert found["memcached_max_connections"] == 43
+
+
 async def test_scrape_returns_the_statistics_of_memcached() -> None:
     async with fake(recorded()) as to:
         found = samples(await exporter_of(to).scrape())
@@ -54,7 +60,7 @@ async def test_scrape_returns_the_statistics_of_memcached() -> None:
         "memcached_current_items": 3,
         "memcached_limit_bytes": 64 * 2**20,
         "memcached_malloced_bytes": 2 * 2**20,
-        "memcached_max_connections": 1024,
+        "memcached_max_connections": 1003,
         "memcached_item_too_large_total": 1,
         'memcached_commands_total{command="get",status="hit"}': 3,
         'memcached_commands_total{command="get",status="miss"}': 1,
