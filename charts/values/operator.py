@@ -336,6 +336,11 @@ class PolicyValues(Values):
     allow_host_path: bool = Field(
         False, description="Accept resources that mount directories of the nodes (`hostPath`)."
     )
+    deletion_protection: bool = Field(
+        True,
+        description="Create the ValidatingAdmissionPolicy (cluster-scoped) by which the API server refuses to delete "
+        "resources with spec.deletionProtection. If false, that field has no effect.",
+    )
 
 
 class OperatorValues(Values):

@@ -43,7 +43,9 @@ precedence. Arguments, as a list: the root, and the objects as YAML documents.
 ---
 {{ include "operator.webhook" . }}
 ---
+{{- if .Values.policy.deletionProtection }}
 {{ include "operator.deletionProtection" . }}
+{{- end }}
 ---
 {{ include "operator.metrics" . }}
 ---

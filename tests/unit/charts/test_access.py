@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from e2e.cluster.paths import REPOSITORY
 from tests.support.charts import (
     NAMESPACE,
     OPERATORS,
@@ -149,6 +151,22 @@ def test_permissions_are_limited_to_the_watched_namespaces(operator_chart: Path)
         "validatingwebhookconfigurations",
         *(resource for _, resource in CLUSTER_SWITCHES.get(operator_chart.name, {}).values()),
     }, "only cluster-scoped resources"
+
+
+def test_operator_in_one_namespace_needs_no_rights_in_the_cluster(operator_chart: Path) -> None:
+    """With the values that the documentation names."""
+    guide = (REPOSITORY / "docs/how-to/install.md").read_text()
+    _, _, begun = guide.partition("# one-namespace.yaml\n")
+    values: Values = yaml.safe_load(begun.partition("```")[0])
+    if operator_chart.name != "redis-operator":
+        del values["rbac"]["nodes"]
+    made = render(operator_chart, values)
+    cluster_scoped = {"CustomResourceDefinition", "Namespace", "Node", "PersistentVolume", "PriorityClass"}
+    found = {obj["kind"] for obj in made}
+    assert (
+        not {kind for kind in found if kind.startswith(("Cluster", "Validating", "Mutating"))} | found & cluster_scoped
+    )
+    assert {"Deployment", "Role", "RoleBinding", "ServiceAccount"} <= found
 
 
 @pytest.mark.parametrize(
