@@ -60,7 +60,7 @@ def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) 
     cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=2)
     cache.await_ready(2)
     servers = cache.servers
-    [first] = kubectl.items("pods", "--field-selector=metadata.name=cache-0")
+    [first] = kubectl.items("pods", "--field-selector", "metadata.name=cache-0")
     kubectl("delete", "pod", "cache-0")
 
     def replaced() -> bool:

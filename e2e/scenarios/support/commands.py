@@ -14,11 +14,14 @@ from typing import Any, TypeVar
 
 from e2e.cluster import binaries, images
 from e2e.cluster.cluster import Cluster
+from e2e.scenarios.support.reading import Failed, Reader, reader
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASE, SYSTEM = "platform", "platform-system"
 
 Found = TypeVar("Found")
+
+_SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 _provided: set[str] = set()
 """Images that this session loaded into the nodes."""
@@ -97,7 +100,7 @@ def _files(arguments: Sequence[str]) -> list[str]:
 
 
 class Kubectl:
-    """kubectl in one namespace.
+    """kubectl in one namespace, and reads that need no process of kubectl.
 
     Args:
         namespace: default namespace of the commands.
@@ -126,12 +129,47 @@ class Kubectl:
     def apply(self, manifest: object) -> str:
         return self("apply", "--server-side", "--force-conflicts", "-f", "-", given=manifest)
 
-    def get(self, *what: str) -> Any:
-        return json.loads(self("get", *what, "-o", "json"))
+    def get(self, kind: str, name: str = "") -> Any:
+        """Return an object, read in this process.
 
-    def items(self, *what: str) -> list[Any]:
-        found: list[Any] = self.get(*what)["items"]
-        return found
+        Args:
+            kind: kind as kubectl accepts it, or kind/name.
+            name: name of the object, unless `kind` contains it.
+
+        Raises:
+            Refused: the object does not exist, or the API server does not respond.
+        """
+        if not name:
+            kind, _, name = kind.partition("/")
+        with self._read("get", kind, name) as reader:
+            return reader.get(kind, self.namespace, name)
+
+    def items(self, kinds: str, *options: str) -> list[Any]:
+        """Return the objects of one or several kinds, separated by commas, read in this process.
+
+        Args:
+            options: `-l` or `--field-selector`, each with its value, or `--all-namespaces`.
+
+        Raises:
+            Refused: the API server does not respond, or has no such kind.
+        """
+        remaining, selectors = list(options), dict[str, str]()
+        namespace: str | None = self.namespace
+        while remaining:
+            option = remaining.pop(0)
+            if option == "--all-namespaces":
+                namespace = None
+            else:
+                selectors[_SELECTORS[option]] = remaining.pop(0)
+        with self._read("get", kinds, *options) as reader:
+            return reader.list(kinds, namespace, selectors)
+
+    @contextmanager
+    def _read(self, *command: str) -> Iterator[Reader]:
+        try:
+            yield reader(self.environment["KUBECONFIG"])
+        except Failed as error:
+            raise Refused(list(command), str(error)) from None
 
     @property
     def server_minor(self) -> int:
