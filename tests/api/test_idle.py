@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from shared.kubernetes.accessors import is_true
 from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
 from shared.status.conditions import READY
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
+
+pytestmark = pytest.mark.in_turn(2)
 
 QUIET = 1.5
 """Seconds without a request after which the operator counts as idle."""

@@ -15,6 +15,8 @@ from tests.api.conftest import install
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[ControlPlane]:

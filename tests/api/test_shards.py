@@ -24,6 +24,8 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import QUICK, flags
 
+pytestmark = pytest.mark.in_turn(2)
+
 log = logging.getLogger(__name__)
 
 NAMES = [f"cache-{number}" for number in range(8)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from testcontainers.core.config import testcontainers_config
@@ -16,6 +17,17 @@ from e2e.databases.redis_servers import Redis
 from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers
+
+PARTS = 3
+"""The short suite has one in so many of these tests, others after each commit."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the hook that reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("in_turn") is None:
+            item.add_marker(pytest.mark.in_turn(PARTS))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from tests.api.charts import schemas
 from tests.api.charts.cluster import Cluster
 from tests.support.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
 
+pytestmark = pytest.mark.in_turn(3)
+
 SAMPLES = sorted((REPOSITORY / "samples").rglob("*.yaml"))
 
 RENDERING = {name: values for name, values in COMBINATIONS.items() if any(part["enabled"] for part in values.values())}

@@ -39,6 +39,8 @@ from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
+pytestmark = pytest.mark.in_turn(2)
+
 SELECTED = {
     "create one member",
     "create",

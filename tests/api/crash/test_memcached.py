@@ -12,6 +12,8 @@ from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
 from tests.support.memcached.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.in_turn(4)
+
 SOME = {"create with all optional objects", "scale", "owned objects deleted"}
 REFUSED = {"invalid, then repaired", "left invalid"}
 """Scenarios whose spec the CRD rejects."""

@@ -393,8 +393,8 @@ class Batch:
         for kind in dict.fromkeys((*cast.kinds, CONFIG_MAP, SECRET)):
             if kind != self.subject.api.kind and (kind != POD or not self.runs_pods):
                 for obj in world.listed(kind):
-                    if _is_connection(obj) and not obj.get("data"):
-                        continue  # spec.connectionSecret: false empties it, for the operator may delete no Secret
+                    if _is_left(obj):
+                        continue
                     owned[accessors.label(obj, "app.kubernetes.io/instance")].append(self._text(kind, obj))
         found = {}
         for resource in resources:
@@ -417,6 +417,16 @@ class Batch:
                 parts["keys"] = sorted(obj.get("data") or {})
             self._masked[key] = f"{kind} {json.dumps(without(masked(parts), self.subject.history), sort_keys=True)}"
         return self._masked[key]
+
+
+def _is_left(obj: Obj) -> bool:
+    """Whether an object may stay after its field was reverted, because the operator may delete no Secret.
+
+    Such as an emptied connection Secret, and generated passwords.
+    """
+    instance = accessors.label(obj, "app.kubernetes.io/instance")
+    generated = obj["metadata"]["name"] in (f"{instance}-auth", f"{instance}-operator-auth")
+    return generated or (_is_connection(obj) and not obj.get("data"))
 
 
 def _is_connection(obj: Obj) -> bool:

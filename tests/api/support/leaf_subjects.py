@@ -227,6 +227,10 @@ SUBJECTS = {
             "deletionProtection": PROTECTION,
             "storage.volumeAttributesClassName": KEPT,
         },
+        specs={
+            "autoCompaction.mode": {"autoCompaction": {"mode": "periodic", "retention": "5"}},
+            "backup.retention": {"backup": etcd_cases.NIGHTLY | {"retention": 2}},
+        },
         state=etcd_state,
         provoked={
             leaf.path: act
@@ -264,14 +268,17 @@ SUBJECTS = {
         ),
         size="replicas",
         specs={
-            "engine": {"version": "7.2.4", "engine": "redis", "repository": "example.com/kv"},
+            "engine": {"version": "7.2.4", "engine": "valkey", "repository": "example.com/kv"},
+            "pod[].monitorImage": {"metrics": {"enabled": True}, "pod": [{"monitorImage": "exporter:1"}]},
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
         history=(READ_ONCE, WITHDRAWN),
-        with_pods=("replicas", "storage.", "nodesInConditions"),
+        # The last three: what is missing or refused is reported once nodes run.
+        with_pods=("replicas", "storage.", "nodesInConditions", "auth.secretName", "config", "pod[].configmap"),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
         unseen={
             **UNCHANGEABLE,
+            "pod[].updateStrategy.type": "read when pods are outdated (tests/unit/redis/steps)",
             "updateStrategy.type": MOVES,
             "updateStrategy.pipeline": MOVES,
             "updateStrategy.waitForReplicas": MOVES,

@@ -13,17 +13,17 @@ from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
 QUICK = {"all events late", "stale view"}
-"""Disturbances that run with each scenario after one in ten commits; `make test-long` runs the others."""
+"""Disturbances that run with each scenario after one in thirty commits; `make test-long` runs the others."""
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
 """The same, for the scenarios of `SOME`."""
 
-ALWAYS = {"create", "upgrade"}
-"""Scenarios of `SOME` that run with these after each commit."""
+IN_SHORT_TURNS = {"create", "upgrade"}
+"""Scenarios of `SOME` that run with these after one in three commits."""
 
 OUTAGE_SHARE = 12
-"""One in so many points of each outage runs in the short suite, always the same ones; `make test-long` runs all."""
+"""One in so many points of an outage runs in the short suite, after one in four commits; `make test-long` runs all."""
 
 SELECTED = SOME | {
     "second upgrade before a Raft snapshot",
@@ -50,7 +50,7 @@ OUTAGE_CASES = [
         scenario,
         sample(found, OUTAGE_SHARE) if short else found,
         id=f"{scenario}-{found}{'-sample' if short else ''}",
-        marks=() if short else pytest.mark.long,
+        marks=pytest.mark.in_turn(4) if short else pytest.mark.long,
     )
     for scenario in SCENARIOS
     if scenario.name != COUNTS_ENTRIES
@@ -64,7 +64,7 @@ def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDec
     often = OFTEN if scenario.name in SOME else QUICK
     if str(disturbance) not in often:
         return (pytest.mark.long,)
-    return () if scenario.name in ALWAYS else (pytest.mark.in_turn(10),)
+    return (pytest.mark.in_turn(3 if scenario.name in IN_SHORT_TURNS else 30),)
 
 
 CASES = [
@@ -96,4 +96,4 @@ async def test_operator_that_knows_less_does_no_harm_and_recovers(
 def test_selected_scenarios_and_disturbances_exist() -> None:
     assert {str(scenario) for scenario in SCENARIOS} >= SELECTED | ENDS_WITHOUT_RECORD.keys() | {COUNTS_ENTRIES}
     assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN
-    assert SOME >= ALWAYS
+    assert SOME >= IN_SHORT_TURNS

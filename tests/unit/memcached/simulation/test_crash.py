@@ -10,15 +10,15 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
 
-ALWAYS = {"crash after a write"}
-"""Disturbances that the short suite always has; of the others it has a tenth, another one after each commit."""
+OFTEN = {"crash after a write"}
+"""Disturbances of which the short suite has a third; of the others it has a twentieth, others after each commit."""
 
 CASES = [
     pytest.param(
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if str(disturbance) in ALWAYS else pytest.mark.in_turn(10),
+        marks=pytest.mark.in_turn(3 if str(disturbance) in OFTEN else 20),
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
@@ -33,4 +33,4 @@ async def test_disturbed_scenario_ends_like_an_undisturbed_one(
 
 
 def test_disturbances_of_every_run_exist() -> None:
-    assert {str(disturbance) for disturbance in DISTURBANCES} >= ALWAYS
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN
