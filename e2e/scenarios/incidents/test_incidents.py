@@ -12,7 +12,11 @@ from e2e.scenarios.incidents.judge import Judge
 from e2e.scenarios.incidents.model import Incident
 
 CASES = [
-    pytest.param(incident, id=incident.name.replace(" ", "-"), marks=[pytest.mark.long] if incident.long else [])
+    pytest.param(
+        incident,
+        id=incident.name.replace(" ", "-"),
+        marks=pytest.mark.long if incident.long else pytest.mark.in_turn(3),
+    )
     for incident in INCIDENTS
 ]
 
