@@ -70,7 +70,7 @@ class Trial:
         promoted: whether the replica of the victim takes over before the victim starts again.
         number: number of the trial in its cluster; each moves other slots.
         active: whether clients do not pause although the promoted source does not know that slots migrate. Then their
-            reads prove nothing, and only the sum of the copies at both ends is checked.
+            reads prove nothing, and only what is left of the copies at both ends is checked.
         target: node id of the target, or of its promoted replica.
         spent: whether the cluster cannot be used for another trial.
         targets: node ids of the target, and its promoted replica: a slot may have been handed over before the crash.
@@ -229,11 +229,15 @@ class Trial:
         await self.cluster.settled()
 
     async def _destroyed(self, load: Load, deaths: list[Death]) -> list[str]:
-        """Return the elements of counters, lists and hashes of which no copy is left."""
+        """Return the elements of lists and hashes of which no copy is left.
+
+        Not of counters: if clients added as much at one end as at the other, both copies have the same value, and the
+        operator removes one of them.
+        """
         await asyncio.sleep(WINDOW_SECONDS)
         found: dict[str, Counter[str]] = {}
         nodes = {node.id: node for node in self.cluster.nodes if node.alive}
-        for node, report in (await self._reports()).items():
+        for node, report in (await self.cluster.until(self._covered)).items():
             if report.me.is_primary:
                 async with nodes[node].connected() as server:
                     await copies(server, load, report, found)
@@ -244,6 +248,14 @@ class Trial:
             for each in violations([*writes, *(Read(key, count, now, now) for key, count in found.items())], deaths)
             if "misses" in each
         ]
+
+    def _covered(self, reports: dict[str, NodeReport]) -> bool:
+        """Return whether every node knows an owner of each slot.
+
+        A heartbeat that the target sent before it took a slot, and that arrives after SETSLOT NODE, makes 7.0 forget
+        the owner until the next one.
+        """
+        return not any(self.slots - Slots.union(node.slots for node in each.nodes) for each in reports.values())
 
     async def _judge(self, load: Load, deaths: list[Death]) -> None:
         try:
@@ -256,9 +268,9 @@ class Trial:
 
 
 async def copies(server: Server, load: Load, report: NodeReport, found: dict[str, Counter[str]]) -> None:
-    """Add the elements of the counters, lists and hashes that a primary has, even of slots that it does not own."""
+    """Add the elements of the lists and hashes that a primary has, even of slots that it does not own."""
     for name, key in load.workload.keys.items():
-        if key.kind not in (Kind.COUNTER, Kind.LIST, Kind.HASH):
+        if key.kind not in (Kind.LIST, Kind.HASH):
             continue
         count = found.setdefault(name, Counter())
         if (slot := key_slot(name.encode())) not in report.me.slots:
