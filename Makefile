@@ -47,7 +47,7 @@ up: .venv ## Start a cluster, install the operators and apply the samples; safe 
 	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) --kubernetes $(KUBERNETES) $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(filter file,$(origin IMG)),,--image $(IMG))
 
 down: .venv ## Remove the local cluster; keeps only the cache of binaries and images
-	@$(CLUSTERS) down
+	@$(CLUSTERS) down --cluster $(CLUSTER)
 
 status: .venv ## Show nodes, pods and the resources of the operators
 	@$(CLUSTERS) status

@@ -250,8 +250,13 @@ Next:
   make status, make test-e2e, make down""")
 
 
-def down(_: argparse.Namespace) -> None:
+def down(options: argparse.Namespace) -> None:
     """Remove the local cluster and the kind cluster `platform`, and report leftovers."""
+    if options.cluster == "current":
+        raise ClusterError(
+            "CLUSTER=current: make down removes only what make up created on this machine, not your cluster",
+            "helm uninstall platform --namespace platform-system (CRDs, resources and their data stay)",
+        )
     with changing():
         record = Record.load()
         targets.stop_kind()
@@ -351,8 +356,10 @@ def _parser() -> argparse.ArgumentParser:
     starting.add_argument("--tag", default="", help="tag of the images in --registry (default: the version)")
     starting.add_argument("--image", help="refused: one image is not that of every operator")
     starting.set_defaults(command=up)
+    removing = commands.add_parser("down", help="remove the local cluster and report leftovers")
+    removing.add_argument("--cluster", default="auto", help="current is refused: it is not removed")
+    removing.set_defaults(command=down)
     for command, text in (
-        (down, "remove the local cluster and report leftovers"),
         (status, "show the nodes, the pods and the resources of the operators"),
         (kubeconfig, "print the path of the cluster's kubeconfig"),
     ):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from e2e.cluster import targets
+from e2e.cluster import targets, teardown
+from e2e.cluster.__main__ import main
 from e2e.cluster.errors import ClusterError
 
 
@@ -38,6 +39,14 @@ def test_unknown_choice_error_lists_the_known_ones() -> None:
 def test_kind_gets_a_worker_for_each_node() -> None:
     roles = [node["role"] for node in json.loads(targets.kind_config(3))["nodes"]]
     assert roles == ["control-plane", "worker", "worker", "worker"]
+
+
+def test_the_clusters_of_others_are_not_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(teardown, "take_down", lambda: pytest.fail("the local cluster was removed"))
+    assert main(["down", "--cluster", "current"]) == 1
+    assert "helm uninstall platform --namespace platform-system" in capsys.readouterr().err
 
 
 def test_missing_kubeconfig_is_reported_for_the_current_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
