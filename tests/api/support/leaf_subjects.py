@@ -23,9 +23,10 @@ from operators.redis import operator as redis_registry
 from operators.redis.api import resource as redis
 from operators.redis.api.node_entries import is_node
 from operators.redis.objects.names import READ_ONCE
+from operators.redis.objects.pod import TEMPLATE
 from operators.redis.objects.redis_conf import WITHDRAWN
 from shared.api.schedule import last_due
-from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
 from shared.runtime.operator import Operator, ServedKind
 from shared.steps.certificates import CERTIFICATE
 from tests.api.crash import test_etcd, test_redis
@@ -83,9 +84,10 @@ def etcd_state(run: Run, name: str) -> Any:
 
 
 def reported(run: Run, name: str) -> Any:
-    """Return the part of the status that reports work on a schedule."""
+    """Return the parts of the status that report work on a schedule, and the Secrets in use."""
     status = run.world.get(etcd.API.kind, name).get("status") or {}
-    return status.get("lastDefragmentation"), (status.get("backup") or {}).get("nextTime")
+    secrets = [each["name"] for each in status.get("observedSecrets") or ()]
+    return status.get("lastDefragmentation"), (status.get("backup") or {}).get("nextTime"), secrets
 
 
 def fragment(run: Run, name: str) -> None:
@@ -184,12 +186,15 @@ RANGES: dict[str, Any] = {
 SUBJECTS = {
     "Memcached": Subject(
         memcached.API,
-        replace(MEMCACHED_CAST, kinds=(*MEMCACHED_CAST.kinds, CERTIFICATE)),
+        replace(MEMCACHED_CAST, kinds=(*MEMCACHED_CAST.kinds, PERSISTENT_VOLUME_CLAIM, CERTIFICATE)),
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
         unseen=UNCHANGEABLE,
-        specs={"tls.mode": {"tls": {"mode": "self"}}},  # a reversal keeps its Secrets, for the operator may delete none
+        specs={
+            "image": {"image": "example.com/memcached", "version": "1.6.44"},  # without a version, the last one stays
+            "tls.mode": {"tls": {"mode": "self"}},  # a reversal keeps its Secrets, for the operator may delete none
+        },
         accepted={
             **MOUNTED,
             **RANGES,
@@ -222,13 +227,13 @@ SUBJECTS = {
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
         unseen={
             **UNCHANGEABLE,
+            "autoCompaction.mode": "no retention is valid in both modes: tests/support/etcd/cases.py changes both",
             "recovery.confirm": TOKEN.format("tests/api/crash/test_etcd.py, lost quorum and recovery"),
             "recovery.release": TOKEN.format("tests/unit/etcd/simulation, scenarios of recoveries"),
             "deletionProtection": PROTECTION,
             "storage.volumeAttributesClassName": KEPT,
         },
         specs={
-            "autoCompaction.mode": {"autoCompaction": {"mode": "periodic", "retention": "5"}},
             "backup.retention": {"backup": etcd_cases.NIGHTLY | {"retention": 2}},
         },
         state=etcd_state,
@@ -272,7 +277,7 @@ SUBJECTS = {
             "pod[].monitorImage": {"metrics": {"enabled": True}, "pod": [{"monitorImage": "exporter:1"}]},
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
-        history=(READ_ONCE, WITHDRAWN),
+        history=(READ_ONCE, TEMPLATE, WITHDRAWN),
         # The last three: what is missing or refused is reported once nodes run.
         with_pods=("replicas", "storage.", "nodesInConditions", "auth.secretName", "config", "pod[].configmap"),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),
