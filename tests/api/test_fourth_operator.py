@@ -23,7 +23,7 @@ from shared.status import conditions
 from tests.api.conftest import Kubectl
 from tests.api.support.world import World
 
-pytestmark = pytest.mark.in_turn(2)
+pytestmark = pytest.mark.in_turn(4)
 
 GREETER = Kind("greeter.example.com", "v1alpha1", "Greeter", "greeters")
 OWN = (

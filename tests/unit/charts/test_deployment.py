@@ -27,6 +27,8 @@ from tests.support.charts import (
 )
 from tests.support.openshift import violations
 
+pytestmark = pytest.mark.in_turn(3)
+
 OPENSHIFT: Obj = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
 """Removes the fixed IDs, so that restricted-v2 assigns those of the namespace."""
 

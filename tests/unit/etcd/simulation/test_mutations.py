@@ -28,6 +28,8 @@ from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, 
 from tests.support.etcd.scenarios import NEW as NEWEST
 from tests.support.pod_loss import delete_now
 
+pytestmark = pytest.mark.in_turn(3)
+
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 ARGUMENTS: Obj = {"extraArgs": ["--max-txn-ops=256"]}

@@ -29,6 +29,8 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users
 from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 
+pytestmark = pytest.mark.in_turn(3)
+
 REAL = dataclasses.replace(
     MEMCACHED,
     controller=lambda servers: controller(OPTIONS, servers.connect),

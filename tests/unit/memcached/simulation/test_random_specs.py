@@ -32,6 +32,8 @@ from tests.support.memcached.scenarios import (
     given_users,
 )
 
+pytestmark = pytest.mark.in_turn(3)
+
 BASE: Obj = {"size": 1}
 VOLUMES: Obj = {"extraVolumes": [{"name": "logs", "emptyDir": {}}]}
 FIELDS: dict[str, list[Obj]] = {

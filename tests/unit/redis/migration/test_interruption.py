@@ -23,6 +23,8 @@ from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 
+pytestmark = pytest.mark.in_turn(3)
+
 POINTS, FEW_POINTS = 40, 10
 """Maximum number of commands that are interrupted per scenario, spread evenly; and that of the short suite."""
 

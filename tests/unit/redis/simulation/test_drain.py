@@ -11,6 +11,8 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.drain import Drain
 from tests.support.redis.scenarios import NEW, REDIS, cluster, in_memory
 
+pytestmark = pytest.mark.in_turn(3)
+
 CHANGES = {
     "upgrade": (cluster(), cluster(version=NEW)),
     "upgrade in memory": (in_memory(), in_memory(version=NEW)),

@@ -22,6 +22,8 @@ from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
+pytestmark = pytest.mark.in_turn(3)
+
 ELECTION_SECONDS = 12.0
 
 NO_PERSISTENCE: Obj = {"config": {"appendonly": "no", "save": ""}}
