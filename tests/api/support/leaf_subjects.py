@@ -274,6 +274,8 @@ SUBJECTS = {
         size="replicas",
         specs={
             "engine": {"version": "7.2.4", "engine": "valkey", "repository": "example.com/kv"},
+            # A node without a replica and without a volume is not restarted for settings.
+            "pod[].configmap": {"replicas": 6, "replicasPerMaster": 1, "pod": [{"configmap": "redis-conf"}]},
             "pod[].monitorImage": {"metrics": {"enabled": True}, "pod": [{"monitorImage": "exporter:1"}]},
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
