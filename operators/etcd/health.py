@@ -6,8 +6,11 @@ are served, also while the operator reaches no member.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
+from operators.etcd.objects.names import server_secret
 from operators.etcd.reasons import ALARM_RAISED, NO_QUORUM
 from operators.etcd.steps.data_loss import known_voters
 from shared.status import health
@@ -15,17 +18,22 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
 
 
-def assess(resource: EtcdCluster, seen: Assessment) -> Health:
+def assess(resource: EtcdCluster, seen: Assessment, now: datetime) -> Health:
     """Return the health of an EtcdCluster."""
-    available = _available(resource, seen)
+    available = _available(resource, seen, now)
     return Health(available, _degraded(resource, seen) if available.holds else health.not_served(), _observed(seen))
 
 
-def _available(resource: EtcdCluster, seen: Assessment) -> Finding:
-    """Return whether the cluster has a quorum and a leader, and no alarm makes it refuse requests.
+def _available(resource: EtcdCluster, seen: Assessment, now: datetime) -> Finding:
+    """Return whether the cluster has a quorum and a leader, clients accept its certificate, and it accepts requests.
 
-    With NOSPACE, members refuse writes that need space; with CORRUPT, every request.
+    Members read their certificate at each handshake. With the alarm NOSPACE they refuse writes that need space, with
+    CORRUPT every request.
     """
+    secret = server_secret(resource)
+    period = seen.secrets.validity.get(secret)
+    if period and period.ends <= now and resource.recorded_cluster_id:
+        return health.certificate_ended(secret, period.ends)
     if alarms := _alarms(resource, seen):
         return Finding(False, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
     if seen.members is not None:

@@ -87,6 +87,15 @@ class Assessment:
         )
 
     @cached_property
+    def served_until(self) -> datetime | None:
+        """Time at which the first certificate that servers serve ends; None without TLS, or if it is unknown."""
+        secrets, served = self.observed.secrets, self.observed.served_certificates
+        period = secrets.validity.get(server_secret(self.resource))
+        recorded = period.ends if period and secrets.fingerprint == self.resource.certificate else None
+        reports = (served.get(pod.name) for pod in self.observed.workload.ready)
+        return min((end for each in reports if (end := each.ends if each else recorded)), default=None)
+
+    @cached_property
     def refreshable_servers(self) -> frozenset[str]:
         """Names of the servers that mount the Secret that the spec names: others would not load its certificate."""
         return self.observed.workload.mounting(server_secret(self.resource))

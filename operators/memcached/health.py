@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import server_secret
 from operators.memcached.reasons import SERVERS_NOT_READY
 from shared.status import health
 from shared.status.health import Finding, Health, listed
@@ -11,14 +14,14 @@ from shared.status.phases import CREATING
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
 
 
-def assess(resource: Memcached, facts: Assessment) -> Health:
+def assess(resource: Memcached, facts: Assessment, now: datetime) -> Health:
     """Return the health of a Memcached."""
-    available = _available(resource, facts)
+    available = _available(resource, facts, now)
     return Health(available, _degraded(resource, facts) if available.holds else health.not_served(), _observed(facts))
 
 
-def _available(resource: Memcached, facts: Assessment) -> Finding:
-    """Return whether every server that clients use is ready: each holds its own part of the keys."""
+def _available(resource: Memcached, facts: Assessment, now: datetime) -> Finding:
+    """Return whether every server that clients use is ready, each holds its own part of the keys, and accepted."""
     if resource.spec.size == 0:
         return Finding(True, SERVED, "Scaled to zero: no servers run.")
     if not facts.servers and resource.phase in ("", CREATING):
@@ -29,6 +32,8 @@ def _available(resource: Memcached, facts: Assessment) -> Finding:
         return Finding(
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
+    if (ends := facts.served_until) and ends <= now:
+        return health.certificate_ended(server_secret(resource), ends)
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
+from operators.redis.objects.names import server_secret
 from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
 from operators.redis.steps import placement
 from operators.redis.topology.view_conflicts import brief
@@ -13,15 +16,19 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import SERVED, SERVICE_UNKNOWN
 
 
-def assess(resource: RedisCluster, seen: Assessment) -> Health:
+def assess(resource: RedisCluster, seen: Assessment, now: datetime) -> Health:
     """Return the health of a RedisCluster."""
-    return Health(_available(seen), _degraded(resource, seen), _observed(seen))
+    return Health(_available(resource, seen, now), _degraded(resource, seen), _observed(seen))
 
 
-def _available(seen: Assessment) -> Finding:
-    """Return whether every slot has a serving primary, and no primary refuses writes."""
+def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Finding:
+    """Return whether every slot has a serving primary, clients accept its certificate, and it accepts writes."""
     if not seen.has_formed:
         return health.not_created()
+    secret = server_secret(resource)
+    period = seen.secrets.validity.get(secret)
+    if period and period.ends <= now:
+        return health.certificate_ended(secret, period.ends)
     service = seen.service
     if service.unserved:
         return Finding(False, SLOTS_UNSERVED, f"No primary serves {brief(service.unserved)}.")

@@ -95,6 +95,15 @@ def read(text: str) -> tuple[Certificate, ...]:
     return found
 
 
+def parse(der: bytes) -> Certificate:
+    """Return a certificate in DER form, as servers present it.
+
+    Raises:
+        ValueError: the data is no certificate.
+    """
+    return _certificate(ssl.DER_cert_to_PEM_cert(der))
+
+
 def chain(text: str) -> tuple[Certificate, ...]:
     """Return the first certificate in a text, and the authorities between it and a root, as far as the text has them.
 

@@ -87,6 +87,10 @@ class CopiedCertificate:
         known = [each.trusted for each in (self.copy, self.original) if each is not None]
         return tuple(dict.fromkeys(each for bundle in known for each in bundle))
 
+    def is_withheld(self, now: datetime) -> bool:
+        """Return whether the original is outside its validity, so that servers keep the copy, which is valid."""
+        return self.copy is not None and self.original is not None and _is_withheld(self.copy, self.original, now)
+
     def trusting(self, trusted: tuple[Certificate, ...]) -> CopiedCertificate:
         """Return the certificate with another desired trust bundle."""
         return replace(self, original=replace(self.original, trusted=trusted)) if self.original else self
@@ -99,6 +103,8 @@ def following(
     copy: CopyT | None, original: CopyT | None, *, informed: bool, now: datetime, keeps_former: bool = False
 ) -> tuple[str, CopyT | None]:
     """Return why the copy changes, and what it changes to.
+
+    A certificate that has ended, or is not valid yet, never replaces a valid one: every client would reject it.
 
     Args:
         copy: the certificate that servers mount; None if there is none that they can use.
@@ -119,6 +125,8 @@ def following(
     end = both if keeps_former else original.trusted
     if (copy.pair, set(copy.trusted)) == (original.pair, set(end)):
         return "", None
+    if _is_withheld(copy, original, now):
+        return "", None
     if keeps_former and added:  # expired authorities are dropped now: their removal alone restarts no server
         both = end = tuple(each for each in both if each.ends > now or each in original.trusted)
     is_over = copy.validity.ends <= now  # peers reject it anyway: there is nothing to wait for
@@ -130,3 +138,7 @@ def following(
     if copy.pair == original.pair and (informed or is_over):
         return "updating the trusted authorities", replace(original, trusted=end)
     return "", None
+
+
+def _is_withheld(copy: TrustedCertificate, original: TrustedCertificate, now: datetime) -> bool:
+    return copy.pair != original.pair and not original.validity.includes(now) and copy.validity.includes(now)

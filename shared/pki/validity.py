@@ -25,15 +25,27 @@ class Validity:
 
     Attributes:
         begins, ends: first and last instant, in UTC.
+        issued: start of the certificate's own life, of which renewals use a share. It is earlier than `begins` if the
+            trusted authority is newer than the certificate; None if it is `begins`.
     """
 
     begins: datetime
     ends: datetime
+    issued: datetime | None = None
+
+    @property
+    def lives_from(self) -> datetime:
+        """Start of the certificate's own life."""
+        return self.issued or self.begins
 
     @property
     def warns(self) -> datetime:
         """Time from which on the end is reported."""
-        return self.ends - min(WARNING, (self.ends - self.begins) / WARNING_SHARE)
+        return self.ends - min(WARNING, (self.ends - self.lives_from) / WARNING_SHARE)
+
+    def includes(self, now: datetime) -> bool:
+        """Return whether clients accept the certificate at a time."""
+        return self.begins <= now < self.ends
 
     def next_change(self, now: datetime) -> datetime | None:
         """Return the next time at which the period begins, its end is reported, or it ends; None after that."""
@@ -50,11 +62,11 @@ def validity_of(pair: Pair, trusted: Iterable[Certificate]) -> Validity:
         ValueError: there is no certificate, or one cannot be parsed.
     """
     chain = certs.chain(pair.certificate)
-    begins, ends = max(each.begins for each in chain), min(each.ends for each in chain)
+    issued, begins, ends = chain[0].begins, max(each.begins for each in chain), min(each.ends for each in chain)
     if roots := signers(pair, tuple(trusted)):
         longest = max(roots, key=lambda root: root.ends)
         begins, ends = max(begins, longest.begins), min(ends, longest.ends)
-    return Validity(begins, ends)
+    return Validity(begins, ends, None if issued == begins else issued)
 
 
 @lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly

@@ -282,7 +282,7 @@ class Reconciler:
 
     def _note_certificates(self, key: Key, validity: Mapping[str, Validity]) -> None:
         if validity:
-            periods = ((name, Period(of.begins.timestamp(), of.ends.timestamp())) for name, of in validity.items())
+            periods = ((name, Period(of.lives_from.timestamp(), of.ends.timestamp())) for name, of in validity.items())
             self.certificates[key] = dict(periods)
         else:
             self.certificates.pop(key, None)

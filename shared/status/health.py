@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
-from shared.status.reasons import CREATING, NOT_ANSWERING, NOT_AVAILABLE, OBSERVED, Reason
+from shared.status.reasons import CERTIFICATE_EXPIRED, CREATING, NOT_ANSWERING, NOT_AVAILABLE, OBSERVED, Reason
 
 MAX_LISTED_SERVERS = 5
 """Maximum number of servers that a message lists."""
@@ -59,6 +60,20 @@ class Health:
 def not_created() -> Finding:
     """Return the condition Available of a resource that has never served."""
     return Finding(False, CREATING, "Being created: clients are not served yet.")
+
+
+def certificate_ended(secret: str, ends: datetime) -> Finding:
+    """Return the condition Available of servers whose certificate has ended.
+
+    Args:
+        secret: name of the Secret to renew.
+    """
+    return Finding(
+        False,
+        CERTIFICATE_EXPIRED,
+        f"The certificate of the servers, or its authority, ended at {ends:%Y-%m-%d %H:%M UTC}: clients that verify it "
+        f"cannot connect. Renew Secret {secret}.",
+    )
 
 
 def not_served() -> Finding:

@@ -399,6 +399,14 @@ CERTIFICATE_EXPIRED = COMMON.add(
         "spec.tls: Secret {name}: the certificate, or its authority, ended at {ends}. Clients and peers reject it, and "
         "servers are not changed until it is replaced. Renew it."
     ),
+    (
+        "spec.tls: Secret {name}: the certificate, or its authority, ended at {ends}. Servers keep the former "
+        "certificate, which is valid until {former}. Renew it."
+    ),
+    (
+        "The certificate of the servers, or its authority, ended at {ends}: clients that verify it cannot connect. "
+        "Renew Secret {name}."
+    ),
 )
 CERTIFICATE_EXPIRING = COMMON.add(
     "CertificateExpiring",
@@ -413,6 +421,10 @@ CERTIFICATE_NOT_YET_VALID = COMMON.add(
     (
         "spec.tls: Secret {name}: the certificate, or its authority, is valid from {begins}. Clients and peers reject "
         "it until then, and servers are not changed. Wait, or replace it."
+    ),
+    (
+        "spec.tls: Secret {name}: the certificate, or its authority, is valid from {begins}. Until then servers keep "
+        "the former certificate, which is valid until {former}. Wait, or replace it."
     ),
 )
 CERTIFICATE_NOT_MADE = COMMON.add(

@@ -260,6 +260,26 @@ def report_invalid_certificates(validity: Mapping[str, Validity], now: datetime)
     return step if step.progress is Progress.DONE else replace(step, progress=Progress.PROGRESSING)
 
 
+def report_withheld_certificates(copies: Iterable[CopiedCertificate], now: datetime) -> Step:
+    """Report a certificate that is not copied because it has ended or is not valid yet: servers keep the former one."""
+    for copied in copies:
+        if copied.original is None or copied.copy is None or not copied.is_withheld(now):
+            continue
+        name, period, former = copied.source, copied.original.validity, _time(copied.copy.validity.ends)
+        if period.ends <= now:
+            message = (
+                f"spec.tls: Secret {name}: the certificate, or its authority, ended at {_time(period.ends)}. Servers "
+                f"keep the former certificate, which is valid until {former}. Renew it."
+            )
+            return Step.progressing(CERTIFICATE_EXPIRED, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+        message = (
+            f"spec.tls: Secret {name}: the certificate, or its authority, is valid from {_time(period.begins)}. Until "
+            f"then servers keep the former certificate, which is valid until {former}. Wait, or replace it."
+        )
+        return Step.progressing(CERTIFICATE_NOT_YET_VALID, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    return PASS
+
+
 def report_ending_certificates(validity: Mapping[str, Validity], now: datetime) -> Step:
     """Report certificates that end soon; the resource stays ready until then."""
     ending = sorted((period.ends, name) for name, period in validity.items() if period.warns <= now < period.ends)

@@ -100,7 +100,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         """Return the whole status except the conditions."""
 
     @staticmethod
-    def _health(_resource: Resource, _facts: Facts, /) -> Health | None:
+    def _health(_resource: Resource, _facts: Facts, _now: datetime, /) -> Health | None:
         """Return whether clients are served, and how safely; None for a kind without servers."""
         return None
 
@@ -146,7 +146,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
             poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
-            health=self._health(*running),
+            health=self._health(*running, now),
         )
 
     def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:

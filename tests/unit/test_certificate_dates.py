@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,12 +11,18 @@ import pytest
 
 from operators.etcd.security.secrets import Secrets as EtcdSecrets
 from operators.memcached.plan import Planner
+from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.secrets import Secrets as MemcachedSecrets
+from shared.kubernetes.secrets import encoded
+from shared.pki import ca
+from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.validity import Validity
-from shared.runtime.plan import Apply, Plan
+from shared.runtime.plan import PASS, Apply, Plan
 from shared.status.verdict import Progress
+from shared.steps.certificates import report_withheld_certificates
 from tests.unit.etcd import world as etcd
 from tests.unit.memcached import world as memcached
+from tests.unit.memcached.fake_servers import certificate
 from tests.unit.redis import world as redis
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -144,3 +150,101 @@ def test_memcached_recreates_a_deleted_workload_although_its_certificate_has_end
         "NetworkPolicy",
         "Service",
     ]
+
+
+# Whether clients are served.
+
+
+def _available(made: Plan) -> tuple[bool | None, str]:
+    assert made.health
+    assert made.health.available
+    return made.health.available.holds, made.health.available.message
+
+
+def _etcd_with(**validity: Validity) -> Plan:
+    resource = etcd.cluster(tls={"mode": "self"})
+    named = {name.replace("_", "-"): period for name, period in validity.items()}
+    return etcd.PLANNER.plan(
+        resource, replace(etcd.seen(resource, *[etcd.VOTER] * 3), secrets=EtcdSecrets(validity=named)), etcd.NOW
+    )
+
+
+def _redis_with(**validity: Validity) -> Plan:
+    resource, (_, observed) = redis.cluster(*redis.formed(), tls={"mode": "self"}), redis.world(*redis.formed())
+    named = {name.replace("_", "-"): period for name, period in validity.items()}
+    return redis.PLANNER.plan(resource, replace(observed, secrets=replace(observed.secrets, validity=named)), redis.NOW)
+
+
+def _memcached_with(served: ServedCertificate | None = None, *, recorded: bool = True, **validity: Validity) -> Plan:
+    named = {name.replace("_", "-"): period for name, period in validity.items()}
+    secrets = MemcachedSecrets(pair=certificate(), validity=named)
+    status = {"certificate": secrets.fingerprint if recorded else "former"}
+    resource = memcached.resource(phase="Running", tls={"mode": "self"}, status=status)
+    reports = {pod.name: served for pod in SERVERS} if served else {}
+    observed = replace(memcached.observed_pods(*SERVERS), secrets=secrets, served_certificates=reports)
+    return memcached.plan(resource, observed)
+
+
+@pytest.mark.parametrize(
+    ("made", "secret"),
+    [
+        (_etcd_with(demo_server_tls=ENDED), "demo-server-tls"),
+        (_redis_with(demo_server_tls=ENDED), "demo-server-tls"),
+        (_memcached_with(cache_server_tls=ENDED), "cache-server-tls"),
+        (_memcached_with(ServedCertificate("former", ends=memcached.NOW), recorded=False), "cache-server-tls"),
+    ],
+    ids=["etcd", "redis", "memcached", "memcached, not reloaded yet"],
+)
+def test_servers_whose_certificate_has_ended_are_not_available(made: Plan, secret: str) -> None:
+    """Clients reject it, although the kubelet and the operator reach the servers."""
+    assert _available(made) == (
+        False,
+        "The certificate of the servers, or its authority, ended at "
+        f"{memcached.NOW:%Y-%m-%d %H:%M} UTC: clients that verify it cannot connect. Renew Secret {secret}.",
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _etcd_with(demo_peer_tls=ENDED, demo_client_tls=ENDED),
+        _redis_with(demo_client_tls=ENDED),
+        _memcached_with(ServedCertificate("former", ends=memcached.NOW + DAY), recorded=False, cache_server_tls=ENDED),
+        _memcached_with(recorded=False, cache_server_tls=ENDED),
+    ],
+    ids=["etcd", "redis", "memcached", "memcached, unknown"],
+)
+def test_certificate_that_clients_do_not_see_is_no_outage(made: Plan) -> None:
+    assert _available(made)[0] is True
+
+
+# A certificate that clients reject replaces no valid one.
+
+
+@pytest.mark.parametrize(
+    ("original", "reason", "state"),
+    [
+        (Validity(etcd.NOW - 30 * DAY, etcd.NOW), "CertificateExpired", "ended at"),
+        (Validity(etcd.NOW + DAY, etcd.NOW + 30 * DAY), "CertificateNotYetValid", "is valid from"),
+    ],
+    ids=["ended", "not valid yet"],
+)
+def test_certificate_that_is_not_copied_is_reported(original: Validity, reason: str, state: str) -> None:
+    given, copy = (
+        TrustedCertificate.of({"data": encoded(dict(issued(period)))})
+        for period in (original, Validity(etcd.NOW - DAY, etcd.NOW + 60 * DAY))
+    )
+    copied = CopiedCertificate("given", "mounted", given, copy)
+    step = report_withheld_certificates((copied,), etcd.NOW)
+    assert (step.progress, step.reason, step.warning) == (Progress.PROGRESSING, reason, True)
+    assert step.message.startswith(f"spec.tls: Secret given: the certificate, or its authority, {state} ")
+    assert f"former certificate, which is valid until {etcd.NOW + 60 * DAY:%Y-%m-%d}" in step.message
+    assert step.requeue
+    assert report_withheld_certificates((replace(copied, original=copy),), etcd.NOW) == PASS
+    assert report_withheld_certificates((replace(copied, copy=given),), etcd.NOW) == PASS
+
+
+def issued(period: Validity) -> Mapping[str, str]:
+    signer = ca.authority("team-ca", begins=etcd.NOW - 90 * DAY, ends=etcd.NOW + 900 * DAY)
+    pair = ca.issue(signer, "x", begins=period.begins, ends=period.ends, hosts=["x"], client=True)
+    return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": signer.certificate}

@@ -55,7 +55,9 @@ _MEMCACHED = (
         name="memcached: a server hangs",
         calm=MEMCACHED,
         fault=faults.frozen("memcached"),
+        pages={"MemcachedTimesOut": 45},
         warns={"MemcachedDoesNotAnswer": 45},
+        conditions=SERVED,
     ),
     Incident(
         name="memcached: an exporter hangs",
@@ -84,7 +86,7 @@ _MEMCACHED = (
         calm=MEMCACHED,
         fault=faults.connections_used_up(11211, MAX_CONNECTIONS),
         warns={"MemcachedConnectionsRejected": 60},
-        may=("MemcachedConnectionsHigh", "MemcachedDoesNotAnswer"),
+        may=("MemcachedConnectionsHigh", "MemcachedDoesNotAnswer", "MemcachedTimesOut"),
         conditions={**SERVED, "Ready": "True"},
     ),
     Incident(

@@ -26,6 +26,7 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
+from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import network_policy as policies
 from shared.steps import provisioning
@@ -134,6 +135,9 @@ def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Ste
     if resource.spec.tls.mode != "none" and not _is_mountable(seen):
         why = "some are missing"
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
+    withheld = steps.report_withheld_certificates(secrets.copies, now)
+    if withheld.progress is not Progress.DONE:
+        return withheld
     judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
     return judge(secrets.validity, now)
 

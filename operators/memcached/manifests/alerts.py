@@ -14,6 +14,8 @@ SERVER = "{{ $labels.pod }} of " + MEMCACHED
 
 _of_servers = about_servers(KIND).alert
 
+_TIMEOUTS = 'increase(memcached_exporter_errors_total{reason="TimedOut"}[5m])'
+
 _SERVERS = Group(
     "platform-memcached",
     (
@@ -21,6 +23,15 @@ _SERVERS = Group(
             name="resource:memcached_get_hits:ratio_rate30m",
             expr=f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get",status="hit"}}[30m])) / '
             f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get"}}[30m]))',
+        ),
+        _of_servers(
+            "MemcachedTimesOut",
+            "critical",
+            f"{largest('memcached_up')} == 0 and {largest(_TIMEOUTS)} > 0",
+            "3m",
+            f"{SERVER} hangs",
+            "The server accepts connections, but does not respond to its exporter within two seconds, and probably to "
+            "no client. The kubelet does not notice it, because its probe only connects. Delete the pod.",
         ),
         _of_servers(
             "MemcachedDoesNotAnswer",

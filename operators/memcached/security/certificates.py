@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from operators.memcached.client.errors import MemcachedError
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, fingerprint
+from shared.pki import certs
 from shared.runtime.plan import Call
 
 log = logging.getLogger(__name__)
@@ -31,11 +33,13 @@ class ServedCertificate:
         fingerprint: SHA-256 of the certificate; empty if the inspection failed.
         age: seconds since the server last loaded its files.
         error: reason why the inspection failed; empty if it succeeded.
+        ends: end of the certificate's validity; None if the inspection failed.
     """
 
     fingerprint: str = ""
     age: float = 0.0
     error: str = ""
+    ends: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ async def inspect_certificate(access: Access, address: str) -> ServedCertificate
         async with access.connected(address, access.secrets.credentials) as server:
             stats = await server.stats()
             age = float(stats.get("time_since_server_cert_refresh", "inf"))
-            return ServedCertificate(fingerprint(server.certificate), age)
+            ends = certs.parse(server.certificate).ends
+            return ServedCertificate(fingerprint(server.certificate), age, ends=ends)
     except MemcachedError as error:
         return ServedCertificate(error=str(error))
 

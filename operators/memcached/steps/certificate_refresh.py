@@ -7,6 +7,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import server_secret
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import (
     REFRESH_INTERVAL_SECONDS,
@@ -21,8 +22,12 @@ from shared.status.verdict import Progress
 def refresh_certificates(resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Send refresh_certs to servers that do not serve the certificate in the Secret, or do not trust its next CA.
 
-    Nothing that is wrong with the spec stops it: a certificate that is renewed and not loaded expires.
+    Nothing that is wrong with the spec stops it: a certificate that is renewed and not loaded expires. Only a
+    certificate that clients do not accept is never loaded; servers then keep the former one.
     """
+    period = facts.observed.secrets.validity.get(server_secret(resource))
+    if period is not None and not period.includes(now):
+        return PASS
 
     def refreshable(servers: Sequence[Pod]) -> tuple[Pod, ...]:
         return tuple(pod for pod in servers if pod.name in facts.refreshable_servers)

@@ -32,7 +32,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
-from shared.pki.copies import following
+from shared.pki.copies import CopiedCertificate, following
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
@@ -292,11 +292,20 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
             PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
         )
         return lacking if step.progress is Progress.DONE else step
-    if step.progress is Progress.DONE:
-        judge = steps.report_invalid_certificates if resource.formed else steps.require_valid_certificates
-        return judge(secrets.validity, now)
-    message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
-    return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    if step.progress is not Progress.DONE:
+        message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
+        return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    withheld = _report_withheld_certificate(resource, seen, now)
+    if withheld.progress is not Progress.DONE:
+        return withheld
+    judge = steps.report_invalid_certificates if resource.formed else steps.require_valid_certificates
+    return judge(secrets.validity, now)
+
+
+def _report_withheld_certificate(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    secrets, source, name = seen.secrets, names.server_secret(resource), names.tls_secret(resource)
+    copied = CopiedCertificate(source, name, secrets.original, secrets.mounted)
+    return steps.report_withheld_certificates((copied,), now)
 
 
 def require_valid_certificates(_resource: RedisCluster, seen: Observed, now: datetime) -> Step:

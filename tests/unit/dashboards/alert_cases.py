@@ -213,6 +213,9 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
 
 def memcached() -> Iterator[Case]:
     """Yield the cases about memcached servers."""
+    late = server("memcached_exporter_errors_total", reason="TimedOut")
+    hanging: Series = {server("memcached_up"): Gauge(0, 1), late: Counter(2, 0)}
+    yield Case(name="MemcachedTimesOut", series=hanging, labels=POD)
     yield Case(name="MemcachedDoesNotAnswer", series={server("memcached_up"): Gauge(0, 1)}, labels=POD)
     evicted = server("memcached_items_evicted_total")
     yield Case(name="MemcachedFull", series={evicted: Counter(6_000, 60)}, labels=OWNER)

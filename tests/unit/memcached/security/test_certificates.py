@@ -226,6 +226,21 @@ async def test_recreated_secret_with_the_same_content_replaces_no_server(world: 
     assert world.uids == first
 
 
+async def test_servers_load_no_certificate_that_has_ended(world: World) -> None:
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**TLS)
+    world.apply_secret(tls_secret(certificate("late", ended=True)))
+    made = await world.reconcile_again()
+    assert reason(made) == "CertificateExpired"
+    assert world.fleet.refreshed == []
+    available = next(each for each in made["status"]["conditions"] if each["type"] == "Available")
+    assert available["status"] == "True", "servers keep the former one"
+    world.fleet.served = dict.fromkeys(world.fleet.served, certificate("late", ended=True))  # they restarted
+    made = await world.reconcile_again()
+    available = next(each for each in made["status"]["conditions"] if each["type"] == "Available")
+    assert (available["status"], available["reason"]) == ("False", "CertificateExpired")
+
+
 async def test_server_that_cannot_be_inspected_after_a_change_of_users_is_a_warning(world: World) -> None:
     world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)

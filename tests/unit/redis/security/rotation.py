@@ -255,13 +255,17 @@ def signer(name: str) -> Pair:
 
 
 @cache
-def issued(name: str, by: str) -> Pair:
+def issued(name: str, by: str, days: int = 400) -> Pair:
     hosts = ("*.demo.default.svc", "demo-client.default.svc")
-    ends = NOW + timedelta(days=400)
+    ends = NOW + timedelta(days=days)
     return ca.issue(signer(by), name, begins=NOW - timedelta(days=1), ends=ends, hosts=hosts, client=True)
 
 
-def certificate(name: str, by: str) -> dict[str, str]:
-    """Return a Secret's content: a dictionary of the caller's own, which it may change."""
-    pair = issued(name, by)
+def certificate(name: str, by: str, *days: int) -> dict[str, str]:
+    """Return a Secret's content: a dictionary of the caller's own, which it may change.
+
+    Args:
+        days: remaining validity of the certificate, if it is not the usual one.
+    """
+    pair = issued(name, by, *days)
     return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": signer(by).certificate}

@@ -206,6 +206,19 @@ def test_missing_secret_blocks_new_clusters_but_not_running_ones() -> None:
     assert provisioning.require_secrets(lab.resource, lab.seen(), NOW).progress is Progress.WAITING
 
 
+def test_certificate_that_has_ended_is_not_given_to_nodes_that_have_a_valid_one() -> None:
+    lab = Lab(resource=wished(tls={"mode": "secret", "secretName": OWN}))
+    lab.put(OWN, certificate("a", "old"))
+    lab.begin()
+    mounted = lab.judged().mounted
+    lab.put(OWN, certificate("b", "old", 0))
+    lab.settle()
+    assert lab.judged().mounted == mounted
+    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
+    assert (step.progress, step.reason, step.warning) == (Progress.PROGRESSING, "CertificateExpired", True)
+    assert step.message.endswith("keep the former certificate, which is valid until 2027-02-05 12:00 UTC. Renew it.")
+
+
 # Budget.
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ DAY = timedelta(days=1)
 @cache
 def authority(name: str, days: int = 1000) -> Pair:
     """Return an authority; all have the same subject, as those of cert-manager after a renewal with a new key."""
-    return ca.authority("team-ca", begins=NOW - DAY, ends=NOW + days * DAY)
+    return ca.authority("team-ca", begins=NOW - 9 * DAY, ends=NOW + days * DAY)
 
 
 @cache
@@ -32,9 +33,11 @@ def known(name: str, days: int = 1000) -> Certificate:
 
 
 @cache
-def certificate(name: str, by: str, *also: str, days: int = 90, authority_days: int = 1000) -> TrustedCertificate:
+def certificate(
+    name: str, by: str, *also: str, days: int = 90, authority_days: int = 1000, begins: int = -1
+) -> TrustedCertificate:
     signer = authority(by, authority_days)
-    pair = ca.issue(signer, name, begins=NOW - DAY, ends=NOW + days * DAY, hosts=["a"], client=True)
+    pair = ca.issue(signer, name, begins=NOW + begins * DAY, ends=NOW + days * DAY, hosts=["a"], client=True)
     return TrustedCertificate(pair, (known(by, authority_days), *map(known, also)))
 
 
@@ -88,6 +91,17 @@ def test_expired_certificate_is_replaced_without_waiting() -> None:
     _, found = following(OLD, NEW, informed=False, now=NOW + 91 * DAY)
     assert found is not None
     assert found.pair == NEW.pair
+
+
+@pytest.mark.parametrize("informed", [True, False])
+@pytest.mark.parametrize("signer", ["old", "new"])
+def test_certificate_that_clients_reject_never_replaces_a_valid_one(signer: str, informed: bool) -> None:
+    """Neither one that has ended, for example from a backup, nor one that is not valid yet."""
+    ended = certificate("late", signer, days=5)
+    assert following(OLD, ended, informed=informed, now=NOW + 6 * DAY) == ("", None)
+    assert following(OLD, ended, informed=informed, now=NOW)[1] is not None
+    early = certificate("early", signer)
+    assert following(certificate("f", "old", begins=-9), early, informed=informed, now=NOW - 2 * DAY) == ("", None)
 
 
 @dataclass

@@ -49,7 +49,8 @@ def test_period_is_limited_by_the_authority(
     pair, trusted = authority(*signer)
     _, unrelated = authority(-10, -5)
     begins, ends = (NOW + days * DAY for days in expected)
-    assert validity_of(issued(pair, *leaf), (unrelated, trusted)) == Validity(begins, ends)
+    found = validity_of(issued(pair, *leaf), (unrelated, trusted))
+    assert (found.begins, found.ends) == (begins, ends)
 
 
 def test_period_of_a_certificate_without_its_authority_is_its_own() -> None:
@@ -69,3 +70,16 @@ def test_end_is_reported_a_week_before_or_in_the_last_sixth() -> None:
     period = Validity(NOW, NOW + 90 * DAY)
     times = [NOW - DAY, NOW, NOW + 83 * DAY, NOW + 90 * DAY]
     assert [period.next_change(now) for now in times] == [NOW, NOW + 83 * DAY, NOW + 90 * DAY, None]
+
+
+def test_end_of_a_certificate_is_reported_by_its_own_life_although_its_authority_is_newer() -> None:
+    """An authority that is renewed with the same key keeps its certificates valid."""
+    key, renewed = authority(-1, 1000)
+    period = validity_of(issued(key, -80, 10), (renewed,))
+    assert (period.begins, period.lives_from) == (NOW - DAY, NOW - 80 * DAY)
+    assert period.warns == NOW + 3 * DAY
+
+
+@pytest.mark.parametrize(("days", "includes"), [(-2, False), (-1, True), (0, True), (1, False)])
+def test_period_includes_its_begin_and_not_its_end(days: int, includes: bool) -> None:
+    assert Validity(NOW - DAY, NOW + DAY).includes(NOW + days * DAY) is includes
