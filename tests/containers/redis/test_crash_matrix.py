@@ -281,7 +281,7 @@ async def copies(server: Server, load: Load, report: NodeReport, found: dict[str
             continue  # the reply redirects: the key is at the other end
         if key.kind is Kind.HASH:
             reply = dict(zip(reply[::2], reply[1::2], strict=True))
-        value = key.found(reply.decode() if isinstance(reply, bytes) else reply)
+        value = key.found(reply)
         assert not isinstance(value, int)
         count.update(value)
 
