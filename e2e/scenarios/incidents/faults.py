@@ -245,6 +245,18 @@ def certificate_that_ends(left: timedelta) -> Fault:
     return fault
 
 
+@contextmanager
+def certificate_ended_in_use(scene: Scene) -> Iterator[None]:
+    """Restart the server with a certificate that is still valid, and wait until it ends."""
+    left = timedelta(seconds=45)
+    with certificate_that_ends(left)(scene):
+        ended = time.monotonic() + left.total_seconds()
+        scene.kubectl("delete", "pods", "--all", "--grace-period=1")
+        scene.memcached.await_ready(1)
+        time.sleep(max(0.0, ended - time.monotonic()))
+        yield
+
+
 # etcd.
 
 
