@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
-
 from e2e.cluster.release import operators
 from e2e.scenarios.support import node_metrics
 from e2e.scenarios.support.alertmanager import Alertmanager
 from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.discovery import Discovery
 from e2e.scenarios.support.operator import Account, Operator
-from e2e.scenarios.support.prometheus import Prometheus, job_of, selector_of, targets_of
+from e2e.scenarios.support.prometheus import Prometheus
 from e2e.scenarios.support.release import Release
 
 FACTOR = 60
@@ -43,9 +40,6 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 FAST, REAL = "fast", "real"
 """Values of the label `pace` of alerts."""
-
-REFRESH_SECONDS = 1.5
-"""Seconds between two updates of the targets, as a change of pods takes to reach Prometheus in a cluster."""
 
 NAMES = tuple(operators())
 WAITING = {
@@ -67,27 +61,14 @@ TRUE_HERE = {
 """Alerts that may rightly fire about healthy resources on a test machine, each with the reason."""
 
 Obj = dict[str, Any]
-Targets = Callable[[], list[Obj]]
 
 
 @dataclass(frozen=True)
 class Watch:
-    """A running Prometheus server, which discovers its targets, and the Alertmanager that gets its alerts.
-
-    Attributes:
-        files: functions that return current targets, by the target file that Prometheus reads.
-    """
+    """A running Prometheus server, which discovers its targets, and the Alertmanager that gets its alerts."""
 
     prometheus: Prometheus
     alertmanager: Alertmanager
-    files: Mapping[Path, Targets]
-
-    def refresh_targets(self) -> None:
-        """Update the target files, as the Prometheus operator does when pods change."""
-        for file, targets in self.files.items():
-            fresh = file.with_suffix(".new")
-            fresh.write_text(json.dumps(targets()))
-            fresh.replace(file)
 
     def firing(self, pace: str = FAST) -> list[dict[str, str]]:
         """Return the labels of the firing alerts of a pace."""
@@ -98,26 +79,6 @@ class Watch:
         """Return the labels of the alerts of a pace that have been firing at some time within the last seconds."""
         selector = f'ALERTS{{alertstate="firing",pace="{pace}"}}'
         return [labels for labels, _ in self.prometheus.query(f"max_over_time({selector}[{max(1, round(seconds))}s])")]
-
-
-class _Listing:
-    """Lists objects of a namespace through an API client: a few milliseconds per call, where kubectl takes 80."""
-
-    def __init__(self, kubectl: Kubectl) -> None:
-        self._namespace = kubectl.namespace
-        connection: Any = config.new_client_from_config(kubectl.environment["KUBECONFIG"])  # type: ignore[no-untyped-call]
-        self._services = client.CoreV1Api(connection).list_namespaced_service
-        self._slices = client.DiscoveryV1Api(connection).list_namespaced_endpoint_slice
-
-    def targets(self, monitor: Obj) -> list[Obj]:
-        """Return the current targets of a ServiceMonitor in the namespace."""
-        services = self._items(self._services, label_selector=selector_of(monitor))
-        return targets_of(monitor, self._namespace, services, self._items(self._slices))
-
-    def _items(self, listing: Any, **selected: str) -> list[Obj]:
-        answer = listing(self._namespace, _preload_content=False, _request_timeout=3, **selected)
-        found: list[Obj] = json.loads(answer.data)["items"]
-        return found
 
 
 @contextmanager
@@ -138,24 +99,17 @@ def watching(
     monitors = {
         found["metadata"]["name"]: found for found in release.rendered("ServiceMonitor", *_enabled("serviceMonitor"))
     }
-    jobs, files = [], {}
-    listings = {within.namespace: _Listing(within) for within in (kubectl, operators[0].system)}
-
-    def add(monitor: Obj, within: Kubectl, **rest: Any) -> None:
-        file = directory / f"{monitor['metadata']['name']}.targets.json"
-        job = job_of(monitor, within, **rest)
-        file.write_text(json.dumps(job.pop("static_configs")))
-        jobs.append({**job, "file_sd_configs": [{"files": [str(file)]}]})
-        files[file] = lambda: listings[within.namespace].targets(monitor)
-
+    discovery, jobs = Discovery(directory), []
     for operator in operators:
         authority = directory / f"{operator.name}.crt"
         authority.write_bytes(operator.authority)
         own = monitors[operator.name]
         server = own["spec"]["endpoints"][0]["tlsConfig"]["serverName"]
         tls = {"ca_file": str(authority), "server_name": server}
-        add(own, operator.system, authorization={"credentials_file": str(token)}, tls_config=tls)
-        add(monitors[f"{operator.name}-operands"], kubectl, **OF_SERVERS)
+        jobs += [
+            discovery.job(own, operator.system, authorization={"credentials_file": str(token)}, tls_config=tls),
+            discovery.job(monitors[f"{operator.name}-operands"], kubectl, **OF_SERVERS),
+        ]
     fast, real = directory / "fast.json", directory / "real.json"
     fast.write_text(json.dumps({"groups": shortened(groups(release, FACTOR))}))
     real.write_text(json.dumps({"groups": only_alerts(groups(release, 1))}))
@@ -168,35 +122,15 @@ def watching(
             "alert_relabel_configs": [{"source_labels": ["pace"], "regex": REAL, "action": "drop"}],
         }
         scratch = directory / "prometheus"
-        with Prometheus.scraping(scratch, [*jobs, nodes], rules=[fast, real], alerting=alerting) as prometheus:
-            watch = Watch(prometheus, alertmanager, files)
-            with _refreshing(watch):
-                yield watch
+        with (
+            Prometheus.scraping(scratch, [*jobs, nodes], rules=[fast, real], alerting=alerting) as prometheus,
+            discovery.refreshing(),
+        ):
+            yield Watch(prometheus, alertmanager)
 
 
 TOKEN_FILE = "token"
 """File with the token with which Prometheus scrapes the operators; it is read at each scrape."""
-
-
-@contextmanager
-def _refreshing(watch: Watch) -> Iterator[None]:
-    """Keep the targets of Prometheus current until the end of the context; without the API server, they stay."""
-    ending = threading.Event()
-
-    def refresh() -> None:
-        while not ending.wait(REFRESH_SECONDS):
-            try:
-                watch.refresh_targets()
-            except Exception as error:  # the client raises errors of several libraries
-                print(f"{time.strftime('%T')} targets are not refreshed: {error}"[:200])
-
-    thread = threading.Thread(target=refresh, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join(30)
 
 
 def groups(release: Release, factor: float) -> list[Obj]:
