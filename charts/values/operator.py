@@ -520,8 +520,9 @@ class OperatorValues(Values):
         "reconcile hangs, for a minute.",
     )
     readiness_probe: Probe = Field(
-        Probe(period_seconds=5, timeout_seconds=3, failure_threshold=2),
-        description="Timing of the readiness probe. The operator is ready once its caches are in sync.",
+        Probe(period_seconds=2, timeout_seconds=3, failure_threshold=4),
+        description="Timing of the readiness probe. The operator is ready once its caches are in sync; installations wait "
+        "for that.",
     )
     extra_args: list[Annotated[str, Field(pattern=r"^--[a-z]")]] = Field(
         [],

@@ -36,7 +36,7 @@ MIN_HANG_SECONDS = 180
 DEFRAGMENTED_BYTES_PER_SECOND = 10 * 10**6
 """Cautious speed of a defragmentation. With a local disk, 55 to 95 MB/s were measured (etcd 3.5 and 3.6)."""
 
-DEFERRED = (Deferred(CONTAINER, "livenessProbe"), AFFINITY)
+DEFERRED = (Deferred(CONTAINER, "livenessProbe"), Deferred(CONTAINER, "readinessProbe"), AFFINITY)
 """Parts of the template that do not restart members by themselves."""
 
 
@@ -170,7 +170,8 @@ def _etcd(resource: EtcdCluster, image: str, quota: int) -> Obj:
 def _probes(resource: EtcdCluster, quota: int) -> Obj:
     """Return the probes of a member.
 
-    A member is ready if it can read what a quorum agreed on. A full database does not make it unready, because reads
+    A member is ready if it can read what a quorum agreed on. A new member cannot before it is promoted, so that the
+    probe is frequent: changes wait for it. A full database does not make it unready, because reads
     and deletions continue. A member is alive if it can read its own keys. That requires neither a quorum nor the
     absence of alarms, because a restart resolves neither. A member that is defragmented answers no request but that for
     its metrics, /livez included (3.5.35, 3.6.16). So the threshold allows for the defragmentation of a full database.
@@ -184,7 +185,7 @@ def _probes(resource: EtcdCluster, quota: int) -> Obj:
         alive = {"httpGet": {"path": path, "port": METRICS, "scheme": "HTTP"}}
     return {
         "startupProbe": {**alive, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTUP_SECONDS},
-        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
+        "readinessProbe": {**ready, "periodSeconds": 2, "timeoutSeconds": 3, "failureThreshold": 5},
         "livenessProbe": {
             **alive,
             "periodSeconds": LIVENESS_PERIOD_SECONDS,
