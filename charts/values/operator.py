@@ -521,8 +521,8 @@ class OperatorValues(Values):
     )
     readiness_probe: Probe = Field(
         Probe(period_seconds=2, timeout_seconds=3, failure_threshold=4),
-        description="Timing of the readiness probe. The operator is ready once its caches are in sync; installations wait "
-        "for that.",
+        description="Timing of the readiness probe. The operator is ready once its caches are in sync; an installation "
+        "waits for that.",
     )
     extra_args: list[Annotated[str, Field(pattern=r"^--[a-z]")]] = Field(
         [],

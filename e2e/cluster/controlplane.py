@@ -193,8 +193,7 @@ class ControlPlane:
             f"--client-ca-file={self.authority.pair.certificate}",
             "--kubelet-preferred-address-types=InternalIP",
             "--authorization-mode=Node,RBAC",
-            # The second plugin is on in some clusters: setting blockOwnerDeletion requires permissions on the owner.
-            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+            f"--enable-admission-plugins={','.join(self._admission_plugins())}",
             "--allow-privileged=true",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -207,6 +206,16 @@ class ControlPlane:
         if not self._controllers:
             flags.append("--disable-admission-plugins=ServiceAccount")  # nothing creates the accounts it requires
         return [*flags, *self._api_flags]
+
+    def _admission_plugins(self) -> list[str]:
+        """Return the plugins in addition to the defaults of Kubernetes.
+
+        OwnerReferencesPermissionEnforcement is on in some clusters: setting blockOwnerDeletion requires permissions on
+        the owner. The API tests have it. In a cluster with nodes it would delay the first resources: it looks for new
+        kinds every 30 seconds.
+        """
+        with_nodes = not ipaddress.ip_address(self.address).is_loopback
+        return ["NodeRestriction", *([] if with_nodes else ["OwnerReferencesPermissionEnforcement"])]
 
     def _controller_manager(self) -> list[str]:
         config = self.client_kubeconfig("kube-controller-manager", "system:kube-controller-manager")

@@ -21,6 +21,7 @@ from shared.kubernetes.errors import (
     NotFound,
     Refused,
     Unavailable,
+    Undiscovered,
 )
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.observability import tracing
@@ -34,6 +35,13 @@ that cannot be parsed (a quantity without a number, in the opaque parts of a spe
 
 Source: staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go and
 staging/src/k8s.io/apimachinery/pkg/runtime/scheme.go in kubernetes/kubernetes.
+"""
+
+_UNDISCOVERED = "cannot find RESTMapping for APIVersion"
+"""Message of a status 403 of the plugin OwnerReferencesPermissionEnforcement, which is on in OpenShift, while it does
+not know the kind of an owner. It looks for new kinds every 30 seconds.
+
+Source: plugin/pkg/admission/gc/gc_admission.go and pkg/kubeapiserver/admission/config.go in kubernetes/kubernetes.
 """
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -222,7 +230,7 @@ def error_of(answer: Response, request: Request) -> KubeError:
         # An apply with the UID of an object that was replaced fails as a change of an immutable field.
         kind = Conflict if any(cause.get("field") == "metadata.uid" for cause in causes) else Invalid
     elif code in (401, 403):
-        kind = Forbidden
+        kind = Undiscovered if _UNDISCOVERED in str(status.get("message", "")) else Forbidden
     elif code == 404:
         kind = NotFound
     message = status.get("message") or f"HTTP {code}"

@@ -8,7 +8,8 @@ class KubeError(Exception):
 
     KubeError
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
-    │   └── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
+    │   ├── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
+    │   └── Undiscovered   403: an admission plugin does not know the kind of the owner yet
     ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   ├── AlreadyExists  409 on creation: the name is taken
     │   └── Terminating    the object of this name is still being deleted
@@ -35,6 +36,10 @@ class Unavailable(KubeError):
 
 class NotEvictable(Unavailable):
     """A PodDisruptionBudget does not allow the eviction now; the message names the budget."""
+
+
+class Undiscovered(Unavailable):
+    """An admission plugin of the API server does not know the kind of an owner, because its CRD is new."""
 
 
 class Conflict(KubeError):

@@ -161,18 +161,19 @@ class Queue:
             self._polled.add(key)
         self.add_after(key, self.pace.seconds(seconds), Priority.BACKGROUND)
 
-    def retry(self, key: Key, *, at_least: float = 0.0) -> float:
+    def retry(self, key: Key, *, at_least: float = 0.0, at_most: float = MAX_RETRY_SECONDS) -> float:
         """Add a key after a failure, with back-off.
 
         Args:
             at_least: minimum delay in seconds, as requested by the server (Retry-After).
+            at_most: maximum of the back-off in seconds.
 
         Returns:
-            Delay in seconds: doubling up to `MAX_RETRY_SECONDS`, of which half is jitter.
+            Delay in seconds: doubling up to `at_most`, of which half is jitter.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        ceiling = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(failures, 20))
+        ceiling = min(at_most, FIRST_RETRY_SECONDS * 2.0 ** min(failures, 20))
         delay = max(ceiling * (0.5 + self._jitter() / 2), at_least)
         self._retries.inc()
         self.add_after(key, delay)

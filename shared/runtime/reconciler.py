@@ -26,7 +26,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
 from shared.runtime.pacing import metered
 from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
-from shared.runtime.queue import Queue
+from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.events import Event, Recorder
@@ -59,6 +59,11 @@ MIN_FAILURES_REPORTED = 3
 
 MAX_COLLECTION_FAILURES = 9
 """Failures in a row, about 30 seconds, after which an object of a deleted resource counts as foreign."""
+
+DISCOVERY_RETRY_SECONDS = 2.0
+MAX_DISCOVERY_FAILURES = 40
+"""Failures in a row, about a minute, after which it is reported that the API server does not know a kind: it looks for
+new kinds every 30 seconds."""
 
 MAX_REPAIR_DELAY_SECONDS = 5.0
 """Longest delay after a failure while the running database needs repairs, in seconds."""
@@ -315,17 +320,20 @@ class Reconciler:
         self._queue.forget_failures(key)
         self._failing_since.pop(key, None)
 
-    def _retry(self, key: Key, *, at_least: float = 0.0) -> str:
+    def _retry(self, key: Key, *, at_least: float = 0.0, at_most: float = MAX_RETRY_SECONDS) -> str:
         self._failing_since.setdefault(key, self._clock())
         metrics.RECONCILE_ERRORS.labels(controller=self._controller.name).inc()
-        self._queue.retry(key, at_least=at_least)
+        self._queue.retry(key, at_least=at_least, at_most=at_most)
         return "error"
 
     async def _fail(self, key: Key, error: errors.KubeError | DatabaseError) -> str:
         """Retry after an error that may be temporary, and report it if it persists."""
         requested = error.retry_after if isinstance(error, errors.KubeError) else None
-        result = self._retry(key, at_least=requested or 0.0)
         patience = error.failures_reported if isinstance(error, DatabaseError) else MIN_FAILURES_REPORTED
+        at_most = MAX_RETRY_SECONDS
+        if isinstance(error, errors.Undiscovered):
+            patience, at_most = MAX_DISCOVERY_FAILURES + 1, DISCOVERY_RETRY_SECONDS
+        result = self._retry(key, at_least=requested or 0.0, at_most=at_most)
         if self._queue.failures(key) >= patience:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)

@@ -10,14 +10,20 @@ from prometheus_client import REGISTRY
 
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.client import Kube, Request, Response, error_of
-from shared.kubernetes.errors import Invalid, Unavailable
+from shared.kubernetes.errors import Forbidden, Invalid, Unavailable, Undiscovered
 from shared.kubernetes.kinds import DEPLOYMENT, EVENT, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
 from shared.runtime.plan import Action, Apply, Plan
-from shared.runtime.reconciler import MAX_CONFLICT_SECONDS, MAX_CYCLES, MIN_FAILURES_REPORTED
+from shared.runtime.reconciler import (
+    DISCOVERY_RETRY_SECONDS,
+    MAX_CONFLICT_SECONDS,
+    MAX_CYCLES,
+    MAX_DISCOVERY_FAILURES,
+    MIN_FAILURES_REPORTED,
+)
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.health import Finding, Health
@@ -317,3 +323,35 @@ def test_malformed_apply_is_invalid(message: str) -> None:
     assert isinstance(error_of(Response(500, {"kind": "Status", "message": message, "code": 500}), request), Invalid)
     webhook = {"kind": "Status", "message": "failed calling webhook", "code": 500}
     assert isinstance(error_of(Response(500, webhook), request), Unavailable)
+
+
+UNDISCOVERED = (
+    'secrets "a" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for '
+    'APIVersion example.com/v1 Kind Box: no matches for kind "Box" in version "example.com/v1"'
+)
+
+
+def test_kind_that_the_api_server_has_not_discovered_is_no_lack_of_permissions() -> None:
+    request = Request("PATCH", DEPLOYMENT.path("default", "a"))
+    for message, error in ((UNDISCOVERED, Undiscovered), ('secrets "a" is forbidden: User "x" cannot', Forbidden)):
+        found = error_of(Response(403, {"kind": "Status", "message": message, "code": 403}), request)
+        assert type(found) is error
+
+
+async def test_undiscovered_kind_is_awaited_with_short_delays_and_reported_if_that_lasts(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a back-off of a minute, the first resources after an installation waited for 10 to 30 seconds longer."""
+    delays: list[float] = []
+    monkeypatch.setattr(lab.harness.queue, "add_after", lambda _, seconds: delays.append(seconds))
+    lab.boxes.bug = Undiscovered(UNDISCOVERED)
+    for _ in range(MAX_DISCOVERY_FAILURES):
+        assert await lab.again() == ["error"]
+    assert max(delays) <= DISCOVERY_RETRY_SECONDS
+    assert sum(delays) > 30
+    assert lab.ready()["reason"] == "Ready"
+    await lab.again()
+    assert (lab.ready()["status"], lab.ready()["reason"]) == ("False", "ApiUnavailable")
+    lab.boxes.bug = None
+    await lab.again()
+    assert lab.ready()["reason"] == "Ready"
