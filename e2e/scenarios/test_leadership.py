@@ -15,7 +15,7 @@ from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.load import Memcacheds, Pulse, watched
 from e2e.scenarios.support.operator import CONTAINER, Operator
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.in_turn(10)
 
 
 @pytest.fixture

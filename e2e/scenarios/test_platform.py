@@ -15,7 +15,7 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import WAITING, Release
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.in_turn(10)
 
 RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")

@@ -17,7 +17,7 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import Release
 from e2e.scenarios.support.resource import condition, uids
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.in_turn(10)
 
 CRD = "memcacheds.cache.example.com"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"

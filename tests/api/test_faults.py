@@ -17,7 +17,7 @@ from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 Fault = Callable[[Faults, Any], None]
 

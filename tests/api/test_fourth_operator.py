@@ -23,7 +23,7 @@ from shared.status import conditions
 from tests.api.conftest import Kubectl
 from tests.api.support.world import World
 
-pytestmark = pytest.mark.in_turn(4)
+pytestmark = pytest.mark.in_turn(8)
 
 GREETER = Kind("greeter.example.com", "v1alpha1", "Greeter", "greeters")
 OWN = (

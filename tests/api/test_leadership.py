@@ -22,7 +22,7 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
 from tests.api.test_rights import rights
 
-pytestmark = pytest.mark.in_turn(4)
+pytestmark = pytest.mark.in_turn(8)
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from tests.api.support.replicas import Replica, answer, wait
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(4)
+pytestmark = pytest.mark.in_turn(8)
 
 CRD_NAME = "memcacheds.cache.example.com"
 

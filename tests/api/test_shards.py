@@ -24,7 +24,7 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import QUICK, flags
 
-pytestmark = pytest.mark.in_turn(4)
+pytestmark = pytest.mark.in_turn(8)
 
 log = logging.getLogger(__name__)
 

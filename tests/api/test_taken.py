@@ -19,7 +19,7 @@ from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 LEFT = ((DEPLOYMENT, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
 """Owned objects of a Memcached with minimal settings, which the operator leaves to the garbage collector."""

@@ -41,7 +41,7 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.webhooks import BAD, SENTENCE, configurations, remove_rules
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
 

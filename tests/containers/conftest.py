@@ -18,7 +18,7 @@ from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers
 
-PARTS = 5
+PARTS = 8
 """The short suite has one in so many of these tests, others after each commit."""
 
 

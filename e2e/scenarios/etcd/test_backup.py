@@ -56,7 +56,7 @@ def own_keys(load: Load) -> dict[str, str | None]:
     return {key: value for key, value in written.items() if key.startswith("own-")}
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_14_snapshot_is_verified_and_restored_with_higher_revisions(kubectl: Kubectl) -> None:
     _, load, status = backed_up(kubectl)
     assert status["revision"] >= max(each.revision or 0 for each in load.history)

@@ -21,7 +21,7 @@ from operators.etcd.objects.names import CLUSTER_UID
 SAMPLES = ROOT / "samples" / "etcd"
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_seed_manifest_becomes_a_cluster_that_keeps_its_data(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SAMPLES / "seed.yaml"))
     seed = EtcdCluster(kubectl, "demo")
@@ -48,7 +48,7 @@ def test_cluster_scales_under_load_and_kubectl_get_shows_its_members(kubectl: Ku
     assert {"Creating", "Scaling"} <= set(cluster.events()) | {"Scaling"}
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, "kept", size=1).await_ready(1)
     discarded = EtcdCluster.manifest("discarded", size=1, storage={"size": "256Mi", "retain": False})
@@ -134,7 +134,7 @@ def client_tls(kubectl: Kubectl, secret: str, directory: Path) -> ssl.SSLContext
     return context
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_members_with_operator_managed_tls_refuse_clients_without_a_certificate(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:
@@ -151,7 +151,7 @@ def test_members_with_operator_managed_tls_refuse_clients_without_a_certificate(
         load.put("any", "thing")
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_invalid_change_is_refused_at_apply(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)

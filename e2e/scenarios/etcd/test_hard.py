@@ -69,7 +69,7 @@ def test_01_operator_killed_repeatedly_while_scaling_converges(kubectl: Kubectl,
     etcd_operator.await_rollout()
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_02_repeatedly_changed_size_converges_to_the_last_value(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -307,7 +307,7 @@ def test_13_only_the_corrupt_member_is_replaced(kubectl: Kubectl) -> None:
     assert load.check() > 50
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_15_unsafe_upgrades_are_refused_with_the_next_step(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1, version=OLD_35)
     cluster.await_ready(1)

@@ -19,7 +19,7 @@ from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import conditions, uids
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.in_turn(10)
 
 SAMPLES = ROOT / "samples" / "memcached"
 

@@ -12,7 +12,7 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.in_turn(10)
 
 ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
 

@@ -22,7 +22,7 @@ from operators.redis.objects.names import CLUSTER_UID
 SAMPLES = ROOT / "samples" / "redis"
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_manifest_of_the_first_release_runs_once_its_references_exist(kubectl: Kubectl) -> None:
     manifest = yaml.safe_load((SAMPLES / "seed.yaml").read_text())
     manifest["metadata"]["namespace"] = kubectl.namespace
@@ -64,7 +64,7 @@ def named(kind: str, name: str, **content: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **content}
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Cluster.manifest("demo", replicas=6, repository="library/redis", version="3.2.8"))
@@ -88,7 +88,7 @@ def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) ->
     until("volumes of removed nodes are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 6)
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(10)
 def test_invalid_change_is_rejected_and_pods_keep_running(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
     cluster.await_ready(3)

@@ -36,7 +36,7 @@ from tests.api.support.live import LiveServer
 from tests.support.charts import NAMESPACE, Obj, only, render
 from tests.support.memcached.server import Forgetting, Keeping, serving
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 FULL = "platform-memcached-operator"
 ALONE: Obj = {"etcd": {"enabled": False}, "redis": {"enabled": False}}

@@ -14,7 +14,7 @@ from tests.api.charts import schemas
 from tests.api.charts.cluster import Cluster
 from tests.support.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 SAMPLES = sorted((REPOSITORY / "samples").rglob("*.yaml"))
 

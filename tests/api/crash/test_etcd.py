@@ -39,7 +39,7 @@ from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
-pytestmark = pytest.mark.in_turn(4)
+pytestmark = pytest.mark.in_turn(8)
 
 SELECTED = {
     "create one member",

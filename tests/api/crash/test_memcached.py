@@ -12,7 +12,7 @@ from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
 from tests.support.memcached.scenarios import SCENARIOS
 
-pytestmark = pytest.mark.in_turn(6)
+pytestmark = pytest.mark.in_turn(8)
 
 SOME = {"create with all optional objects", "scale", "owned objects deleted"}
 REFUSED = {"invalid, then repaired", "left invalid"}

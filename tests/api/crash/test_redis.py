@@ -128,7 +128,7 @@ CASES = [
         disturbance,
         id=f"{scenario}-{disturbance}",
         marks=(
-            pytest.mark.in_turn(5) if scenario.name == SHORT and disturbance == DISTURBANCES[0] else pytest.mark.long
+            pytest.mark.in_turn(8) if scenario.name == SHORT and disturbance == DISTURBANCES[0] else pytest.mark.long
         ),
     )
     for scenario in SCENARIOS

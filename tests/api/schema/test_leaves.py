@@ -17,7 +17,7 @@ from tests.support.memcached.cases import CHANGES
 from tests.support.seeds import SEED
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
 
-pytestmark = pytest.mark.in_turn(5)
+pytestmark = pytest.mark.in_turn(8)
 
 KEPT = ("image", "version")
 """Leaves whose removal changes nothing: a resource that names no version keeps the one that it runs."""
