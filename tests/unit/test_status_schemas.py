@@ -6,7 +6,7 @@ The in-memory API server validates no schemas. A real one rejects the whole stat
 import pytest
 
 import operators
-from shared.api.crd import Resource
+from shared.api.crd import Resource, to_dict
 from shared.status import conditions
 from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
@@ -25,3 +25,12 @@ def test_every_condition_type_is_declared(api: Resource) -> None:
     assert len(status["conditions"]) == 7
     schema = root_schema(api)["properties"]["status"]["properties"]["conditions"]
     assert list(broken_constraints(schema, status["conditions"], "status.conditions")) == []
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.kind))
+def test_kubectl_get_shows_phase_and_reason_without_wide_output(api: Resource) -> None:
+    """On call, nobody remembers `-o wide`; Ready is a number of servers, or of the condition."""
+    [version] = to_dict(api)["spec"]["versions"]
+    shown = {each["name"]: each["jsonPath"] for each in version["additionalPrinterColumns"] if not each.get("priority")}
+    assert shown["Phase"] == ".status.phase"
+    assert shown["Reason"] == ".status.conditions[?(@.type=='Ready')].reason"
