@@ -16,7 +16,7 @@ from pymemcache.client.hash import HashClient
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.redis.cluster import Cluster
-from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.load import Callers
 
 NAMESPACE = "shop"
@@ -95,10 +95,10 @@ class Shop:
         self.sessions.await_ready(3)
 
     def fail_over(self) -> None:
-        """Kill the pod of a primary; its replica takes over, or it returns before that."""
-        primary, _ = self.carts.shard()
-        self.carts.kubectl("delete", "pod", primary, "--grace-period=0", "--force", "--wait=false")
-        time.sleep(5)
+        """Keep the pod of a primary deleted until its replica has taken over."""
+        primary, (replica, *_) = self.carts.shard()
+        with self.carts.down(primary):
+            until(f"{replica} is a primary", lambda: replica in self.carts.primaries(), seconds=60)
         self.carts.await_ready(8, primaries=4, seconds=300)
 
     def play(self, seconds: float, report: Report) -> None:

@@ -135,7 +135,7 @@ _MEMCACHED = (
     Incident(
         name="memcached: a certificate that has ended replaces a valid one",
         calm=MEMCACHED_WITH_TLS,
-        fault=faults.certificate_that_ends(timedelta(minutes=-10)),
+        fault=faults.ended_certificate_by_mistake,
         pages={"PlatformResourceCertificateExpires": 60},
         warns={"PlatformResourceCertificateEnds": 60, "PlatformResourceNotReady": 60},
         conditions={**SERVED, "Ready": "False CertificateExpired"},

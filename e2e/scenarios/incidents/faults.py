@@ -246,6 +246,20 @@ def certificate_that_ends(left: timedelta) -> Fault:
 
 
 @contextmanager
+def ended_certificate_by_mistake(scene: Scene) -> Iterator[None]:
+    """Replace the certificate by one that has ended, such as from a backup, and put it back at the end."""
+    secret = scene.kubectl.get("secret", calm.SECRET)
+    given = {**secret, "metadata": {"name": calm.SECRET}}
+    calm.renew(scene.kubectl, Authority(scene.directory / "authority-ended"), timedelta(minutes=-10))
+    scene.resource.touch()
+    try:
+        yield
+    finally:
+        scene.kubectl.apply(given)
+        scene.resource.touch()
+
+
+@contextmanager
 def certificate_ended_in_use(scene: Scene) -> Iterator[None]:
     """Restart the server with a certificate that is still valid, and wait until it ends."""
     left = timedelta(seconds=45)
