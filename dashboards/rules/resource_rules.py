@@ -15,7 +15,7 @@ RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
 PLANNED = (
     "Scaling|Updating|Upgrading|Downgrading|SwitchingWorkload|Resizing|GrowingVolumes|ReplacingCertificates|"
-    "Joining|Promoting|Removing|Pairing"
+    "Joining|Promoting|Removing|Pairing|Forgetting"
 )
 """Reasons of Ready during a change that a user requested, as a regular expression."""
 

@@ -339,13 +339,13 @@ _REDIS = (
         name="redis: a planned roll of all nodes",
         calm=REDIS,
         fault=faults.rolled,
-        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", TARGET_DOWN),
+        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", "RedisSplitView", TARGET_DOWN),
     ),
     Incident(
         name="redis: a planned rebalance to one more primary and back",
         calm=REDIS,
         fault=faults.rebalanced,
-        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", TARGET_DOWN),
+        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", "RedisSplitView", TARGET_DOWN),
     ),
     Incident(
         name="redis: the volumes of a whole shard are lost",

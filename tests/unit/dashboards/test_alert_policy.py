@@ -341,6 +341,20 @@ def test_planned_rebalance_does_not_fire_not_ready_while_slots_move(tmp_path: Pa
     firing(tmp_path, "redis", series, [(30, 'alertname=~".+"', []), (minutes - 1, 'alertname=~".+"', [])])
 
 
+def test_end_of_a_long_scale_down_does_not_fire_not_ready(tmp_path: Path) -> None:
+    """Removed nodes are forgotten after the last slot has moved, which takes a minute and more."""
+    kind, moved = KINDS["redis"], 60
+    series = {
+        state("platform_resource_unready_since_timestamp_seconds", kind): f"1x{moved + 10}",
+        state("platform_redis_migration_slots_left", kind): f"8000-10x{moved} 0x10",
+        condition(kind, "Ready", "False", "Scaling"): f"1x{moved} _x10",
+        condition(kind, "Ready", "False", "Forgetting"): f"_x{moved} 1x10",
+        condition(kind, "Available", "True", "Served"): f"1x{moved + 10}",
+        own("leader_election_master_status", name="redis-operator"): f"1x{moved + 10}",
+    }
+    firing(tmp_path, "redis", series, [(moved + 8, 'alertname=~".+"', [])])
+
+
 @pytest.mark.parametrize("operator", RULES)
 def test_planned_change_without_progress_fires_not_ready(operator: str, tmp_path: Path) -> None:
     minutes, kind = PLANNED_HOURS * 60, KINDS[operator]
