@@ -88,7 +88,8 @@ _NODES = Group(
         _of_nodes(
             "RedisClusterDown",
             "critical",
-            f"{largest('redis_cluster_state')} == 0",
+            # A node that joins does not know the slots yet, and serves nobody.
+            f"{largest('redis_cluster_state')} == 0 and {largest('min_over_time(redis_cluster_known_nodes[1m])')} > 1",
             "1m",
             f"{NODE} reports cluster_state:fail",
             "The node sees a slot without a primary, or cannot reach a majority of the primaries. Its clients get "

@@ -341,6 +341,14 @@ def test_planned_rebalance_does_not_fire_not_ready_while_slots_move(tmp_path: Pa
     firing(tmp_path, "redis", series, [(30, 'alertname=~".+"', []), (minutes - 1, 'alertname=~".+"', [])])
 
 
+def test_node_that_joins_a_cluster_does_not_page(tmp_path: Path) -> None:
+    """A new node reports cluster_state:fail until it knows the owners of the slots, and serves nobody."""
+    state_of, knows = server("redis_cluster_state"), server("redis_cluster_known_nodes")
+    series = {state_of: "0x3 1x5", knows: "1x2 7x6"}
+    times = [(minute, 'alertname="RedisClusterDown"', []) for minute in (1, 2, 3, 5)]
+    firing(tmp_path, "redis", series, times)
+
+
 def test_end_of_a_long_scale_down_does_not_fire_not_ready(tmp_path: Path) -> None:
     """Removed nodes are forgotten after the last slot has moved, which takes a minute and more."""
     kind, moved = KINDS["redis"], 60
