@@ -29,7 +29,7 @@ def test_every_condition_type_is_declared(api: Resource) -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.kind))
 def test_kubectl_get_shows_phase_and_reason_without_wide_output(api: Resource) -> None:
-    """On call, nobody remembers `-o wide`; Ready is a number of servers, or of the condition."""
+    """The person on call sees the cause at once."""
     [version] = to_dict(api)["spec"]["versions"]
     shown = {each["name"]: each["jsonPath"] for each in version["additionalPrinterColumns"] if not each.get("priority")}
     assert shown["Phase"] == ".status.phase"

@@ -345,7 +345,8 @@ _REDIS = (
         name="redis: a planned rebalance to one more primary and back",
         calm=REDIS,
         fault=faults.rebalanced,
-        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", "RedisSplitView", TARGET_DOWN),
+        brief=True,
+        lasts=0,
     ),
     Incident(
         name="redis: the volumes of a whole shard are lost",

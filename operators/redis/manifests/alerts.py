@@ -88,7 +88,7 @@ _NODES = Group(
         _of_nodes(
             "RedisClusterDown",
             "critical",
-            # A node that joins does not know the slots yet, and serves nobody.
+            # A node that joins does not know the slots yet, and has no clients.
             f"{largest('redis_cluster_state')} == 0 and {largest('min_over_time(redis_cluster_known_nodes[1m])')} > 1",
             "1m",
             f"{NODE} reports cluster_state:fail",

@@ -342,10 +342,10 @@ def test_planned_rebalance_does_not_fire_not_ready_while_slots_move(tmp_path: Pa
 
 
 def test_node_that_joins_a_cluster_does_not_page(tmp_path: Path) -> None:
-    """A new node reports cluster_state:fail until it knows the owners of the slots, and serves nobody."""
+    """A new node reports cluster_state:fail until it knows the owners of the slots, and has no clients."""
     state_of, knows = server("redis_cluster_state"), server("redis_cluster_known_nodes")
     series = {state_of: "0x3 1x5", knows: "1x2 7x6"}
-    times = [(minute, 'alertname="RedisClusterDown"', []) for minute in (1, 2, 3, 5)]
+    times: list[tuple[int, str, list[str]]] = [(minute, 'alertname="RedisClusterDown"', []) for minute in (1, 2, 3, 5)]
     firing(tmp_path, "redis", series, times)
 
 
