@@ -255,8 +255,8 @@ class KeyByKeyPath:
     def _next_batch(self, rest: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
         """Return the next keys to move; a key in doubt is moved alone."""
         batch: dict[int, list[bytes]] = {}
-        left = self.throttle.keys
-        for slot, keys in islice(rest.items(), self.throttle.slots):
+        left, slots = self.throttle.next_size()
+        for slot, keys in islice(rest.items(), slots):
             doubts = self.doubts.get(slot, {})
             if any(key in doubts for key in keys):
                 return {slot: [next(key for key in keys if key in doubts)]}
