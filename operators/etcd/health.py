@@ -32,8 +32,9 @@ def _available(resource: EtcdCluster, seen: Assessment, now: datetime) -> Findin
     """
     secret = server_secret(resource)
     period = seen.secrets.validity.get(secret)
-    if period and period.ends <= now and resource.recorded_cluster_id:
-        return health.certificate_ended(secret, period.ends)
+    ended = health.certificate_ended(secret, period.ends if period else None, now)
+    if ended and resource.recorded_cluster_id:
+        return ended
     if alarms := _alarms(resource, seen):
         return Finding(False, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
     if seen.members is not None:

@@ -32,8 +32,8 @@ def _available(resource: Memcached, facts: Assessment, now: datetime) -> Finding
         return Finding(
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
-    if (ends := facts.served_until) and ends <= now:
-        return health.certificate_ended(server_secret(resource), ends)
+    if ended := health.certificate_ended(server_secret(resource), facts.served_until, now):
+        return ended
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
 
 

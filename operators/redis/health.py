@@ -27,8 +27,8 @@ def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Findi
         return health.not_created()
     secret = server_secret(resource)
     period = seen.secrets.validity.get(secret)
-    if period and period.ends <= now:
-        return health.certificate_ended(secret, period.ends)
+    if ended := health.certificate_ended(secret, period.ends if period else None, now):
+        return ended
     service = seen.service
     if service.unserved:
         return Finding(False, SLOTS_UNSERVED, f"No primary serves {brief(service.unserved)}.")

@@ -87,9 +87,11 @@ class CopiedCertificate:
         known = [each.trusted for each in (self.copy, self.original) if each is not None]
         return tuple(dict.fromkeys(each for bundle in known for each in bundle))
 
-    def is_withheld(self, now: datetime) -> bool:
-        """Return whether the original is outside its validity, so that servers keep the copy, which is valid."""
-        return self.copy is not None and self.original is not None and _is_withheld(self.copy, self.original, now)
+    def withheld(self, now: datetime) -> tuple[Validity, Validity] | None:
+        """Return when the original and the copy are valid, if servers keep the copy because only it is valid now."""
+        if self.copy and self.original and _is_withheld(self.copy, self.original, now):
+            return self.original.validity, self.copy.validity
+        return None
 
     def trusting(self, trusted: tuple[Certificate, ...]) -> CopiedCertificate:
         """Return the certificate with another desired trust bundle."""

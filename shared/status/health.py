@@ -62,12 +62,15 @@ def not_created() -> Finding:
     return Finding(False, CREATING, "Being created: clients are not served yet.")
 
 
-def certificate_ended(secret: str, ends: datetime) -> Finding:
-    """Return the condition Available of servers whose certificate has ended.
+def certificate_ended(secret: str, ends: datetime | None, now: datetime) -> Finding | None:
+    """Return the condition Available of servers whose certificate has ended; None if it has not.
 
     Args:
         secret: name of the Secret to renew.
+        ends: end of the certificate and of its authority; None without TLS, or if it is unknown.
     """
+    if ends is None or ends > now:
+        return None
     return Finding(
         False,
         CERTIFICATE_EXPIRED,

@@ -263,9 +263,10 @@ def report_invalid_certificates(validity: Mapping[str, Validity], now: datetime)
 def report_withheld_certificates(copies: Iterable[CopiedCertificate], now: datetime) -> Step:
     """Report a certificate that is not copied because it has ended or is not valid yet: servers keep the former one."""
     for copied in copies:
-        if copied.original is None or copied.copy is None or not copied.is_withheld(now):
+        if (periods := copied.withheld(now)) is None:
             continue
-        name, period, former = copied.source, copied.original.validity, _time(copied.copy.validity.ends)
+        name, (period, kept) = copied.source, periods
+        former = _time(kept.ends)
         if period.ends <= now:
             message = (
                 f"spec.tls: Secret {name}: the certificate, or its authority, ended at {_time(period.ends)}. Servers "

@@ -42,8 +42,9 @@ class Discovery:
         job = job_of(monitor, kubectl, **rest)
         file = self._directory / f"{job['job_name'].replace('/', '.')}.targets.json"
         file.write_text(json.dumps(job.pop("static_configs")))
-        listing = self._listings.setdefault(kubectl.namespace, _Listing(kubectl))
-        self._files[file] = partial(listing.targets, monitor)
+        if kubectl.namespace not in self._listings:
+            self._listings[kubectl.namespace] = _Listing(kubectl)
+        self._files[file] = partial(self._listings[kubectl.namespace].targets, monitor)
         return {**job, "file_sd_configs": [{"files": [str(file)]}]}
 
     def refresh(self) -> None:
