@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,17 +62,18 @@ def up(options: argparse.Namespace) -> None:
         if choice == "local":
             loaded = {} if options.registry else operator_images
             required = _required(loaded, options.versions)
-            target = _start_local(options.nodes, kubernetes, steps, background, required)
+            target, charts = _start_local(options.nodes, kubernetes, steps, background, required)
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
-                target = targets.start_kind(options.nodes)
+                target, charts = targets.start_kind(options.nodes), background.submit(release.update_charts)
         else:
-            target = targets.current()
+            target, charts = targets.current(), background.submit(release.update_charts)
         if options.registry == LOCAL_REGISTRY:
             _install_from_registry(target, steps)
         else:
             tags = _tags(target, operator_images, options, steps)
             with steps.step("Install the operators (Helm release platform)"):
+                charts.result()
                 release.install(target.kubeconfig, tags)
         with steps.step("Apply the samples and wait until they are Ready"):
             release.apply_samples(target.kubeconfig, steps.write)
@@ -112,8 +113,8 @@ def _start_local(
     steps: Steps,
     background: ThreadPoolExecutor,
     required: list[tuple[images.Image, str]],
-) -> Target:
-    """Start the local cluster while a background thread builds the images of its nodes."""
+) -> tuple[Target, Future[None]]:
+    """Start the local cluster while a background thread builds the images of its nodes and updates the charts."""
     cluster.prepare(nodes, kubernetes, steps)
 
     def build(image: images.Image, reason: str) -> Path:
@@ -124,12 +125,13 @@ def _start_local(
 
     building = [background.submit(build, image, reason) for image, reason in required]
     _build_programs({kubernetes: "the control plane and the nodes", **PROGRAMS}, steps)
+    charts = background.submit(release.update_charts)
 
     def archives() -> list[Path]:
         own = [images.build(image) for image in images.cluster_images()]
         return own + [future.result() for future in building]
 
-    return Target("local", cluster.start(nodes, kubernetes, steps, archives).kubeconfig)
+    return Target("local", cluster.start(nodes, kubernetes, steps, archives).kubeconfig), charts
 
 
 def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:

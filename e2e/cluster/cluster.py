@@ -121,9 +121,10 @@ def start(count: int, kubernetes: Program, steps: Steps, archives: Callable[[], 
             others = [other for other in addresses if other != at]
             node.start(STATE / at.name, at, others, plane, record.add, needed)
         cluster = Cluster(record)
+        cluster.kubectl("apply", "--server-side", "--filename", MANIFESTS)
         _wait_for_nodes(cluster)
-    with steps.step("Start cluster DNS and create the default StorageClass"):
-        _add_ons(cluster)
+    with steps.step("Start cluster DNS"):
+        cluster.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")
     record.ready = True
     record.save()
     return cluster
@@ -176,8 +177,3 @@ def _wait_for_nodes(cluster: Cluster) -> None:
     except ClusterError as error:
         logs = cluster.nodes[0].directory / "logs"
         raise ClusterError(error.what, f"read kubelet.log and containerd.log in {logs}") from error
-
-
-def _add_ons(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "--server-side", "--filename", MANIFESTS)
-    cluster.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")

@@ -53,8 +53,16 @@ def version() -> str:
     return str(found)
 
 
+def update_charts() -> None:
+    """Update the charts in the charts of this tree; needs no cluster."""
+    for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
+        Helm(None)("dependency", "update", chart, "--skip-refresh")
+
+
 def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     """Install or upgrade the platform from this tree, unless the installed release has the same charts and images.
+
+    `update_charts` comes before it.
 
     Args:
         kubeconfig: kubeconfig of the cluster; None for the user's own.
@@ -66,8 +74,6 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     helm = Helm(kubeconfig)
     if _is_installed(helm, tags):
         return False
-    for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
-        helm("dependency", "update", chart, "--skip-refresh")
     values = []
     for operator, tag in tags.items():
         repository, _, name = tag.rpartition(":")
@@ -136,13 +142,21 @@ def apply_samples(kubeconfig: Path | None, write: Callable[[str], None]) -> list
         Files of the samples.
     """
     samples = sample_files()
-    for sample in samples:
-        try:
-            kubectl("apply", "--server-side", "--field-manager=make-up", "--filename", sample, kubeconfig=kubeconfig)
-        except ClusterError as error:
-            if "conflict" not in error.what:
-                raise
-            write(f"        {sample.relative_to(REPOSITORY)} is not applied: it was changed on the cluster by hand")
+
+    def apply(*files: Path) -> None:
+        named = [f"--filename={file}" for file in files]
+        kubectl("apply", "--server-side", "--field-manager=make-up", *named, kubeconfig=kubeconfig)
+
+    try:
+        apply(*samples)
+    except ClusterError:  # once more, to find out which
+        for sample in samples:
+            try:
+                apply(sample)
+            except ClusterError as error:
+                if "conflict" not in error.what:
+                    raise
+                write(f"        {sample.relative_to(REPOSITORY)} is not applied: it was changed on the cluster by hand")
     resources = [found for sample in samples for found in _resources(sample)]
     for number, (resource, namespace) in enumerate(resources, start=1):
         try:

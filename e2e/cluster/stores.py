@@ -2,12 +2,15 @@
 
 containerd hashes and unpacks each image that it imports, which takes seconds of CPU time per image and node. A store is
 what containerd keeps after it imported a set of images. It is made once, and each node gets a copy: layers and blobs,
-which containerd adds and removes but never changes, are linked, and its databases are copied.
+which containerd adds and removes but never changes, are linked, and its databases are copied. A store begins as a copy
+of the most similar one, so that a change of the operators imports only their images.
 """
 
 import hashlib
+import json
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +23,9 @@ from e2e.cluster.paths import CACHE
 
 KEPT = 3
 """Stores that stay in the cache: of the samples, of all versions, and one of another clone."""
+
+_ARCHIVES = "archives.txt"
+"""File of a store with the names of its archives."""
 
 _CONFIG = """\
 version = 2
@@ -52,10 +58,7 @@ def make(archives: Sequence[Path]) -> Path:
             store.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=store.parent, prefix=".") as unfinished:
                 root = Path(unfinished) / "root"
-                root.mkdir(mode=0o711)
-                with _containerd(root) as address:
-                    for archive in archives:
-                        run("ctr", "--address", address, "--namespace", "k8s.io", "images", "import", archive)
+                _fill(root, archives)
                 root.rename(store)
         os.utime(store)
         _prune(store.parent)
@@ -70,6 +73,42 @@ def copy(store: Path, target: Path) -> None:
     for database in target.glob("*/*.db"):
         database.unlink()
         shutil.copy2(store / database.relative_to(target), database)
+
+
+def _fill(root: Path, archives: Sequence[Path]) -> None:
+    """Make the store of image archives in a new directory."""
+    names = {archive.name for archive in archives}
+    similar = max(_stores(root.parent.parent), key=lambda store: len(names & _archives_in(store)), default=None)
+    present = names & _archives_in(similar) if similar else set()
+    if similar and present:
+        copy(similar, root)
+    else:
+        root.mkdir(mode=0o711)
+    with _containerd(root) as address:
+
+        def images(*command: str | Path) -> str:
+            return run("ctr", "--address", address, "--namespace", "k8s.io", "images", *command)
+
+        for archive in archives:
+            if archive.name not in present:
+                images("import", archive)
+        needed = {tag for archive in archives for tag in _tags(archive)}
+        if surplus := sorted(set(images("list", "--quiet").split()) - needed):
+            images("rm", "--sync", *surplus)
+    (root / _ARCHIVES).unlink(missing_ok=True)  # it is linked to the one of the similar store
+    (root / _ARCHIVES).write_text("\n".join(sorted(names)))
+
+
+def _archives_in(store: Path) -> set[str]:
+    found = store / _ARCHIVES
+    return set(found.read_text().splitlines()) if found.exists() else set()
+
+
+def _tags(archive: Path) -> list[str]:
+    """Return the names under which containerd imports an archive."""
+    with tarfile.open(archive) as content:
+        manifest = content.extractfile("manifest.json")
+        return [tag for image in json.load(manifest) for tag in image["RepoTags"]] if manifest else []
 
 
 @contextmanager
@@ -88,7 +127,12 @@ def _containerd(root: Path) -> Iterator[Path]:
             processes.stop([process], grace=10)
 
 
+def _stores(directory: Path) -> list[Path]:
+    """Return the stores, the least recently used first."""
+    stores = [each for each in directory.glob("[0-9a-f]*") if each.is_dir()]
+    return sorted(stores, key=lambda store: store.stat().st_mtime)
+
+
 def _prune(directory: Path) -> None:
-    stores = sorted(directory.glob("[0-9a-f]*"), key=lambda store: store.stat().st_mtime)
-    for store in stores[:-KEPT]:
+    for store in _stores(directory)[:-KEPT]:
         shutil.rmtree(store)

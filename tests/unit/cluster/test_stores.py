@@ -1,11 +1,17 @@
 """Stores of imported images: their names, and the copies that nodes start from."""
 
+import io
+import json
 import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from e2e.cluster import stores
+from e2e.cluster.machine import commands
 
 LAYER = "io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/bin/redis-server"
 DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
@@ -41,6 +47,60 @@ def test_removal_of_a_node_keeps_the_store(store: Path, tmp_path: Path) -> None:
     stores.copy(store, node)
     (node / LAYER).unlink()
     assert (store / LAYER).read_text() == "of the store"
+
+
+class Containerd:
+    """Imports archives into a store: a file for each image, with the name of its archive as its content."""
+
+    root: Path
+    imported: list[str]
+
+    @contextmanager
+    def started(self, root: Path) -> Iterator[Path]:
+        self.root, self.imported = root, []
+        yield root / "socket"
+
+    def run(self, *command: str | Path) -> str:
+        """Execute a command of ctr, or cp."""
+        if command[0] == "cp":
+            return commands.run(*command)
+        verb, *arguments = command[command.index("images") + 1 :]
+        if verb == "import":
+            archive = Path(arguments[0])
+            self.imported.append(archive.name)
+            image = self.root / f"{archive.name.partition('-')[0]}.image"
+            image.unlink(missing_ok=True)  # it may be linked to another store
+            image.write_text(archive.name)
+        if verb == "rm":
+            for name in arguments[1:]:
+                (self.root / f"{name}.image").unlink()
+        return "\n".join(sorted(each.stem for each in self.root.glob("*.image")))
+
+
+def archive(directory: Path, name: str) -> Path:
+    """Return an archive IMAGE-HASH.tar with an image."""
+    made, manifest = directory / name, json.dumps([{"RepoTags": [name.partition("-")[0]]}]).encode()
+    with tarfile.open(made, "w") as content:
+        entry = tarfile.TarInfo("manifest.json")
+        entry.size = len(manifest)
+        content.addfile(entry, io.BytesIO(manifest))
+    return made
+
+
+def test_store_imports_only_what_the_most_similar_one_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containerd = Containerd()
+    monkeypatch.setattr(stores, "CACHE", tmp_path)
+    monkeypatch.setattr(stores, "run", containerd.run)
+    monkeypatch.setattr(stores, "_containerd", containerd.started)
+
+    def contents(*names: str) -> tuple[list[str], set[str]]:
+        store = stores.make([archive(tmp_path, name) for name in names])
+        return containerd.imported, {image.read_text() for image in store.glob("*.image")}
+
+    assert contents("redis-1.tar", "etcd-1.tar") == (["redis-1.tar", "etcd-1.tar"], {"redis-1.tar", "etcd-1.tar"})
+    assert contents("valkey-1.tar") == (["valkey-1.tar"], {"valkey-1.tar"})
+    assert contents("redis-2.tar", "etcd-1.tar") == (["redis-2.tar"], {"redis-2.tar", "etcd-1.tar"})
+    assert contents("etcd-1.tar") == ([], {"etcd-1.tar"})  # the image of Redis is removed
 
 
 def test_oldest_stores_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
