@@ -136,7 +136,7 @@ class Judge:
         expected_at = {FAST: expected, REAL: expected | self._lasting}
         paces = (REAL,) if incident.brief else (FAST, REAL)
         fired = {pace: [each for each in self.watch.fired(seconds, pace) if self._concerns(each)] for pace in paces}
-        wrong = [f"{each['alertname']} ({pace})" for pace in paces for each in fired[pace]
+        wrong = [f"{each['alertname']} ({pace}, {_subject(each)})" for pace in paces for each in fired[pace]
                  if each["alertname"] not in expected_at[pace]]  # fmt: skip
         assert not wrong, f"alerts that must not fire: {sorted(set(wrong))}\n{self._report()}"
         severities = {each["alertname"]: each["severity"] for pace in paces for each in fired[pace]}
@@ -234,6 +234,11 @@ class _Missing:
             return alerts
         conditions = [f"condition {name}={self._incident.conditions[name]}" for name in sorted(self.conditions)]
         return [*alerts, *conditions, *(f"tile {tile.title} {tile.colour} {tile.text}" for tile in self.tiles)]
+
+
+def _subject(labels: Mapping[str, str]) -> str:
+    """Return what an alert is about."""
+    return " ".join(labels[label] for label in ("namespace", "name", "pod", "instance") if label in labels)
 
 
 def _check_annotations(name: str, texts: dict[str, str]) -> None:

@@ -15,8 +15,6 @@ from e2e.cluster.machine import debian, processes
 from e2e.cluster.machine.network import free_ports
 from e2e.scenarios.support.commands import Kubectl
 
-SECOND = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-
 
 class Prometheus:
     """A running Prometheus.
@@ -37,20 +35,22 @@ class Prometheus:
         *,
         rules: Sequence[Path] = (),
         alerting: dict[str, Any] | None = None,
+        seconds: int = 1,
     ) -> Iterator[Prometheus]:
         """Run Prometheus on the loopback interface until the end of the context.
 
         Args:
             directory: directory for configuration, samples and log; it is created.
             jobs: entries of scrape_configs.
-            rules: rule files, evaluated every second.
+            rules: rule files.
             alerting: section of the same name of the configuration; None for no Alertmanager.
+            seconds: interval of scrapes and of evaluations of rules.
         """
         program = debian.program("prometheus", "prometheus")
         directory.mkdir()
         configuration = directory / "prometheus.json"  # JSON is YAML
         content: dict[str, Any] = {
-            "global": SECOND,
+            "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{seconds}s"),
             "scrape_configs": list(jobs),
             "rule_files": [str(path.resolve()) for path in rules],
         }

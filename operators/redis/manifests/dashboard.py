@@ -171,7 +171,8 @@ TRAFFIC = Row(
             title="Errors",
             none="no errors",
             description="Error replies per second, by error. `MOVED` and `ASK` redirect a client to another "
-            "node; they are frequent only while slots migrate.",
+            "node; they are frequent only while slots migrate. Then `ERR` also counts keys that the operator looks for "
+            "and that have moved.",
             unit="reqps",
             queries=(quiet(f"{_rate('errors_total', by='err')} > 0", "{{err}}"),),
         ),
