@@ -27,6 +27,8 @@ NAMESPACE := platform-system
 export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 # Read by the programs that start an API server or build its binaries.
 export KUBERNETES
+# Shared by all clones, as other results that are slow to make: it has a hash of each file.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/platform/mypy
 
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from operators.etcd.backup.store import BackupError, StoreError
 from shared.runtime.errors import DatabaseError
 from shared.runtime.operator import Operator
 from shared.status.reasons import COMMON, Catalogue, Reason, Severity, pattern
-from tests.support.messages import sites
+from tests.support.messages import Site, sites
 
 ROOT = Path(__file__).parents[2]
 CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator in operators.installed()}}
@@ -46,13 +47,10 @@ def test_every_declared_reason_is_used(name: str) -> None:
     module = ROOT / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")
     declared = constants(CATALOGUES[name], module)
     assert set(declared.values()) == set(CATALOGUES[name])
-    sources = [path for folder in ("shared", "operators") for path in (ROOT / folder).rglob("*.py") if path != module]
-    text = "\n".join(path.read_text() for path in sources if "testing" not in path.parts)
-    unused = {
-        reason
-        for constant, reason in declared.items()
-        if not re.search(rf"\b{constant}\b", text) and not re.search(rf"^class {reason}\(", text, re.MULTILINE)
-    }
+    sources = [path for folder in ("shared", "operators") for path in product(folder) if path != module]
+    text = "\n".join(path.read_text() for path in sources)
+    words, classes = set(re.findall(r"\w+", text)), set(re.findall(r"^class (\w+)\(", text, re.MULTILINE))
+    unused = {reason for constant, reason in declared.items() if constant not in words and reason not in classes}
     assert unused - {"MemberRefused", "MemberUnreachable", "NoResult"} == set()
 
 
@@ -111,6 +109,11 @@ def product(folder: str) -> list[Path]:
     return [path for path in (ROOT / folder).rglob("*.py") if "testing" not in path.parts]
 
 
+@functools.cache
+def sites_in(folder: str) -> list[Site]:
+    return [site for path in product(folder) for site in sites(path)]
+
+
 @pytest.mark.parametrize("name", CATALOGUES)
 def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
     """Each message that a call site builds has the form of a template of its reason."""
@@ -118,7 +121,7 @@ def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
     declared = constants(COMMON, ROOT / "shared/status/reasons.py")
     if name != "shared":
         declared |= constants(CATALOGUES[name], ROOT / folder / "reasons.py")
-    found = [site for path in product(folder) for site in sites(path)]
+    found = sites_in(folder)
     assert found
     for site in found:
         for constant in site.reasons:
@@ -136,7 +139,7 @@ def test_severity_is_at_least_what_the_code_implies(name: str) -> None:
     declared = constants(COMMON, ROOT / "shared/status/reasons.py")
     if name != "shared":
         declared |= constants(CATALOGUES[name], ROOT / folder / "reasons.py")
-    for site in (site for path in product(folder) for site in sites(path)):
+    for site in sites_in(folder):
         for constant in site.reasons:
             if constant in declared:
                 assert order.index(declared[constant].severity) >= order.index(site.severity), (site.where, constant)
@@ -145,7 +148,7 @@ def test_severity_is_at_least_what_the_code_implies(name: str) -> None:
 @pytest.mark.parametrize("name", CATALOGUES)
 def test_every_template_has_a_call_site(name: str) -> None:
     used: dict[str, set[str]] = {}
-    for site in (site for folder in ("shared", "operators") for path in product(folder) for site in sites(path)):
+    for site in (*sites_in("shared"), *sites_in("operators")):
         for constant in site.reasons:
             used.setdefault(constant, set()).update(map(anonymous, site.templates))
     module = ROOT / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")

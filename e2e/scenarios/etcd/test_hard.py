@@ -85,6 +85,7 @@ def test_02_repeatedly_changed_size_converges_to_the_last_value(kubectl: Kubectl
     until("volumes of former members are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("role", ["seed", pytest.param("leader", marks=pytest.mark.long)])
 def test_03_04_member_whose_volume_is_lost_is_replaced_by_a_new_member(kubectl: Kubectl, role: str) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)

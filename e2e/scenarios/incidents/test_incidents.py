@@ -15,7 +15,7 @@ CASES = [
     pytest.param(
         incident,
         id=incident.name.replace(" ", "-"),
-        marks=pytest.mark.long if incident.long else pytest.mark.in_turn(5),
+        marks=pytest.mark.long if incident.long else pytest.mark.in_turn(10),
     )
     for incident in INCIDENTS
 ]

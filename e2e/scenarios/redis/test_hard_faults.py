@@ -34,6 +34,7 @@ def of_nodes(cluster: Cluster) -> dict[str, str]:
     return {name: each["nodeId"] for name, each in cluster.nodes.items()}
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.long)])
 def test_01_deleted_pods_return_at_new_addresses_with_all_data(kubectl: Kubectl, how: str) -> None:
     cluster = Cluster.create(kubectl, replicas=6)

@@ -72,6 +72,7 @@ def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubec
     assert "6.2" in refused.value.output
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.long)], ids=["redis", "valkey"])
 def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)

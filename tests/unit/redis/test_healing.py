@@ -149,7 +149,7 @@ async def _hindered(obstacle: Obstacle) -> ScenarioRun:
     return run
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.in_turn(10)
 @pytest.mark.parametrize(
     ("name", "absent"),
     [pytest.param(name, False, id=name) for name in OBSTACLES]

@@ -41,7 +41,10 @@ def raise_timeouts(redis: FakeRedis) -> None:
 
 @pytest.mark.parametrize(
     "disturbance",
-    [pytest.param(each, marks=() if str(each) in SHORT_SUITE else pytest.mark.long) for each in DISTURBANCES],
+    [
+        pytest.param(each, marks=pytest.mark.in_turn(4) if str(each) in SHORT_SUITE else pytest.mark.long)
+        for each in DISTURBANCES
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("scenario", [REFUSING, RAISED], ids=str)

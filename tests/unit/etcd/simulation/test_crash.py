@@ -50,7 +50,7 @@ OUTAGE_CASES = [
         scenario,
         sample(found, OUTAGE_SHARE) if short else found,
         id=f"{scenario}-{found}{'-sample' if short else ''}",
-        marks=pytest.mark.in_turn(6) if short else pytest.mark.long,
+        marks=pytest.mark.in_turn(12) if short else pytest.mark.long,
     )
     for scenario in SCENARIOS
     if scenario.name != COUNTS_ENTRIES
@@ -64,7 +64,7 @@ def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDec
     often = OFTEN if scenario.name in SOME else QUICK
     if str(disturbance) not in often:
         return (pytest.mark.long,)
-    return (pytest.mark.in_turn(5 if scenario.name in IN_SHORT_TURNS else 30),)
+    return (pytest.mark.in_turn(10 if scenario.name in IN_SHORT_TURNS else 60),)
 
 
 CASES = [

@@ -28,7 +28,7 @@ from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, 
 from tests.support.etcd.scenarios import NEW as NEWEST
 from tests.support.pod_loss import delete_now
 
-pytestmark = pytest.mark.in_turn(3)
+pytestmark = pytest.mark.in_turn(10)
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

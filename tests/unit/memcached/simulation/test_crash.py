@@ -18,7 +18,7 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=pytest.mark.in_turn(5 if str(disturbance) in OFTEN else 20),
+        marks=pytest.mark.in_turn(10 if str(disturbance) in OFTEN else 40),
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES

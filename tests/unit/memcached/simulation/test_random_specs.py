@@ -32,7 +32,7 @@ from tests.support.memcached.scenarios import (
     given_users,
 )
 
-pytestmark = pytest.mark.in_turn(3)
+pytestmark = pytest.mark.in_turn(10)
 
 BASE: Obj = {"size": 1}
 VOLUMES: Obj = {"extraVolumes": [{"name": "logs", "emptyDir": {}}]}

@@ -23,7 +23,7 @@ from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 
-pytestmark = pytest.mark.in_turn(3)
+pytestmark = pytest.mark.in_turn(10)
 
 POINTS, FEW_POINTS = 40, 10
 """Maximum number of commands that are interrupted per scenario, spread evenly; and that of the short suite."""

@@ -31,7 +31,7 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=pytest.mark.in_turn(5) if str(disturbance) in SHORT_SUITE.get(scenario.name, ()) else pytest.mark.long,
+        marks=pytest.mark.in_turn(10) if str(disturbance) in SHORT_SUITE.get(scenario.name, ()) else pytest.mark.long,
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES

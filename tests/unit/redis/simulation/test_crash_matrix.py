@@ -147,7 +147,7 @@ async def sweep(case: Case, points: int | None = None) -> Sweep:
     return done
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.in_turn(10)
 @pytest.mark.parametrize("case", [case for case in CASES if str(case) in SHORT_SUITE], ids=str)
 async def test_migration_survives_the_end_of_a_server_at_some_commands(case: Case, scoreboard: Scoreboard) -> None:
     scoreboard.require(await sweep(case, SHORT_POINTS))

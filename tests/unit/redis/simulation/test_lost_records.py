@@ -108,7 +108,7 @@ CASES = [
 ]
 
 
-@pytest.mark.in_turn(14)
+@pytest.mark.in_turn(40)
 @pytest.mark.parametrize(("scenario", "failure"), CASES, ids=str)
 async def test_records_survive_at_some_points(scenario: Scenario, failure: Disturbance, scoreboard: Scoreboard) -> None:
     scoreboard.require(await sweep(BUILDS, scenario, sample(failure, SHORT_SHARE)))

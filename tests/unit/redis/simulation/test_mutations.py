@@ -120,7 +120,7 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "join_nodes", vacate)
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.in_turn(10)
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
