@@ -68,12 +68,12 @@ def up(options: argparse.Namespace) -> None:
                 target, charts = targets.start_kind(options.nodes), background.submit(release.update_charts)
         else:
             target, charts = targets.current(), background.submit(release.update_charts)
+        charts.result()
         if options.registry == LOCAL_REGISTRY:
             _install_from_registry(target, steps)
         else:
             tags = _tags(target, operator_images, options, steps)
             with steps.step("Install the operators (Helm release platform)"):
-                charts.result()
                 release.install(target.kubeconfig, tags)
         with steps.step("Apply the samples and wait until they are Ready"):
             release.apply_samples(target.kubeconfig, steps.write)
