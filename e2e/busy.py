@@ -80,8 +80,9 @@ class Shop:
             yield
 
     def rebalance(self) -> None:
-        """Begin to add a primary and a replica: slots move for minutes, so that the pictures show how far they are."""
+        """Add a primary and a replica: slots move to the new primary."""
         self.carts.change(replicas=8)
+        self.carts.await_ready(8, primaries=4, seconds=300)
 
     def roll(self) -> None:
         """Replace the members of the database of orders one by one."""

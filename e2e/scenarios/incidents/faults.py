@@ -487,11 +487,14 @@ def killed_for_memory(scene: Scene) -> Iterator[None]:
 @contextmanager
 def memory_nearly_used_up(scene: Scene) -> Iterator[None]:
     """Send a giant command, but not its end, to a replica, so that it uses most of its memory limit."""
-    replica = scene.redis.shard()[1][0]
-    address = scene.redis.pods()[replica]["status"]["podIP"]
-    used = int(scene.redis.execute(replica, "INFO", "memory")["used_memory_rss"]) // 2**20
-    with closing(socket.create_connection((address, 6379), 30)) as connection:
-        _send(connection, calm.MEMORY_LIMIT_MEBIBYTES * 95 // 100 - used)
+    pod = scene.redis.pods()[scene.redis.shard()[1][0]]
+
+    def used() -> float:
+        return runtime.working_set(pod, "redis") / 2**20 / calm.MEMORY_LIMIT_MEBIBYTES
+
+    with closing(socket.create_connection((pod["status"]["podIP"], 6379), 30)) as connection:
+        _send(connection, int((0.95 - used()) * calm.MEMORY_LIMIT_MEBIBYTES))
+        until("the container uses most of its memory limit", lambda: used() > 0.93, seconds=20)
         yield
 
 

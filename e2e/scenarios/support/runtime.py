@@ -16,6 +16,12 @@ from e2e.cluster.machine import cgroups
 from e2e.cluster.node import Node
 from e2e.scenarios.support.commands import Kubectl
 
+LIMIT_V1, LIMIT_V2 = "blkio.throttle.write_iops_device", "io.max"
+"""Files of a container's cgroup that limit its writes per second."""
+
+MEMORY_V1, MEMORY_V2 = "memory.usage_in_bytes", "memory.current"
+"""Files of a container's cgroup with the memory that it uses."""
+
 
 def signal(pod: dict[str, Any], container: str, number: str) -> None:
     """Send a signal to the first process of a container, without the knowledge of the kubelet or the API server.
@@ -96,12 +102,22 @@ def inside(pod: dict[str, Any], *command: str) -> str:
     return node.inside(*command)
 
 
+def working_set(pod: dict[str, Any], container: str) -> int:
+    """Return the memory of a container that the kernel cannot reclaim, in bytes, as the kubelet reports it."""
+    for group in _groups(*_found(pod, container)):
+        for usage, reclaimable in ((MEMORY_V1, "total_inactive_file"), (MEMORY_V2, "inactive_file")):
+            if (group / usage).exists():
+                statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                return int((group / usage).read_text()) - int(statistics[reclaimable])
+    raise AssertionError("a kubelet needs the cgroup controller memory")
+
+
 @contextmanager
 def slow_disk(kubectl: Kubectl, pod: dict[str, Any], container: str, claim: str) -> Iterator[None]:
     """Limit a container to one write per second on the disk of its volume until the end of the context."""
     node, identity = _found(pod, container)
     disk = volume(kubectl, claim).stat().st_dev
-    groups = [group for mount in cgroups.hierarchies() for group in (mount / node.at.name).rglob(identity)]
+    groups = _groups(node, identity)
     limits = [(group / LIMIT_V1, "1", "0") for group in groups if (group / LIMIT_V1).exists()]
     limits += [(group / LIMIT_V2, "wiops=1", "wiops=max") for group in groups if (group / LIMIT_V2).exists()]
     if not limits:
@@ -114,9 +130,6 @@ def slow_disk(kubectl: Kubectl, pod: dict[str, Any], container: str, claim: str)
         for file, _, free in limits:
             if file.exists():
                 file.write_text(f"{os.major(disk)}:{os.minor(disk)} {free}")
-
-
-LIMIT_V1, LIMIT_V2 = "blkio.throttle.write_iops_device", "io.max"
 
 
 def flip(file: Path, found: bytes, replaced: bytes) -> int:
@@ -145,6 +158,11 @@ def _found(pod: dict[str, Any], container: str) -> tuple[Node, str]:
     [node] = [node for node in _running().nodes if node.at.name == pod["spec"]["nodeName"]]
     [state] = [state for state in pod["status"]["containerStatuses"] if state["name"] == container]
     return node, state["containerID"].rpartition("/")[2]
+
+
+def _groups(node: Node, identity: str) -> list[Path]:
+    """Return the cgroups of a container."""
+    return [group for mount in cgroups.hierarchies() for group in (mount / node.at.name).rglob(identity)]
 
 
 def _network(pod: dict[str, Any]) -> tuple[Node, str]:
