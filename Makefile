@@ -27,6 +27,8 @@ NAMESPACE := platform-system
 export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 # Read by the programs that start an API server or build its binaries.
 export KUBERNETES
+# Every test session and command starts with the compiled modules of the one before.
+unexport PYTHONDONTWRITEBYTECODE
 # Shared by all clones, as other results that are slow to make: it has a hash of each file.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/platform/mypy
 
@@ -80,17 +82,17 @@ test-containers: .venv ## Run tests on real databases, in a running Docker or on
 	@$(PYTEST) tests/containers -m "not long" $(ARGS)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
-# the cluster was already running, because a user may have data in it. All tests together need every version; some tests
-# (ARGS) build a version when a command first names it, which counts towards their timeout.
+# the cluster was already running, because a user may have data in it. All tests together need every version. Some tests
+# build a version when a command first names it, which counts towards their timeout.
 E2E = @was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
-      $(MAKE) --no-print-directory up $(if $(ARGS),,VERSIONS=all); \
+      $(MAKE) --no-print-directory up $(2); \
       $(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py $(1) $(ARGS); \
       if [ -n "$$was_up" ]; then echo "The cluster was already running and keeps running, so make down is not tested."; \
       else $(PYTEST) e2e/scenarios/test_cluster.py; fi
 
 test-e2e: .venv ## Run end-to-end tests on the local cluster; test its removal unless it was already running
 	@echo "==> end-to-end tests"
-	$(call E2E,-m "not long")
+	$(call E2E,-m "not long" --timeout 900)
 
 test-long: .venv ## Run all end-to-end and container tests including long ones, all crash scenarios, and some API tests on the oldest Kubernetes
 	@echo "==> all crash scenarios and long random simulations"
@@ -102,7 +104,7 @@ test-long: .venv ## Run all end-to-end and container tests including long ones, 
 	@echo "==> container tests with all versions"
 	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, including long ones"
-	$(call E2E,-m "long or not long" --timeout 3600)
+	$(call E2E,-m "long or not long" --timeout 3600,$(if $(ARGS),,VERSIONS=all))
 
 bench: .venv ## Measure speed and resource use, compared with the bare API; slow results are no error (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)
@@ -147,9 +149,7 @@ release-check: .venv ## Check what only a release needs: that the catalogues of 
 	@$(PYTHON) -m tools.catalogue_age $(ARGS)
 
 charts: .venv ## Update the charts' dependencies (all are in this repository)
-	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \
-	    $(HELM) dependency update $$chart > /dev/null; \
-	done
+	@$(PYTHON) -m tools.release dependencies
 
 # The locks contain no index URL: each machine has its own. common.txt has the packages of every operator, and an operator's
 # lock only its further ones, so that the images share the layer of the common ones.

@@ -1,13 +1,15 @@
-"""Report the counts of the crash harness at the end of a session, over all worker processes; configure Hypothesis."""
+"""Charts for all tests; report the counts of the crash harness over all worker processes; configure Hypothesis."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from shared.testing.harness.scoreboard import Scoreboard
+from tests.support import charts as rendering
 
 _BOARD = pytest.StashKey[Scoreboard]()
 
@@ -19,6 +21,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("short", deadline=None, derandomize=True)
     settings.register_profile("long", deadline=None)
     settings.load_profile("short" if config.option.markexpr == "not long" else "long")
+
+
+@pytest.fixture(scope="session")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the charts with their dependencies."""
+    return rendering.copy_to(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from e2e.cluster.machine import network, snapshot
 from e2e.cluster.paths import KUBECONFIG, STATE
 from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target
-from tools.release import charts, publishing
 
 MAX_NODES = 5
 NEWEST = binaries.kubernetes("newest")
@@ -62,19 +61,18 @@ def up(options: argparse.Namespace) -> None:
         if choice == "local":
             loaded = {} if options.registry else operator_images
             required = _required(loaded, options.versions)
-            target, charts = _start_local(options.nodes, kubernetes, steps, background, required)
+            target, update_charts = _start_local(options.nodes, kubernetes, steps, background, required)
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
-                target, charts = targets.start_kind(options.nodes), background.submit(release.update_charts)
+                target, update_charts = targets.start_kind(options.nodes), _update_charts
         else:
-            target, charts = targets.current(), background.submit(release.update_charts)
-        charts.result()
+            target, update_charts = targets.current(), _update_charts
         if options.registry == LOCAL_REGISTRY:
             _install_from_registry(target, steps)
         else:
             tags = _tags(target, operator_images, options, steps)
             with steps.step("Install the operators (Helm release platform)"):
-                release.install(target.kubeconfig, tags)
+                release.install(target.kubeconfig, tags, update_charts)
         with steps.step("Apply the samples and wait until they are Ready"):
             release.apply_samples(target.kubeconfig, steps.write)
     _print_summary(steps, target, time.monotonic() - began)
@@ -113,8 +111,12 @@ def _start_local(
     steps: Steps,
     background: ThreadPoolExecutor,
     required: list[tuple[images.Image, str]],
-) -> tuple[Target, Future[None]]:
-    """Start the local cluster while a background thread builds the images of its nodes and updates the charts."""
+) -> tuple[Target, Callable[[], None]]:
+    """Start the local cluster while a background thread builds the images of its nodes and updates the charts.
+
+    Returns:
+        The cluster, and a function that returns when the charts are updated.
+    """
     cluster.prepare(nodes, kubernetes, steps)
 
     def build(image: images.Image, reason: str) -> Path:
@@ -125,13 +127,18 @@ def _start_local(
 
     building = [background.submit(build, image, reason) for image, reason in required]
     _build_programs({kubernetes: "the control plane and the nodes", **PROGRAMS}, steps)
-    charts = background.submit(release.update_charts)
+    # A running cluster needs the charts only if they or the images changed.
+    update_charts = _update_charts if Cluster.running() else background.submit(_update_charts).result
 
     def archives() -> list[Path]:
         own = [images.build(image) for image in images.cluster_images()]
         return own + [future.result() for future in building]
 
-    return Target("local", cluster.start(nodes, kubernetes, steps, archives).kubeconfig), charts
+    return Target("local", cluster.start(nodes, kubernetes, steps, archives, background).kubeconfig), update_charts
+
+
+def _update_charts() -> None:
+    release.update_charts(release.CHARTS, release.Helm(None))
 
 
 def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:
@@ -202,6 +209,9 @@ def _check_kubernetes(kubernetes: binaries.Program, choice: str) -> None:
 
 def _install_from_registry(target: Target, steps: Steps) -> None:
     """Publish images and charts in a registry on this machine, and install from there as a user would."""
+    # They import the models of all values of the charts, which takes a second that other commands need not wait.
+    from tools.release import charts, publishing
+
     running = Cluster.running()
     assert running is not None, "the local cluster was started by this command"
     if not any(process.name == registry.NAME for process in running.record.processes):

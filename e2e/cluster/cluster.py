@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,17 @@ def prepare(count: int, kubernetes: Program, steps: Steps) -> None:
         host.prepare()
 
 
-def start(count: int, kubernetes: Program, steps: Steps, archives: Callable[[], Sequence[Path]]) -> Cluster:
+def start(
+    count: int, kubernetes: Program, steps: Steps, archives: Callable[[], Sequence[Path]], background: Executor
+) -> Cluster:
     """Start a cluster after `prepare`, or load the images into the running one.
 
     Args:
         count: number of nodes.
         kubernetes: build of Kubernetes.
         steps: display of the progress.
-        archives: waits for the image archives that the nodes need; called after the control plane was started.
+        archives: waits for the image archives that the nodes need.
+        background: gives the images to the nodes, and DNS to the cluster, while the programs of both start.
 
     Raises:
         ClusterError: a part did not start.
@@ -110,24 +113,36 @@ def start(count: int, kubernetes: Program, steps: Steps, archives: Callable[[], 
     host.raise_kernel_settings(record)
     addresses = [NodeAddress(number) for number in range(1, count + 1)]
     version = binaries.version(kubernetes)
+    images = background.submit(_provide_images, addresses, archives, steps)
     with steps.step(f"Start the control plane of Kubernetes {version} (etcd, API server, controllers, scheduler)"):
         plane = _control_plane(addresses, kubernetes, record)
-    needed = archives()
-    if not stores.path(needed).exists():
-        with steps.step(f"Import {len(needed)} images into a store for the nodes"):
-            stores.make(needed)
-    with steps.step(f"Start {count} node{'s' * (count > 1)} with {len(needed)} images and wait until Ready"):
+    provided = images.result()
+    with steps.step(f"Start {count} node{'s' * (count > 1)} with {len(provided)} images and wait until Ready"):
+        cluster = Cluster(record)
+        applied = background.submit(cluster.kubectl, "apply", "--server-side", "--filename", MANIFESTS)
         for at in addresses:
             others = [other for other in addresses if other != at]
-            node.start(STATE / at.name, at, others, plane, record.add, needed)
-        cluster = Cluster(record)
-        cluster.kubectl("apply", "--server-side", "--filename", MANIFESTS)
+            node.start(STATE / at.name, at, others, plane, record.add)
+        applied.result()
         _wait_for_nodes(cluster)
     with steps.step("Start cluster DNS"):
         cluster.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")
     record.ready = True
     record.save()
     return cluster
+
+
+def _provide_images(
+    addresses: Sequence[NodeAddress], archives: Callable[[], Sequence[Path]], steps: Steps
+) -> Sequence[Path]:
+    """Give the images to nodes that are not started yet, and return their archives."""
+    needed = archives()
+    if not stores.path(needed).exists():
+        with steps.step(f"Import {len(needed)} images into a store for the nodes"):
+            stores.make(needed)
+    for at in addresses:
+        node.provide_images(STATE / at.name, needed)
+    return needed
 
 
 def _same(running: Cluster, count: int, kubernetes: Program) -> None:

@@ -20,6 +20,9 @@ from e2e.cluster.machine.processes import Process
 PAUSE_IMAGE = "platform/pause:1"
 CLUSTER_DNS = str(first_address(SERVICE_RANGE).rpartition(".")[0] + ".10")
 
+_LOADED = "images.txt"
+"""File of a node with the names of the archives whose images it has."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -51,17 +54,12 @@ class Node:
         """Import a docker-archive into the node's containerd, once per content (part of the archive's name)."""
         if archive.name not in self.loaded():
             self.inside("ctr", "--namespace", "k8s.io", "images", "import", "-", archive=archive)
-            self.record_loaded(archive)
+            _record_loaded(self.directory, [archive])
 
     def loaded(self) -> set[str]:
         """Return the names of the archives whose images the node has."""
-        record = self.directory / "images.txt"
+        record = self.directory / _LOADED
         return set(record.read_text().splitlines()) if record.exists() else set()
-
-    def record_loaded(self, *archives: Path) -> None:
-        """Remember that the node has the images of these archives."""
-        with (self.directory / "images.txt").open("a") as record:
-            record.writelines(f"{archive.name}\n" for archive in archives)
 
     @property
     def _first_pid(self) -> int:
@@ -70,13 +68,23 @@ class Node:
         return int(children.split()[0])
 
 
+def provide_images(directory: Path, archives: Sequence[Path]) -> None:
+    """Give the images of archives to a node that is not started yet.
+
+    Args:
+        directory: files of the node.
+        archives: archives of images.
+    """
+    stores.copy(stores.make(archives), directory / "var/lib/containerd")
+    _record_loaded(directory, archives)
+
+
 def start(
     directory: Path,
     at: NodeAddress,
     others: list[NodeAddress],
     plane: ControlPlane,
     on_start: Callable[[Process], None],
-    archives: Sequence[Path],
 ) -> Node:
     """Start a node and connect it to the bridge; it joins the cluster a few seconds later.
 
@@ -86,11 +94,9 @@ def start(
         others: other nodes of the cluster, for the routes to their pods.
         plane: control plane that the node joins.
         on_start: called with the node's process as soon as it runs.
-        archives: images that the node has from its start.
     """
     for needed in ("var/lib", "var/log", "logs", "cni"):
         (directory / needed).mkdir(parents=True, exist_ok=True)
-    stores.copy(stores.make(archives), directory / "var/lib/containerd")
     programs = binaries.build(plane.kubernetes)
     _configure(directory, at, others, plane)
     cgroups.make(at.name)
@@ -103,10 +109,15 @@ def start(
     )
     on_start(process)
     node = Node(at, directory, process)
-    node.record_loaded(*archives)
     processes.wait_until(lambda: _has_own_network(node), f"{at.name}'s namespaces", needs=[process], timeout=10)
     connect(at, node._first_pid)
     return node
+
+
+def _record_loaded(directory: Path, archives: Sequence[Path]) -> None:
+    """Remember that a node has the images of these archives."""
+    with (directory / _LOADED).open("a") as record:
+        record.writelines(f"{archive.name}\n" for archive in archives)
 
 
 def _has_own_network(node: Node) -> bool:

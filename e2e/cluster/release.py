@@ -53,20 +53,29 @@ def version() -> str:
     return str(found)
 
 
-def update_charts() -> None:
-    """Update the charts in the charts of this tree; needs no cluster."""
-    for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
-        Helm(None)("dependency", "update", chart, "--skip-refresh")
+def ordered_charts() -> list[str]:
+    """Return the directories of the charts to install, the umbrella chart last: it contains the others."""
+    return [*(f"{operator}-operator" for operator in operators()), RELEASE]
 
 
-def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
+def update_charts(charts: Path, helm: Callable[..., str]) -> None:
+    """Package each chart into those that depend on it.
+
+    Args:
+        charts: directory of all charts, so that nothing is downloaded.
+        helm: runs helm.
+    """
+    for name in ordered_charts():
+        helm("dependency", "update", charts / name, "--skip-refresh")
+
+
+def install(kubeconfig: Path | None, tags: dict[str, str], update_charts: Callable[[], None]) -> bool:
     """Install or upgrade the platform from this tree, unless the installed release has the same charts and images.
-
-    `update_charts` comes before it.
 
     Args:
         kubeconfig: kubeconfig of the cluster; None for the user's own.
         tags: image of each operator.
+        update_charts: called before the charts are installed; returns when they contain the charts they depend on.
 
     Returns:
         Whether the release was installed or upgraded.
@@ -74,6 +83,7 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     helm = Helm(kubeconfig)
     if _is_installed(helm, tags):
         return False
+    update_charts()
     values = []
     for operator, tag in tags.items():
         repository, _, name = tag.rpartition(":")

@@ -7,15 +7,14 @@ of the most similar one, so that a change of the operators imports only their im
 """
 
 import hashlib
-import json
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2e.cluster import archives as image_archives
 from e2e.cluster import binaries
 from e2e.cluster.machine import processes
 from e2e.cluster.machine.commands import run
@@ -78,12 +77,12 @@ def copy(store: Path, target: Path) -> None:
 def _fill(root: Path, archives: Sequence[Path]) -> None:
     """Make the store of image archives in a new directory."""
     names = {archive.name for archive in archives}
-    similar = max(_stores(root.parent.parent), key=lambda store: len(names & _archives_in(store)), default=None)
-    present = names & _archives_in(similar) if similar else set()
-    if similar and present:
+    similar = _most_similar(root.parent.parent, names)
+    if similar:
         copy(similar, root)
     else:
         root.mkdir(mode=0o711)
+    present = _archives_in(root)
     with _containerd(root) as address:
 
         def images(*command: str | Path) -> str:
@@ -92,23 +91,22 @@ def _fill(root: Path, archives: Sequence[Path]) -> None:
         for archive in archives:
             if archive.name not in present:
                 images("import", archive)
-        needed = {tag for archive in archives for tag in _tags(archive)}
+        needed = {tag for archive in archives for image in image_archives.contents(archive) for tag in image.tags}
         if surplus := sorted(set(images("list", "--quiet").split()) - needed):
             images("rm", "--sync", *surplus)
     (root / _ARCHIVES).unlink(missing_ok=True)  # it is linked to the one of the similar store
     (root / _ARCHIVES).write_text("\n".join(sorted(names)))
 
 
+def _most_similar(directory: Path, names: set[str]) -> Path | None:
+    """Return the store that has most of these archives; None if no store has any."""
+    similar = max(_stores(directory), key=lambda store: len(names & _archives_in(store)), default=None)
+    return similar if similar and names & _archives_in(similar) else None
+
+
 def _archives_in(store: Path) -> set[str]:
     found = store / _ARCHIVES
     return set(found.read_text().splitlines()) if found.exists() else set()
-
-
-def _tags(archive: Path) -> list[str]:
-    """Return the names under which containerd imports an archive."""
-    with tarfile.open(archive) as content:
-        manifest = content.extractfile("manifest.json")
-        return [tag for image in json.load(manifest) for tag in image["RepoTags"]] if manifest else []
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,11 +49,15 @@ class Site:
     severity: Severity
 
 
-def sites(path: Path) -> Iterator[Site]:
-    """Yield the calls of a module that report a declared reason."""
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _sites(path, function.body, {})
+@functools.cache
+def sites(path: Path) -> tuple[Site, ...]:
+    """Return the calls of a module that report a declared reason."""
+    functions = (
+        each
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return tuple(site for function in functions for site in _sites(path, function.body, {}))
 
 
 def _sites(path: Path, block: list[ast.stmt], local: Assigned) -> Iterator[Site]:

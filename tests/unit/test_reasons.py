@@ -48,8 +48,8 @@ def test_every_declared_reason_is_used(name: str) -> None:
     declared = constants(CATALOGUES[name], module)
     assert set(declared.values()) == set(CATALOGUES[name])
     sources = [path for folder in ("shared", "operators") for path in product(folder) if path != module]
-    text = "\n".join(path.read_text() for path in sources)
-    words, classes = set(re.findall(r"\w+", text)), set(re.findall(r"^class (\w+)\(", text, re.MULTILINE))
+    words = frozenset().union(*(words_in(path) for path in sources))
+    classes = frozenset().union(*(classes_in(path) for path in sources))
     unused = {reason for constant, reason in declared.items() if constant not in words and reason not in classes}
     assert unused - {"MemberRefused", "MemberUnreachable", "NoResult"} == set()
 
@@ -110,6 +110,15 @@ def product(folder: str) -> list[Path]:
 
 
 @functools.cache
+def words_in(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", path.read_text()))
+
+
+@functools.cache
+def classes_in(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"^class (\w+)\(", path.read_text(), re.MULTILINE))
+
+
 def sites_in(folder: str) -> list[Site]:
     return [site for path in product(folder) for site in sites(path)]
 

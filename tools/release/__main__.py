@@ -1,4 +1,4 @@
-"""Steps of a release: `python -m tools.release check | notes | sbom | charts | dry-run` (docs/how-to/release.md)."""
+"""Steps of a release: `python -m tools.release --help` lists them; docs/how-to/release.md explains them."""
 
 from __future__ import annotations
 
@@ -99,6 +99,11 @@ def _write_sbom(operator: str, version: str, output: Path) -> None:
     output.write_text(json.dumps(sbom.bom(operator, version, locks, _commit_time()), indent=2) + "\n")
 
 
+def update_dependencies(_: argparse.Namespace) -> None:
+    """Package each chart of this tree into those that depend on it."""
+    cluster_release.update_charts(charts.TREE, Helm(None))
+
+
 def package_charts(options: argparse.Namespace) -> None:
     """Package the charts with the images by digest."""
     entries = changelog.entries(changelog.section(CHANGELOG.read_text(), options.version))
@@ -189,6 +194,8 @@ def _parser() -> argparse.ArgumentParser:
     writing = commands.add_parser("sbom", help="write the SBOM of an operator's image")
     writing.add_argument("operator", choices=operators())
     writing.set_defaults(command=write_sbom)
+    updating = commands.add_parser("dependencies", help="package each chart into those that depend on it")
+    updating.set_defaults(command=update_dependencies)
     packaging = commands.add_parser("charts", help="package the charts")
     packaging.set_defaults(command=package_charts)
     for each in (checking, printing, writing, packaging):

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from charts.values.charts import CHARTS
 from charts.values.metadata import with_release
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.release import ordered_charts, update_charts
 
 TREE = Path(__file__).parents[2] / "charts"
 
@@ -49,8 +49,7 @@ def package(
         shutil.copytree(TREE, copies, ignore=shutil.ignore_patterns("*.py", "__pycache__", "*.tgz", "Chart.lock"))
         for metadata in sorted(copies.glob("*/Chart.yaml")):
             with_release(metadata.parent, version, images, changes, home=home)
-        ordered = sorted(CHARTS, key=lambda name: name == "platform")  # the umbrella contains the others
-        for name in ordered:
-            helm("dependency", "update", copies / name, "--skip-refresh")
+        update_charts(copies, helm)
+        for name in ordered_charts():
             helm("package", copies / name, "--destination", output)
-    return [output / f"{name}-{version}.tgz" for name in ordered]
+    return [output / f"{name}-{version}.tgz" for name in ordered_charts()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,11 +11,6 @@ from e2e.cluster.controlplane import ControlPlane
 from tests.api.charts.cluster import Cluster
 from tests.support import charts as rendering
 from tests.support import foreign_kinds
-
-
-@pytest.fixture(scope="session")
-def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rendering.copy_to(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="session")

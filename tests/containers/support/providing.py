@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Iterable
 from contextlib import closing
 
 import docker
 from docker.errors import APIError
 
-from e2e.cluster import images
+from e2e.cluster import archives, images
 
 
 def provide(required: Iterable[images.Image], *, own_daemon: bool) -> None:
@@ -41,11 +39,8 @@ def _has(client: docker.DockerClient, tag: str) -> bool:
 def _load(client: docker.DockerClient, image: images.Image) -> None:
     """Build an image of e2e/images and load it, unless the daemon has the same build."""
     archive = images.build(image)
-    with tarfile.open(archive) as parts:
-        manifest = parts.extractfile("manifest.json")
-        assert manifest is not None
-        (content,) = json.load(manifest)
-    if any(found.id == f"sha256:{content['Config'].removesuffix('.json')}" for found in client.images.list(image.tag)):
+    (content,) = archives.contents(archive)
+    if any(found.id == content.identity for found in client.images.list(image.tag)):
         return
     with archive.open("rb") as file:
         client.images.load(file)

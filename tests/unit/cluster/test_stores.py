@@ -79,7 +79,8 @@ class Containerd:
 
 def archive(directory: Path, name: str) -> Path:
     """Return an archive IMAGE-HASH.tar with an image."""
-    made, manifest = directory / name, json.dumps([{"RepoTags": [name.partition("-")[0]]}]).encode()
+    made, image = directory / name, {"Config": "sha.json", "RepoTags": [name.partition("-")[0]]}
+    manifest = json.dumps([image]).encode()
     with tarfile.open(made, "w") as content:
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(manifest)
