@@ -9,7 +9,6 @@ import pytest
 from hypothesis import settings
 
 from shared.testing.harness.scoreboard import Scoreboard
-from tests.support import charts as rendering
 
 _BOARD = pytest.StashKey[Scoreboard]()
 
@@ -26,7 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the charts with their dependencies."""
-    return rendering.copy_to(tmp_path_factory.mktemp("charts"))
+    from tests.support.charts import copy_to  # it imports the models of all resources, which few sessions need
+
+    return copy_to(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="session")

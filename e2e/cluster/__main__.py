@@ -64,9 +64,9 @@ def up(options: argparse.Namespace) -> None:
             target, update_charts = _start_local(options.nodes, kubernetes, steps, background, required)
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
-                target, update_charts = targets.start_kind(options.nodes), _update_charts
+                target, update_charts = targets.start_kind(options.nodes), release.update_charts
         else:
-            target, update_charts = targets.current(), _update_charts
+            target, update_charts = targets.current(), release.update_charts
         if options.registry == LOCAL_REGISTRY:
             _install_from_registry(target, steps)
         else:
@@ -128,17 +128,14 @@ def _start_local(
     building = [background.submit(build, image, reason) for image, reason in required]
     _build_programs({kubernetes: "the control plane and the nodes", **PROGRAMS}, steps)
     # A running cluster needs the charts only if they or the images changed.
-    update_charts = _update_charts if Cluster.running() else background.submit(_update_charts).result
+    running = Cluster.running() is not None
+    update_charts = release.update_charts if running else background.submit(release.update_charts).result
 
     def archives() -> list[Path]:
         own = [images.build(image) for image in images.cluster_images()]
         return own + [future.result() for future in building]
 
     return Target("local", cluster.start(nodes, kubernetes, steps, archives, background).kubeconfig), update_charts
-
-
-def _update_charts() -> None:
-    release.update_charts(release.CHARTS, release.Helm(None))
 
 
 def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:

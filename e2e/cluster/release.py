@@ -58,7 +58,7 @@ def ordered_charts() -> list[str]:
     return [*(f"{operator}-operator" for operator in operators()), RELEASE]
 
 
-def update_charts(charts: Path, helm: Callable[..., str]) -> None:
+def update_charts(charts: Path = CHARTS, helm: Callable[..., str] = Helm(None)) -> None:
     """Package each chart into those that depend on it.
 
     Args:
@@ -134,7 +134,7 @@ def _upgrade(helm: Helm, images: dict[str, str], chart: str | Path, *options: st
 
 
 def _label(images: dict[str, str]) -> str:
-    return f"platform-digest={_digest(images)}"
+    return f"platform-digest={charts_digest(CHARTS, salt=json.dumps(images, sort_keys=True))}"
 
 
 def sample_files() -> list[Path]:
@@ -200,8 +200,10 @@ def _reject_standalone_releases(helm: Helm) -> None:
             )
 
 
-def _digest(tags: dict[str, str]) -> str:
-    """Return a hash of the charts' own files and the images; Helm's copies of dependencies are ignored."""
-    files = (path for chart in CHARTS.glob("*/Chart.yaml") for path in chart.parent.rglob("*") if path.is_file())
-    sources = [path for path in files if path.suffix not in {".tgz", ".lock"}]
-    return digest(sorted(sources), salt=json.dumps(tags, sort_keys=True) + str(sorted(sources)))
+def charts_digest(charts: Path, *, salt: str) -> str:
+    """Return a hash of the charts' own files in a directory; Helm's copies of dependencies, which contain the time, do
+    not count.
+    """
+    files = (path for chart in charts.glob("*/Chart.yaml") for path in chart.parent.rglob("*") if path.is_file())
+    sources = sorted(path for path in files if path.suffix not in {".tgz", ".lock"})
+    return digest(sources, salt=f"{salt}{[str(path.relative_to(charts)) for path in sources]}")

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import archives as image_archives
 from e2e.cluster import binaries
+from e2e.cluster.archives import contents
 from e2e.cluster.machine import processes
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE
@@ -91,7 +91,7 @@ def _fill(root: Path, archives: Sequence[Path]) -> None:
         for archive in archives:
             if archive.name not in present:
                 images("import", archive)
-        needed = {tag for archive in archives for image in image_archives.contents(archive) for tag in image.tags}
+        needed = {tag for archive in archives for image in contents(archive) for tag in image.tags}
         if surplus := sorted(set(images("list", "--quiet").split()) - needed):
             images("rm", "--sync", *surplus)
     (root / _ARCHIVES).unlink(missing_ok=True)  # it is linked to the one of the similar store

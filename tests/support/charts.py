@@ -21,9 +21,8 @@ from e2e.cluster import binaries
 from e2e.cluster.images import digest
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE, REPOSITORY
-from e2e.cluster.release import update_charts
+from e2e.cluster.release import CHARTS, charts_digest, update_charts
 
-CHARTS = REPOSITORY / "charts"
 OPERATORS = tuple(sorted(path.name for path in CHARTS.glob("*-operator")))
 NAMES = tuple(name.removesuffix("-operator") for name in OPERATORS)
 NAMESPACE = "platform-system"
@@ -206,16 +205,8 @@ def _rendered(chart: Path, values: str, release: str, namespace: str) -> list[Ob
 
 @functools.cache
 def _renderings(charts: Path) -> Path:
-    """Return the directory of what Helm rendered from charts with this content, and remove the oldest directories.
-
-    Dependencies that `copy_to` packages contain the time, so that only the sources count.
-    """
-    names = sorted(
-        str(path.relative_to(charts))
-        for path in charts.rglob("*")
-        if path.is_file() and path.suffix not in {".tgz", ".lock"}
-    )
-    found = CACHE / "renderings" / digest((charts / name for name in names), salt=str([binaries.find("helm"), names]))
+    """Return the directory of what Helm rendered from charts with this content, and remove the oldest directories."""
+    found = CACHE / "renderings" / charts_digest(charts, salt=str(binaries.find("helm")))
     found.mkdir(parents=True, exist_ok=True)
     os.utime(found)
     for old in sorted(found.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_RENDERINGS]:

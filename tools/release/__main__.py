@@ -68,7 +68,8 @@ def problems_of(version: str, text: str, found: dict[str, str]) -> list[str]:
 def versions_in_tree() -> dict[str, str]:
     """Return the version in pyproject.toml and in each Chart.yaml."""
     found = {
-        str(path.relative_to(REPOSITORY)): yaml.safe_load(path.read_text()) for path in charts.TREE.glob("*/Chart.yaml")
+        str(path.relative_to(REPOSITORY)): yaml.safe_load(path.read_text())
+        for path in cluster_release.CHARTS.glob("*/Chart.yaml")
     }
     return {"pyproject.toml": cluster_release.version()} | {
         name: metadata["version"] for name, metadata in sorted(found.items())
@@ -101,7 +102,7 @@ def _write_sbom(operator: str, version: str, output: Path) -> None:
 
 def update_dependencies(_: argparse.Namespace) -> None:
     """Package each chart of this tree into those that depend on it."""
-    cluster_release.update_charts(charts.TREE, Helm(None))
+    cluster_release.update_charts()
 
 
 def package_charts(options: argparse.Namespace) -> None:

@@ -10,9 +10,7 @@ from typing import Protocol
 
 from charts.values.metadata import with_release
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.release import ordered_charts, update_charts
-
-TREE = Path(__file__).parents[2] / "charts"
+from e2e.cluster.release import CHARTS, ordered_charts, update_charts
 
 
 class Helm(Protocol):
@@ -46,7 +44,7 @@ def package(
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         copies = Path(scratch) / "charts"
-        shutil.copytree(TREE, copies, ignore=shutil.ignore_patterns("*.py", "__pycache__", "*.tgz", "Chart.lock"))
+        shutil.copytree(CHARTS, copies, ignore=shutil.ignore_patterns("*.py", "__pycache__", "*.tgz", "Chart.lock"))
         for metadata in sorted(copies.glob("*/Chart.yaml")):
             with_release(metadata.parent, version, images, changes, home=home)
         update_charts(copies, helm)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.charts import CHARTS, NAMES, VARIANTS, Values, render
+from e2e.cluster.release import CHARTS
+from tests.support.charts import NAMES, VARIANTS, Values, render
 
 SINCE = {
     ("v1", "ConfigMap"): 0,

@@ -11,12 +11,12 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.release import CHARTS
 from operators import installed
 from shared.api.policy import PlatformPolicy
 from shared.cli.options import parse_options, seconds
 from shared.runtime.options import Options
 from tests.support.charts import (
-    CHARTS,
     CHOICES,
     COMBINATIONS,
     EVERYTHING,

@@ -9,6 +9,7 @@ import yaml
 
 from charts.values.metadata import with_release
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.release import CHARTS
 from operators import installed
 from tests.support import charts as rendering
 from tests.support.charts import IMAGES, NAMES, OPERATORS, Obj, Values, helm, manifest, only, pods, render
@@ -58,7 +59,7 @@ def test_chart_of_a_source_checkout_renders_with_a_given_image(source: Path, nam
 
 def test_no_default_names_an_image_of_an_operator() -> None:
     for chart in OPERATORS:
-        values = yaml.safe_load((rendering.CHARTS / chart / "values.yaml").read_text())
+        values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
         assert values["image"] == {"repository": "", "tag": "", "digest": "", "pullPolicy": "IfNotPresent"}
 
 
@@ -137,7 +138,7 @@ def test_release_writes_version_and_artifact_hub_metadata(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("chart", [*OPERATORS, "platform", "operator-library"])
 def test_charts_have_a_license_and_a_category(chart: str) -> None:
-    annotations = yaml.safe_load((rendering.CHARTS / chart / "Chart.yaml").read_text())["annotations"]
+    annotations = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text())["annotations"]
     assert annotations["artifacthub.io/license"] == "Apache-2.0"
     assert annotations["artifacthub.io/category"] == "database"
     assert ("artifacthub.io/operatorCapabilities" in annotations) == (chart in OPERATORS)

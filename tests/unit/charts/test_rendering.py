@@ -14,6 +14,7 @@ from tests.support.charts import Obj, Values
 def chart(tmp_path: Path) -> Path:
     made = tmp_path / "charts" / "redis-operator"
     made.mkdir(parents=True)
+    (made / "Chart.yaml").write_text("name: redis-operator")
     (made / "values.yaml").write_text("replicaCount: 2")
     return made
 

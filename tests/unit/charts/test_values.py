@@ -16,7 +16,8 @@ from charts.values.charts import CHARTS as MODELS
 from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine.commands import run
-from tests.support.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest, render
+from e2e.cluster.release import CHARTS
+from tests.support.charts import NAMES, OPERATORS, Obj, Values, manifest, render
 
 WITH_VALUES = [*OPERATORS, "platform"]
 TYPO = "tpyo"
