@@ -36,7 +36,6 @@ _MEMCACHED = (
         calm=MEMCACHED,
         fault=faults.server_missing,
         warns={"PlatformResourceDegraded": 60, "PlatformResourceNotReady": 60},
-        may=(TARGET_DOWN,),
         conditions={**SERVED, "Degraded": "True RedundancyReduced", "Ready": "False"},
         tiles=(Tile("platform-memcached", "Servers ready", "yellow", "50 %"), NOT_READY),
     ),
@@ -46,7 +45,6 @@ _MEMCACHED = (
         fault=faults.all_servers_missing,
         pages={"PlatformResourceUnavailable": 45},
         warns={"PlatformResourceNotReady": 60},
-        may=(TARGET_DOWN,),
         conditions={"Available": "False ServersNotReady", "Ready": "False", "Observed": "True"},
         tiles=(UNAVAILABLE, Tile("platform-memcached", "Servers ready", "orange", "0 %")),
         long=False,
@@ -65,6 +63,7 @@ _MEMCACHED = (
         fault=faults.frozen("exporter"),
         warns={"PlatformTargetDown": 45},
         conditions={**SERVED, "Ready": "True", "Degraded": "False"},
+        lasts=30,  # until it is notified, 25 s after the beginning
     ),
     Incident(
         name="memcached: memory is full",
@@ -115,7 +114,6 @@ _MEMCACHED = (
         name="memcached: a planned roll of all servers",
         calm=MEMCACHED,
         fault=faults.rolled,
-        may=(TARGET_DOWN,),
     ),
     Incident(
         name="memcached: the operator is cut off from healthy servers",
@@ -217,7 +215,7 @@ _ETCD = (
         name="etcd: a planned roll of all members",
         calm=ETCD,
         fault=faults.rolled,
-        may=("PlatformResourceDegraded", TARGET_DOWN),
+        may=("PlatformResourceDegraded",),
     ),
     Incident(
         name="etcd: the operator is cut off from healthy members",
@@ -300,6 +298,7 @@ _REDIS = (
         fault=faults.frozen("exporter"),
         warns={"PlatformTargetDown": 45},
         conditions={**SERVED, "Ready": "True"},
+        lasts=30,  # until it is notified, 25 s after the beginning
     ),
     Incident(
         name="redis: the operator is cut off from healthy nodes",
@@ -339,7 +338,7 @@ _REDIS = (
         name="redis: a planned roll of all nodes",
         calm=REDIS,
         fault=faults.rolled,
-        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", "RedisSplitView", TARGET_DOWN),
+        may=("PlatformResourceDegraded", "RedisPrimaryWithoutReplica", "RedisSplitView"),
     ),
     Incident(
         name="redis: a planned rebalance to one more primary and back",

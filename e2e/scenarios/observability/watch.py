@@ -33,6 +33,13 @@ It applies to `for`, to range windows and to thresholds on waiting time. A windo
 SHORTEST = 10
 """Seconds of the shortest range window."""
 
+FORGOTTEN = 20
+"""Seconds after the end of a pod in which Prometheus surely forgets it; the shortest `for` of an alert about `up`.
+
+Until then, the pod is down. These delays are Prometheus's own and are not divided: it takes over changed targets every
+five seconds, and ends the series of a removed target two scrape intervals later, in case that the target returns.
+"""
+
 OF_SERVERS = {"scrape_interval": "3s", "scrape_timeout": "3s"}
 """Scrapes of servers: exporters report within two seconds that a server hangs."""
 
@@ -157,7 +164,8 @@ def shortened(given: Sequence[Obj], factor: int = FACTOR) -> list[Obj]:
 
     def rule(made: Obj) -> Obj:
         expr = re.sub(r"\[(\d+[smhd])\]", lambda found: f"[{duration(found[1], SHORTEST)}]", made["expr"])
-        return {**made, "expr": expr, **({"for": duration(made["for"], 1)} if "for" in made else {})}
+        least = FORGOTTEN if re.search(r"\bup\b", expr) else 1
+        return {**made, "expr": expr, **({"for": duration(made["for"], least)} if "for" in made else {})}
 
     return [{**group, "rules": [_paced(rule(made), FAST) for made in group["rules"]]} for group in given]
 

@@ -36,10 +36,11 @@ def serving(kubectl: Kubectl) -> Iterator[dict[str, Any]]:
             for part in (source.containers, source.memory, source.volumes):
                 with suppress(Exception):  # without the API server, the series end
                     lines += part()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write("".join(f"{line}\n" for line in lines).encode())
+            with suppress(ConnectionError):  # Prometheus does not wait longer
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write("".join(f"{line}\n" for line in lines).encode())
 
         def log_message(self, *_: object) -> None:
             """Write nothing to stderr."""

@@ -60,7 +60,8 @@ class Prometheus:
         [port] = free_ports(1)
         address = f"127.0.0.1:{port}"
         files = [f"--config.file={configuration}", f"--storage.tsdb.path={directory / 'samples'}"]
-        command: list[str | Path] = [program, *files, f"--web.listen-address={address}"]
+        settings = [f"--web.listen-address={address}", "--scrape.discovery-reload-interval=1s"]  # five by default
+        command: list[str | Path] = [program, *files, *settings]
         process = processes.start("prometheus", command, log=directory / "prometheus.log", dies_with_us=True)
         prometheus = cls(f"http://{address}")
         try:

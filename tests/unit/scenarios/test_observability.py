@@ -9,7 +9,7 @@ import pytest
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.files import groups
-from e2e.scenarios.observability.watch import FACTOR, only_alerts, shortened
+from e2e.scenarios.observability.watch import FACTOR, FORGOTTEN, only_alerts, shortened
 from tests.unit.dashboards.promtool import promtool
 
 
@@ -22,6 +22,13 @@ def test_durations_are_divided_but_rate_windows_keep_a_minimum() -> None:
         {"record": "r", "expr": "rate(a[10s])"},
     ]
     assert rule["for"] == "15m", "the input is unchanged"
+
+
+def test_an_alert_about_up_waits_until_prometheus_has_forgotten_a_removed_pod() -> None:
+    down = {"alert": "Down", "expr": 'max by (pod) (up{job="a"}) == 0', "for": "10m", "labels": {}}
+    other = {**down, "expr": "max by (pod) (started == 0)"}
+    [group] = shortened([{"name": "one", "rules": [down, other]}])
+    assert [rule["for"] for rule in group["rules"]] == [f"{FORGOTTEN}s", "10s"]
 
 
 def test_real_rules_are_alerts_with_the_durations_of_the_charts() -> None:
