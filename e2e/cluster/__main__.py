@@ -74,6 +74,8 @@ def up(options: argparse.Namespace) -> None:
             with steps.step("Install the operators (Helm release platform)"):
                 release.install(target.kubeconfig, tags, update_charts)
         with steps.step("Apply the samples and wait until they are Ready"):
+            if choice == "local" and (local := Cluster.running()):
+                local.await_dns()  # the members of etcd need it; the operators do not
             release.apply_samples(target.kubeconfig, steps.write)
     _print_summary(steps, target, time.monotonic() - began)
 

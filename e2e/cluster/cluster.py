@@ -53,6 +53,10 @@ class Cluster:
         """Run kubectl on this cluster and return its output."""
         return kubectl(*arguments, kubeconfig=self.kubeconfig, stdin=stdin, timeout=timeout)
 
+    def await_dns(self) -> None:
+        """Wait until pods can resolve names."""
+        self.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")
+
     def load_images(self, archives: Sequence[Path]) -> None:
         """Import image archives into every node that lacks them, all nodes in parallel."""
 
@@ -99,6 +103,9 @@ def start(
         archives: waits for the image archives that the nodes need.
         background: gives the images to the nodes, and DNS to the cluster, while the programs of both start.
 
+    Returns:
+        The cluster; its DNS may still be starting, which `await_dns` waits for.
+
     Raises:
         ClusterError: a part did not start.
     """
@@ -125,8 +132,6 @@ def start(
             node.start(STATE / at.name, at, others, plane, record.add)
         applied.result()
         _wait_for_nodes(cluster)
-    with steps.step("Start cluster DNS"):
-        cluster.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=60s")
     record.ready = True
     record.save()
     return cluster
