@@ -58,10 +58,12 @@ def up(options: argparse.Namespace) -> None:
         _check_registry(options.registry, choice)
         _check_kubernetes(kubernetes, choice)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
+        local: Cluster | None = None
         if choice == "local":
             loaded = {} if options.registry else operator_images
             required = _required(loaded, options.versions)
-            target, update_charts = _start_local(options.nodes, kubernetes, steps, background, required)
+            local, update_charts = _start_local(options.nodes, kubernetes, steps, background, required)
+            target = Target("local", local.kubeconfig)
         elif choice == "kind":
             with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target, update_charts = targets.start_kind(options.nodes), release.update_charts
@@ -74,7 +76,7 @@ def up(options: argparse.Namespace) -> None:
             with steps.step("Install the operators (Helm release platform)"):
                 release.install(target.kubeconfig, tags, update_charts)
         with steps.step("Apply the samples and wait until they are Ready"):
-            if choice == "local" and (local := Cluster.running()):
+            if local:
                 local.await_dns()  # the members of etcd need it; the operators do not
             release.apply_samples(target.kubeconfig, steps.write)
     _print_summary(steps, target, time.monotonic() - began)
@@ -113,7 +115,7 @@ def _start_local(
     steps: Steps,
     background: ThreadPoolExecutor,
     required: list[tuple[images.Image, str]],
-) -> tuple[Target, Callable[[], None]]:
+) -> tuple[Cluster, Callable[[], None]]:
     """Start the local cluster while a background thread builds the images of its nodes and updates the charts.
 
     Returns:
@@ -137,22 +139,28 @@ def _start_local(
         own = [images.build(image) for image in images.cluster_images()]
         return own + [future.result() for future in building]
 
-    return Target("local", cluster.start(nodes, kubernetes, steps, archives, background).kubeconfig), update_charts
+    return cluster.start(nodes, kubernetes, steps, archives, background), update_charts
 
 
 def _build_programs(programs: Mapping[binaries.Program, str], steps: Steps) -> None:
-    """Build the programs that the cache lacks.
+    """Build the programs that the cache lacks, those of one module together.
 
     Args:
         programs: programs, and what each is for.
     """
-    for program, reason in programs.items():
+    modules: dict[Path, list[binaries.Program]] = {}
+    for program in programs:
         if not binaries.is_built(program):
-            what = ", ".join(program.names)
-            if program in binaries.KUBERNETES.values():
-                what = f"Kubernetes {binaries.version(program)} ({what})"
-            with steps.step(f"Build {what} from source ({reason})"):
-                binaries.build(program)
+            modules.setdefault(program.directory, []).append(program)
+    for missing in modules.values():
+        what = ", ".join(f"{_described(program)} ({programs[program]})" for program in missing)
+        with steps.step(f"Build from source: {what}"):
+            binaries.build_module(missing)
+
+
+def _described(program: binaries.Program) -> str:
+    names = ", ".join(program.names)
+    return f"Kubernetes {binaries.version(program)} with {names}" if program in binaries.KUBERNETES.values() else names
 
 
 def _check_images(options: argparse.Namespace) -> None:

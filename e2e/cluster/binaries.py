@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine.commands import run
@@ -133,21 +133,36 @@ def build(program: Program) -> Path:
         ClusterError: Go is missing, or the build failed.
     """
     built = cache_path(program)
-    if built.exists():
-        return built
+    if not built.exists():
+        build_module([program])
+    return built
+
+
+def build_module(programs: Sequence[Program]) -> None:
+    """Build the programs that the cache lacks with one command, so that no core waits while one program is linked.
+
+    Args:
+        programs: programs of one module.
+
+    Raises:
+        ClusterError: Go is missing, or the build failed.
+    """
+    if all(map(is_built, programs)):
+        return
+    names = ", ".join(program.name for program in programs)
     if shutil.which("go") is None:
         raise ClusterError(
-            f"cannot build {program.name}: Go is not on the PATH",
+            f"cannot build {names}: Go is not on the PATH",
             "install Go 1.26 or newer (Debian's older golang-go downloads the right version)",
         )
-    # One build at a time: a Go build uses all cores.
-    with locked("go"), locked(built.name), tempfile.TemporaryDirectory(dir=built.parent) as scratch:
-        if not built.exists():
-            _go_build(program, Path(scratch))
-            Path(scratch).chmod(0o755)
-            os.rename(scratch, built)  # noqa: PTH104 (TemporaryDirectory then finds nothing to remove)
-            Path(scratch).mkdir()
-    return built
+    directory = programs[0].directory
+    # Builds of one module have packages in common, which two at the same time would both compile.
+    with locked(f"go-{directory.name}"), tempfile.TemporaryDirectory(dir=CACHE / "bin") as scratch:
+        missing = [program for program in programs if not is_built(program)]
+        if missing:
+            _go_build(missing, directory, Path(scratch))
+        for program in missing:
+            (Path(scratch) / program.name).rename(cache_path(program))
 
 
 def find(name: str) -> Path:
@@ -169,28 +184,37 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
-def _go_build(program: Program, directory: Path) -> None:
-    built = version(program)
-    major, minor = [*built.lstrip("v").split("."), "", ""][:2]
-    stamp = program.version_flag.format(version=built, major=major, minor=minor)
-    packages = program.package.split()
-    output = f"{directory}/" if len(packages) > 1 else directory / program.name
+def _go_build(programs: Sequence[Program], module: Path, scratch: Path) -> None:
+    """Build programs of one module, each into a directory with its name."""
+    output = scratch / "output"
+    output.mkdir()
     run(
-        "nice", "go", "build", "-trimpath", "-mod=readonly", f"-ldflags=-s -w {stamp}".rstrip(),
-        "-o", output, *packages,
-        cwd=program.directory,
+        "nice", "go", "build", "-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false", "-ldflags=-s -w",
+        *(f"-ldflags={program.package}=-s -w {_stamp(program)}" for program in programs if program.version_flag),
+        "-o", f"{output}/", *(package for program in programs for package in program.package.split()),
+        cwd=module,
         env={**os.environ, "CGO_ENABLED": "0"},  # static: runs FROM scratch, and needs no C compiler
-        log=CACHE / "bin" / f"{program.name}.log",
+        log=CACHE / "bin" / f"{module.name}.log",
         timeout=3600,
         fix="check that the Go module proxy is reachable and 5 GB of disk are free, then run it again; it resumes",
     )  # fmt: skip
-    if len(packages) > 1:
-        for package, name in zip(packages, program.names, strict=True):
-            (directory / Path(re.sub(r"/v\d+$", "", package)).name).rename(directory / name)
-        return
-    for name in program.names:
-        if name != program.name:
-            (directory / name).symlink_to(program.name)
+    for program in programs:
+        (scratch / program.name).mkdir()
+        packages = program.package.split()
+        files = program.names if len(packages) > 1 else [program.name]
+        for package, name in zip(packages, files, strict=True):
+            made = module.name if package == "." else PurePosixPath(re.sub(r"/v\d+$", "", package)).name
+            (output / made).rename(scratch / program.name / name)
+        for name in program.names:
+            if name not in files:
+                (scratch / program.name / name).symlink_to(program.name)
+
+
+def _stamp(program: Program) -> str:
+    """Return the linker flags that give a program its version."""
+    built = version(program)
+    major, minor = [*built.lstrip("v").split("."), "", ""][:2]
+    return program.version_flag.format(version=built, major=major, minor=minor)
 
 
 def cache_path(program: Program) -> Path:

@@ -201,8 +201,11 @@ def _reject_standalone_releases(helm: Helm) -> None:
 
 
 def charts_digest(charts: Path, *, salt: str) -> str:
-    """Return a hash of the charts' own files in a directory; Helm's copies of dependencies, which contain the time, do
-    not count.
+    """Return a hash of the charts' own files; Helm's copies of dependencies do not count: they contain the time.
+
+    Args:
+        charts: directory with a directory for each chart.
+        salt: further inputs of the result that the hash identifies, such as the version of Helm.
     """
     files = (path for chart in charts.glob("*/Chart.yaml") for path in chart.parent.rglob("*") if path.is_file())
     sources = sorted(path for path in files if path.suffix not in {".tgz", ".lock"})

@@ -18,6 +18,7 @@ import yaml
 
 from docs.compatibility import older_minors
 from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.release import CHARTS
 from tests.support import kubernetes_types
 from tests.support.charts import OPERATORS, VARIANTS, render
 from tests.support.kubernetes_types import problems, types_of
@@ -64,7 +65,7 @@ def test_unknown_fields_and_other_types_are_found(obj: dict[str, Any], found: li
     assert problems(obj, TYPES) == found
 
 
-CRDS = sorted((REPOSITORY / "charts").glob("*/files/crds/*.yaml"))
+CRDS = sorted(CHARTS.glob("*/files/crds/*.yaml"))
 LATER_CEL = r"\b(isIP|ip|isCIDR|cidr|format\.\w+|isSemver|semver|sign|jsonpatch|transformList|transformMap)\("
 """Functions that new CEL rules may call only after Kubernetes 1.30: it admits those of the version before it, 1.29.
 

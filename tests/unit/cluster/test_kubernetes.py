@@ -15,8 +15,9 @@ from e2e.cluster.console import Steps
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine.network import NodeAddress
-from e2e.cluster.paths import REPOSITORY, STATE
+from e2e.cluster.paths import STATE
 from e2e.cluster.record import Record
+from e2e.cluster.release import CHARTS
 
 NEWEST, *_, OLDEST = binaries.KUBERNETES
 
@@ -62,9 +63,7 @@ def test_versions_are_those_of_the_modules(version: str) -> None:
     assert set(libraries) == {f"v0.{exact.partition('.')[2]}"}, "libraries of another version"
 
 
-@pytest.mark.parametrize(
-    "chart", sorted((REPOSITORY / "charts").glob("*/Chart.yaml")), ids=lambda path: path.parent.name
-)
+@pytest.mark.parametrize("chart", sorted(CHARTS.glob("*/Chart.yaml")), ids=lambda path: path.parent.name)
 def test_oldest_version_is_the_oldest_that_the_charts_accept(chart: Path) -> None:
     accepted = yaml.safe_load(chart.read_text()).get("kubeVersion", f">={OLDEST}.0-0")
     assert accepted == f">={OLDEST}.0-0"
@@ -75,11 +74,14 @@ def test_progress_names_the_version_that_is_built_and_why(monkeypatch: pytest.Mo
     steps = Steps()
     monkeypatch.setattr(steps, "write", lines.append)
     monkeypatch.setattr(binaries, "is_built", lambda _: False)
-    monkeypatch.setattr(binaries, "build", lambda _: Path("unused"))
-    main._build_programs({binaries.kubernetes("oldest"): "the control plane and the nodes"}, steps)
-    exact = binaries.version(binaries.kubernetes("oldest"))
-    assert f"Build Kubernetes {exact} (etcd, kube-apiserver," in lines[0]
-    assert lines[0].endswith("from source (the control plane and the nodes)")
+    built: list[list[binaries.Program]] = []
+    monkeypatch.setattr(binaries, "build_module", built.append)
+    newest, oldest = binaries.kubernetes("newest"), binaries.kubernetes("oldest")
+    main._build_programs({newest: "the nodes", oldest: "a test", binaries.HELM: "installs the charts"}, steps)
+    assert built == [[newest, binaries.HELM], [oldest]], "one command for each module"
+    assert f"Build from source: Kubernetes {binaries.version(newest)} with etcd, kube-apiserver," in lines[0]
+    assert lines[0].endswith("kubelet (the nodes), helm (installs the charts)")
+    assert lines[2].endswith("kubelet (a test)")
 
 
 @pytest.mark.parametrize("choice", ["kind", "current"])
