@@ -1,0 +1,168 @@
+"""Cost of a piece of work: how long it occupies the event loop, and how much memory it needs.
+
+One request, Secret, custom resource, scrape or connection may occupy the event loop for at most 100 ms, and may need at
+most 20 MiB, with any content. `bounded` judges any asynchronous work:
+
+    async with bounded():
+        await handler(request)
+
+What blocks the loop is measured in CPU time of the process: other processes on the machine do not lengthen it, and a
+thread that holds the interpreter's lock in a call of C blocks the loop as a callback does. A timer of the loop notes
+the CPU time since it last ran, so that many small callbacks in one turn count as one occupation. Work that sleeps while
+it blocks the loop, such as a file system that hangs, is not measured. The event loop must run in the main thread.
+
+Memory is what the kernel kills for: the peak of the resident memory of this process. It includes the memory of OpenSSL
+and pydantic, which tracemalloc does not see, and tracemalloc would multiply the CPU time that is judged with it. Free
+memory of the allocators is returned or filled before, so that the work cannot use it unseen. Objects that exist before
+are not collected meanwhile: the time of a full collection depends on the tests that ran before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+MAX_SECONDS = 0.1
+"""Longest time in seconds for which a piece of work may occupy the event loop."""
+
+MAX_BYTES = 20 * 1024 * 1024
+"""Largest peak of the memory of a piece of work."""
+
+_TICK_SECONDS, _SAMPLE_SECONDS = 0.005, 0.02
+_FRAMES = 5
+_MIB = 1024 * 1024
+_PROCESS = Path("/proc/self")
+
+
+@dataclass(slots=True)
+class Cost:
+    """Cost of a piece of work; complete when `bounded` has ended.
+
+    Attributes:
+        seconds: longest occupation of the event loop, in seconds of CPU time.
+        where: innermost frames during that occupation; empty if it was too short for a sample.
+        peak_bytes: peak of the resident memory, above that before the work.
+    """
+
+    seconds: float = 0.0
+    where: str = ""
+    peak_bytes: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1000:.0f} ms of the event loop, {self.peak_bytes / _MIB:.1f} MiB"
+
+
+@contextlib.asynccontextmanager
+async def bounded(*, seconds: float = MAX_SECONDS, size: int = MAX_BYTES) -> AsyncIterator[Cost]:
+    """Judge the work within the context, in the running event loop. An exception of the work is raised as it is.
+
+    Args:
+        seconds: longest permitted occupation of the event loop.
+        size: permitted peak of memory, in bytes.
+
+    Raises:
+        AssertionError: the work exceeds a limit; the message has the figure, the limit and where it was.
+    """
+    cost = Cost()
+    with _memory(cost), _Watch(cost):
+        yield cost
+    if cost.seconds > seconds:
+        raise AssertionError(
+            f"the event loop was occupied for {cost.seconds * 1000:.0f} ms, more than {seconds * 1000:.0f} ms"
+            f"{cost.where and ', in:'}\n{cost.where}"
+        )
+    if cost.peak_bytes > size:
+        raise AssertionError(f"{cost.peak_bytes / _MIB:.1f} MiB were needed, more than {size / _MIB:.1f} MiB")
+
+
+class _Watch:
+    """Measures the longest occupation of the event loop: the CPU time between two runs of a timer."""
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+        self._loop = asyncio.get_running_loop()
+        self._sample = ""
+
+    def __enter__(self) -> None:
+        self._signal = signal.signal(signal.SIGPROF, self._interrupt)
+        signal.setitimer(signal.ITIMER_PROF, _SAMPLE_SECONDS, _SAMPLE_SECONDS)  # in CPU time of the process
+        self._start()
+
+    def __exit__(self, *_: object) -> None:
+        self._note()
+        self._timer.cancel()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, self._signal)
+
+    def _start(self) -> None:
+        self._timer = self._loop.call_later(_TICK_SECONDS, self._tick)
+        self._began = time.process_time()
+
+    def _tick(self) -> None:
+        self._note()
+        self._start()
+
+    def _note(self) -> None:
+        """End an occupation."""
+        spent = time.process_time() - self._began
+        if spent > self._cost.seconds:
+            self._cost.seconds, self._cost.where = spent, self._sample
+        self._sample = ""
+
+    def _interrupt(self, _: int, frame: FrameType | None) -> None:
+        """Record where a long occupation is. A call of C is interrupted when it returns."""
+        if time.process_time() - self._began > _SAMPLE_SECONDS and frame is not None:
+            others = [other for other in sys._current_frames().values() if other is not frame]
+            self._sample = "\nwhile another thread is in:\n".join(map(_innermost, [frame, *others]))
+
+
+def _innermost(frame: FrameType) -> str:
+    return "".join(traceback.format_list(traceback.extract_stack(frame)[-_FRAMES:])).rstrip()
+
+
+@contextlib.contextmanager
+def _memory(cost: Cost) -> Iterator[None]:
+    """Measure the peak of the resident memory."""
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    filling = _fill_pools()
+    (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak becomes the present value
+    before = _status("VmRSS")
+    try:
+        yield
+    finally:
+        cost.peak_bytes = max(0, _status("VmHWM") - before)
+        filling.clear()
+        gc.unfreeze()
+
+
+def _fill_pools() -> list[list[bytes]]:
+    """Allocate small objects of each size until the process grows: Python's allocator has no free memory then."""
+    filling, resident = [], _status("VmRSS")
+    for size in range(48, 513, 16):  # it serves sizes up to 512 bytes, in steps of 16
+        grown = 0
+        while grown < _MIB // 2:  # the kernel counts the pages in batches
+            filling.append([bytes(size - sys.getsizeof(b"")) for _ in range(_MIB // size)])
+            before, resident = resident, _status("VmRSS")
+            grown = resident - before
+    return filling
+
+
+def _status(name: str) -> int:
+    """Return a number of bytes of the process's status."""
+    found = re.search(rf"^{name}:\s*(\d+) kB$", (_PROCESS / "status").read_text(encoding="ascii"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024

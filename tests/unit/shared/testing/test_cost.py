@@ -1,0 +1,109 @@
+"""The monitor of cost finds each way to block the event loop, and each way to use memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from shared.testing.cost import MAX_SECONDS, bounded
+
+MIB = 1024 * 1024
+
+
+def compute(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def parse() -> None:
+    """Hold the interpreter's lock in one call of C."""
+    json.loads(DOCUMENT)
+
+
+DOCUMENT = "[" + ",".join(['{"a":[1,2.5,"x"]}'] * 300_000) + "]"
+
+
+async def test_work_within_the_limits_passes_and_its_cost_is_known() -> None:
+    async with bounded() as cost:
+        compute(0.03)
+        await asyncio.sleep(0.05)
+        kept = bytearray(5 * MIB)
+    assert 0.03 <= cost.seconds <= MAX_SECONDS
+    assert len(kept) - MIB <= cost.peak_bytes <= 8 * MIB
+
+
+async def compute_between_pauses() -> None:
+    await asyncio.sleep(0.02)
+    compute(0.15)
+    await asyncio.sleep(0.02)
+
+
+async def test_long_callback_is_found_with_its_frames() -> None:
+    with pytest.raises(AssertionError, match=r"occupied for \d{3} ms, more than 100 ms, in:(?s:.*) in compute"):
+        async with bounded():
+            await asyncio.create_task(compute_between_pauses())
+
+
+async def test_many_short_callbacks_in_one_turn_are_one_occupation() -> None:
+    async def callback() -> None:
+        compute(0.005)
+
+    with pytest.raises(AssertionError, match="occupied for"):
+        async with bounded():
+            await asyncio.gather(*(callback() for _ in range(40)))
+
+
+async def test_work_that_lets_the_loop_run_is_no_occupation() -> None:
+    async with bounded() as cost:
+        for _ in range(60):
+            compute(0.005)
+            await asyncio.sleep(0)
+    assert cost.seconds < MAX_SECONDS / 2
+
+
+async def test_thread_that_holds_the_interpreters_lock_is_found_with_its_frames() -> None:
+    with pytest.raises(AssertionError, match=r"occupied for(?s:.*) in parse"):
+        async with bounded(size=1024 * MIB):
+            await asyncio.to_thread(parse)
+
+
+async def test_thread_that_lets_the_loop_run_is_no_occupation() -> None:
+    async with bounded() as cost:
+        await asyncio.to_thread(compute, 0.3)
+    assert cost.seconds < MAX_SECONDS
+
+
+def small_objects() -> object:
+    return [str(number) for number in range(700_000)]
+
+
+@pytest.mark.parametrize("allocate", [lambda: bytearray(25 * MIB), small_objects])
+async def test_memory_is_found_even_if_it_is_free_again_at_the_end(allocate: Callable[[], object]) -> None:
+    for _ in range(2):  # the second time, the allocators may reuse what was free
+        with pytest.raises(AssertionError, match=r"MiB were needed, more than 20.0 MiB"):
+            async with bounded(seconds=10):
+                allocate()
+
+
+async def test_memory_of_an_unused_heap_does_not_hide_the_works_own() -> None:
+    heap = [str(number) for number in range(2_000_000)]
+    del heap[::2]
+    with pytest.raises(AssertionError, match="MiB were needed"):
+        async with bounded(seconds=10):
+            small_objects()
+    assert heap
+
+
+async def test_exception_of_the_work_is_raised_as_it_is() -> None:
+    async def fail() -> None:
+        compute(0.15)
+        raise KeyError("work")
+
+    with pytest.raises(KeyError):
+        async with bounded():
+            await fail()
