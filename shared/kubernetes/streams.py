@@ -61,6 +61,7 @@ async def open_watch(
     namespace: str | None,
     *,
     labels: str = "",
+    name: str = "",
     since: int,
     seconds: float,
     accept: str = "application/json",
@@ -70,6 +71,7 @@ async def open_watch(
     Args:
         namespace: namespace to watch; None for all.
         labels: label selector as text.
+        name: name of the only object to watch, for which RBAC can grant the verb (`resourceNames`); empty for all.
         since: resourceVersion after which events are sent; 0 begins with an ADDED event for each present object.
         seconds: time after which the API server ends the watch in good order.
         accept: media type of the response.
@@ -79,6 +81,7 @@ async def open_watch(
     """
     query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
     query |= {"labelSelector": labels} if labels else {}
+    query |= {"fieldSelector": f"metadata.name={name}"} if name else {}
     query |= {"resourceVersion": str(since)} if since else {}
     request = Request("GET", kind.path(namespace), query)
     async with streams.stream(request, accept=accept) as lines:

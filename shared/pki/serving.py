@@ -12,9 +12,9 @@ A flag sets the source:
 API servers, the clients of webhooks, trust the caBundle of the operator's WebhookConfigurations. The operator sets that
 one field by server-side apply, and restores it if it was removed.
 
-With certificates of 90 days, each replica reads these objects every 600 s, and all replicas together write once in 60
-days. With shorter lifetimes they are read more often (`pause`): --certificate-lifetime 20 shows every kind of rotation
-within about a minute.
+The Secret and the configurations are read when they change (`trust_watch.py`), and every 600 s. With certificates of 90
+days, all replicas together write once in 60 days. With shorter lifetimes the objects are read more often (`pause`):
+--certificate-lifetime 20 shows every kind of rotation within about a minute.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from shared.observability import metrics
 from shared.pki import certs, rotation
 from shared.pki.certs import Certificate, Pair
 from shared.pki.issuing import make
-from shared.pki.rotation import CertificateOrder, Made, SharedCertificates
+from shared.pki.rotation import Authorities, Authority, AuthorityState, CertificateOrder, Made, SharedCertificates
 from shared.pki.stores import ReplicaStore, shared_certificates, shared_content
-from shared.pki.trust_bundle import Clients
+from shared.pki.trust_bundle import Clients, authorities_in
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,9 @@ MAX_WRITES_PER_CHECK = 5
 """Maximum number of writes, or lost races, in one check."""
 
 Clock = Callable[[], datetime]
+
+Wait = Callable[[float], Awaitable[object]]
+"""Waits for a change, at most this number of seconds; the result is true if there was one."""
 
 
 def _now() -> datetime:
@@ -91,11 +94,17 @@ class Certificates(ABC):
                 raise
             self._log_failure(error)
 
-    async def run(self) -> None:
-        """Rotate the certificate until cancelled."""
+    async def run(self, wait: Wait | None = None) -> None:
+        """Rotate the certificate until cancelled.
+
+        Args:
+            wait: waits for a change of what clients trust; None if only time passes.
+        """
         retry = None if self._complete else FIRST_RETRY_SECONDS
         while True:
-            await asyncio.sleep(min(self._pause(), retry or self._pause()) * random.uniform(0.8, 1.0))
+            seconds = min(self._pause(), retry or self._pause()) * random.uniform(0.8, 1.0)
+            if await (wait or asyncio.sleep)(seconds):
+                self._forget_published()
             try:
                 await self._check()
                 retry = None
@@ -110,6 +119,9 @@ class Certificates(ABC):
     async def _check(self) -> None:
         await self._refresh()
         self._complete = True
+
+    def _forget_published(self) -> None:  # noqa: B027  # most sources compare each time
+        """Compare the trust of clients at the next check, because something changed it."""
 
     @abstractmethod
     async def _refresh(self) -> None:
@@ -176,6 +188,9 @@ class FileCertificates(Certificates):
     def _pause(self) -> float:
         return POLL_INTERVAL_SECONDS
 
+    def _forget_published(self) -> None:
+        self._published = None
+
     def _bundle(self) -> str:
         bundle = self._file("ca.crt")
         certs.read(bundle)
@@ -236,7 +251,7 @@ class SelfSignedCertificates(Certificates):
                 if problem is None:
                     problem = await self._publish(seen, self._shared)
                 self._take(self._shared, trusted=problem is None)
-            if not await self._renew(lost=self._shared is None):
+            if not await self._renew(seen, lost=self._shared is None):
                 break
         if problem is not None:
             raise problem
@@ -260,13 +275,18 @@ class SelfSignedCertificates(Certificates):
         if known.serving is not None and (before is None or before.serving != known.serving):
             self._serve(known.serving.pair)
 
-    async def _renew(self, *, lost: bool) -> bool:
+    async def _renew(self, seen: list[tuple[Kind, Obj]], *, lost: bool) -> bool:
         """Issue what is due.
+
+        Args:
+            seen: the configurations. A replica that knows no authority starts from those that they trust: other
+                replicas may still serve certificates of them.
 
         Returns:
             Whether the shared certificates changed, by this replica or another.
         """
-        known, now = self._known or SharedCertificates(), self._clock()
+        trusted = (Authority(AuthorityState.RETIRED, each) for each in authorities_in(seen))
+        known, now = self._known or SharedCertificates(Authorities(tuple(trusted))), self._clock()
         order, why = rotation.next_order(
             known, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
         )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections.abc import Iterable
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Kind, Obj
+from shared.pki import certs
+from shared.pki.certs import Certificate
 
 log = logging.getLogger(__name__)
 
@@ -57,3 +60,16 @@ class Clients:
             body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "webhooks": fields}
             await self._kube.apply(kind, body)
             log.info("updated caBundle of %s %s", kind, self._name)
+
+
+def authorities_in(seen: Iterable[tuple[Kind, Obj]]) -> tuple[Certificate, ...]:
+    """Return the authorities that observed configurations trust, each once; an unreadable bundle counts as empty."""
+    found = dict[Certificate, None]()
+    for _, configuration in seen:
+        for webhook in configuration.get("webhooks") or ():
+            try:
+                bundle = base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
+                found |= dict.fromkeys(certs.read(bundle))
+            except ValueError:
+                continue
+    return tuple(found)

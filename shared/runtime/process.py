@@ -22,12 +22,13 @@ from shared.api.policy import governed
 from shared.kubernetes import access_review, accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
-from shared.kubernetes.kinds import Key, Obj
+from shared.kubernetes.kinds import SECRET, Key, Obj
 from shared.kubernetes.transport import Bounded, Permits, Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
-from shared.pki.trust_bundle import Clients
+from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
+from shared.pki.trust_watch import NamedObject, TrustWatch
 from shared.runtime import install, queue
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
@@ -177,6 +178,7 @@ class Process:
         self._operator = operator
         self._options = options
         self._configuration = configuration
+        self._streams = transports.watches
         self._reviews = Kube(transports.reviews, manager=options.operator_name)
         self._kube = Kube(transports.work, manager=options.operator_name)
         self._recorder = Recorder(self._kube, component=options.operator_name)
@@ -267,7 +269,9 @@ class Process:
         if is_secure or options.webhook_address != "0":
             self._certificates = certificates_of(options, self._kube)
             await self._certificates.open()
-            self._start(self._certificates.run(), "certificates")
+            watch = TrustWatch(self._streams, trusted_objects(options))
+            self._start(watch.run(), "certificate-watch")
+            self._start(self._certificates.run(watch.wait), "certificates")
             tls = self._certificates.context
         scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
@@ -390,3 +394,13 @@ def certificates_of(options: Options, kube: Kube) -> Certificates:
     store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if is_self_issued else Memory()
     hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
     return SelfSignedCertificates(store, clients, name=options.operator_name, hosts=hosts, life=life)
+
+
+def trusted_objects(options: Options) -> list[NamedObject]:
+    """Return the objects on which the trust in the certificate depends: the configurations, and the shared Secret."""
+    name, source = options.webhook_configurations, options.certificates
+    found: list[NamedObject] = [(MUTATING, None, name), (VALIDATING, None, name)] if name else []
+    if source.startswith("self:"):
+        namespace, _, secret = source.removeprefix("self:").partition("/")
+        found.append((SECRET, namespace, secret))
+    return found

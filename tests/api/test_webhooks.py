@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import logging
 import signal
 import socket
 import ssl
@@ -31,6 +32,7 @@ from shared.pki import certs
 from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
+from shared.pki.trust_watch import TrustWatch
 from shared.runtime.process import WEBHOOK_LINGER_SECONDS
 from shared.status import conditions
 from shared.testing import Actor
@@ -40,6 +42,8 @@ from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
 from tests.api.support.webhooks import BAD, SENTENCE, configurations, remove_rules
 from tests.api.support.world import MEMCACHED, World
+
+log = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.in_turn(8)
 
@@ -320,7 +324,7 @@ RIGHTS = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {{name: certifier, namespace: {namespace}}}
-rules: [{{apiGroups: [""], resources: [secrets], resourceNames: [certificates], verbs: [get, create, patch]}}]
+rules: [{{apiGroups: [""], resources: [secrets], resourceNames: [certificates], verbs: [get, watch, create, patch]}}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -335,7 +339,7 @@ rules:
   - apiGroups: [admissionregistration.k8s.io]
     resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
     resourceNames: [{namespace}]
-    verbs: [get, patch]
+    verbs: [get, watch, patch]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -364,5 +368,37 @@ def test_permissions_on_one_secret_and_two_configurations_suffice(
         assert world.get(SECRET, "certificates")["data"]["tls.crt"] != first
         await transport.close()
 
+    async def repair() -> None:
+        """Restore what clients trust within 10 s, although the certificate itself is not due."""
+        transport = HttpTransport(await load_configuration(str(plane.client_kubeconfig("certifier", "certifier"))))
+        kube = Kube(transport, manager="certifier")
+        store, clients = SharedSecret(kube, world.namespace, "certificates"), Clients(kube, world.namespace)
+        certificates = SelfSignedCertificates(store, clients, name="ours", hosts=frozenset({"127.0.0.1"}))
+        await certificates.open()
+        names = [(MUTATING, None, world.namespace), (VALIDATING, None, world.namespace)]
+        watch = TrustWatch(transport, [*names, (SECRET, world.namespace, "certificates")])
+        tasks = [asyncio.create_task(watch.run()), asyncio.create_task(certificates.run(watch.wait))]
+        await asyncio.sleep(2)
+        bundle = trusted(world.user_client, world.namespace)
+        for kind, body in zip((MUTATING, VALIDATING), _configurations(world, 1, "Fail"), strict=True):
+            world.user_client.delete(kind, None, world.namespace)
+            world.user_client.apply(kind, body)
+        await _within(10, lambda: {trusted(world.user_client, world.namespace, kind) for kind, *_ in names} == {bundle})
+        world.user_client.delete(SECRET, world.namespace, "certificates")
+        await _within(10, lambda: world.find(SECRET, "certificates") is not None)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await transport.close()
+
     with registered_webhooks(world, free_ports(1)[0]):
         asyncio.run(rotate())
+        asyncio.run(repair())
+
+
+async def _within(seconds: float, holds: Callable[[], bool]) -> None:
+    since = time.monotonic()
+    while not holds():
+        assert time.monotonic() - since < seconds
+        await asyncio.sleep(0.05)
+    log.info("restored after %.2f s", time.monotonic() - since)

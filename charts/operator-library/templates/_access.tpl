@@ -76,7 +76,8 @@ labels: {{- include "operator.labels" $root | nindent 2 }}
 
 {{/*
 Permissions in the operator's own namespace: its Leases and events about them, and the Secret with its certificate (`create`
-with a resource name allows server-side apply after the Secret was deleted). It can neither list nor watch Secrets.
+with a resource name allows server-side apply after the Secret was deleted, and `watch` with one a watch of that object).
+It can neither list nor watch other Secrets.
 */}}
 {{- define "operator.ownAccess" -}}
 {{- if .Values.rbac.create }}
@@ -107,7 +108,7 @@ rules:
   - apiGroups: [""]
     resources: [secrets]
     resourceNames: [{{ include "operator.certificatesSecret" . | quote }}]
-    verbs: [get, create, patch]
+    verbs: [get, watch, create, patch]
   {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -154,7 +155,7 @@ rules:
   - apiGroups: [admissionregistration.k8s.io]
     resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
     resourceNames: [{{ $injects | quote }}]
-    verbs: [get, patch]
+    verbs: [get, watch, patch]
   {{- end }}
   {{- with $optional }}
   {{- toYaml . | nindent 2 }}

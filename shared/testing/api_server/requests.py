@@ -145,6 +145,18 @@ def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:
     return lambda labels: all(test(labels) for test in tests)
 
 
+def named(selector: str) -> str:
+    """Return the name that a field selector requires; empty without a selector. No other field is supported.
+
+    Raises:
+        Failure: the selector has another field.
+    """
+    field, _, name = selector.partition("=")
+    if selector and field != "metadata.name":
+        raise Failure(400, "BadRequest", f"field label not supported: {field}")
+    return name
+
+
 def _term(term: str) -> Callable[[Mapping[str, str]], bool]:
     for word, expected in ((" notin ", False), (" in ", True)):
         key, found, values = term.partition(word)

@@ -18,7 +18,7 @@ from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Request, error_of
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind, Obj
-from shared.testing.api_server.requests import Failure, TargetedRequest, selects
+from shared.testing.api_server.requests import Failure, TargetedRequest, named, selects
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import strike
 
@@ -118,6 +118,7 @@ class _Stream:
         self.since = int(query.get("resourceVersion") or 0)
         self._namespace = target.namespace
         self._selects: Callable[[Any], bool] = selects(query.get("labelSelector", ""))
+        self._name = named(query.get("fieldSelector", ""))
         self._is_metadata = is_metadata
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -127,6 +128,8 @@ class _Stream:
             metadata = event["object"]["metadata"]
             is_within = self._namespace in ("", metadata.get("namespace", ""))
             if not is_within or not self._selects(metadata.get("labels") or {}):
+                return
+            if self._name not in ("", metadata["name"]):
                 return
             if self._is_metadata:
                 event = {**event, "object": {"kind": "PartialObjectMetadata", "metadata": metadata}}

@@ -1,0 +1,174 @@
+"""What clients of the webhooks trust is repaired within seconds, by watches of three objects by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+
+import pytest
+from cryptography.x509.verification import VerificationError
+
+from shared.kubernetes.client import Request
+from shared.kubernetes.errors import Forbidden
+from shared.kubernetes.kinds import SECRET
+from shared.kubernetes.streams import Streams
+from shared.pki import trust_watch
+from shared.pki.rotation import LIFETIME
+from shared.pki.serving import SelfSignedCertificates
+from shared.pki.trust_bundle import MUTATING, VALIDATING
+from shared.pki.trust_watch import NamedObject, TrustWatch
+from shared.testing.api_server.streams import WatchServer
+from tests.unit.shared.pki.replicas import Cluster, configuration, served_by, verify
+
+OBJECTS: list[NamedObject] = [
+    (MUTATING, None, "ours"),
+    (VALIDATING, None, "ours"),
+    (SECRET, "system", "ours-certificates"),
+]
+
+REPAIRED_WITHIN_SECONDS = 10.0
+
+
+class Denying:
+    """An API server that grants no watch."""
+
+    def stream(self, request: Request, *, accept: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise Forbidden(f"watch is not allowed: {request}", status=403)
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: Cluster, streams: Streams, count: int = 3) -> AsyncIterator[list[SelfSignedCertificates]]:
+    """Run replicas with certificates of the usual lifetime, which by themselves check every 600 s."""
+    replicas = [cluster.replica(life=LIFETIME) for _ in range(count)]
+    tasks = [task for replica in replicas for task in await started(replica, streams)]
+    await asyncio.sleep(1.5)  # the checks after the start are over
+    try:
+        yield replicas
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def started(replica: SelfSignedCertificates, streams: Streams) -> list[asyncio.Task[None]]:
+    await replica.open()
+    watch = TrustWatch(streams, OBJECTS)
+    return [asyncio.create_task(watch.run()), asyncio.create_task(replica.run(watch.wait))]
+
+
+async def eventually(holds: Callable[[], bool]) -> float:
+    """Return the seconds until a condition holds, at most the time of a repair."""
+    since = time.monotonic()
+    while not holds():
+        assert time.monotonic() - since < REPAIRED_WITHIN_SECONDS, "not repaired in time"
+        await asyncio.sleep(0.05)
+    return time.monotonic() - since
+
+
+def are_trusted(cluster: Cluster, *replicas: SelfSignedCertificates) -> bool:
+    """Return whether both configurations verify what each replica serves."""
+    try:
+        for kind in (MUTATING, VALIDATING):
+            for replica in replicas:
+                verify(served_by(replica.context), cluster.trusted(kind), cluster.now)
+    except (VerificationError, ValueError):
+        return False
+    return True
+
+
+@pytest.fixture(params=["watch", "poll"])
+def connect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], Streams]:
+    """Replicas with and without the right to watch."""
+    if request.param == "poll":
+        assert trust_watch.RETRY_SECONDS + trust_watch.MIN_INTERVAL_SECONDS < REPAIRED_WITHIN_SECONDS
+        monkeypatch.setattr(trust_watch, "RETRY_SECONDS", trust_watch.RETRY_SECONDS / 8)
+    return lambda cluster: WatchServer(cluster.server) if request.param == "watch" else Denying()
+
+
+async def test_recreated_configurations_are_trusted_again_within_seconds(
+    connect: Callable[[Cluster], Streams],
+) -> None:
+    cluster = Cluster()
+    async with running(cluster, connect(cluster)) as replicas:
+        assert are_trusted(cluster, *replicas)
+        for kind in (MUTATING, VALIDATING):
+            cluster.chart.delete(kind, None, "ours")
+            cluster.chart.create(kind, configuration(kind))
+        assert not are_trusted(cluster, *replicas)
+        await eventually(lambda: are_trusted(cluster, *replicas))
+
+
+async def test_deleted_secret_and_a_restart_leave_no_replica_untrusted(
+    connect: Callable[[Cluster], Streams],
+) -> None:
+    cluster = Cluster()
+    streams = connect(cluster)
+    async with running(cluster, streams, count=2) as replicas:
+        cluster.chart.delete(SECRET, "system", "ours-certificates")
+        new = cluster.replica(life=LIFETIME)
+        tasks = await started(new, streams)
+        for _ in range(20):
+            assert are_trusted(cluster, *replicas, new), "at no time is any of them untrusted"
+            await asyncio.sleep(0.1)
+        await eventually(lambda: len({served_by(replica.context) for replica in (*replicas, new)}) == 1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_new_authority_starts_from_what_the_configurations_trust() -> None:
+    cluster = Cluster()
+    replicas = [cluster.replica(life=LIFETIME) for _ in range(3)]
+    for replica in replicas:
+        await replica.open()
+    cluster.chart.delete(SECRET, "system", "ours-certificates")
+    await cluster.replica(life=LIFETIME).open()
+    assert are_trusted(cluster, *replicas), "none of them has read the new certificate yet"
+
+
+async def test_expired_and_unreadable_bundles_are_not_continued() -> None:
+    cluster = Cluster()
+    await cluster.replica(life=timedelta(seconds=100)).open()
+    former = cluster.trusted()
+    cluster.chart.delete(SECRET, "system", "ours-certificates")
+    found = cluster.chart.get(MUTATING, None, "ours")
+    found["webhooks"][0]["clientConfig"]["caBundle"] = "bm9uc2Vuc2U="
+    cluster.chart.update(MUTATING, found)
+    cluster.now += timedelta(days=3650)
+    await cluster.replica(life=LIFETIME).open()
+    assert former not in cluster.trusted()
+    assert cluster.trusted().count("BEGIN CERTIFICATE") == 1
+
+
+async def test_watch_names_its_object_and_asks_for_no_content() -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    class Recording:
+        def stream(self, request: Request, *, accept: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+            asked.append((request.path, request.query["fieldSelector"], accept))
+            raise Forbidden("", status=403)
+
+    task = asyncio.create_task(TrustWatch(Recording(), OBJECTS).run())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    assert [name for _, name, _ in asked] == ["metadata.name=ours"] * 2 + ["metadata.name=ours-certificates"]
+    assert all("PartialObjectMetadata" in accept for _, _, accept in asked)
+
+
+async def test_fight_over_an_object_costs_at_most_one_check_a_second() -> None:
+    cluster = Cluster()
+    watches = WatchServer(cluster.server)
+    watch = TrustWatch(watches, OBJECTS)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    since = time.monotonic()
+    for number in range(2):
+        cluster.chart.merge(MUTATING, None, "ours", {"metadata": {"labels": {"change": str(number)}}})
+        await asyncio.sleep(0.01)
+        assert await watch.wait(5)
+    assert time.monotonic() - since >= 2 * trust_watch.MIN_INTERVAL_SECONDS
+    task.cancel()
