@@ -1,4 +1,4 @@
-"""What clients of the webhooks trust is repaired within seconds, by watches of three objects by name."""
+"""Trust of the API server in the webhooks is repaired within seconds, by watches of three objects by name."""
 
 from __future__ import annotations
 
@@ -144,19 +144,19 @@ async def test_expired_and_unreadable_bundles_are_not_continued() -> None:
     assert cluster.trusted().count("BEGIN CERTIFICATE") == 1
 
 
-async def test_watch_names_its_object_and_asks_for_no_content() -> None:
-    asked: list[tuple[str, str, str]] = []
+async def test_watch_selects_its_object_by_name_without_its_content() -> None:
+    requested: list[tuple[str, str, str]] = []
 
     class Recording:
         def stream(self, request: Request, *, accept: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-            asked.append((request.path, request.query["fieldSelector"], accept))
+            requested.append((request.path, request.query["fieldSelector"], accept))
             raise Forbidden("", status=403)
 
     task = asyncio.create_task(TrustWatch(Recording(), OBJECTS).run())
     await asyncio.sleep(0.01)
     task.cancel()
-    assert [name for _, name, _ in asked] == ["metadata.name=ours"] * 2 + ["metadata.name=ours-certificates"]
-    assert all("PartialObjectMetadata" in accept for _, _, accept in asked)
+    assert [name for _, name, _ in requested] == ["metadata.name=ours"] * 2 + ["metadata.name=ours-certificates"]
+    assert all("PartialObjectMetadata" in accept for _, _, accept in requested)
 
 
 async def test_fight_over_an_object_costs_at_most_one_check_a_second() -> None:
