@@ -110,6 +110,12 @@ class Cache:
         kept = self._kept.get(kind, {}).get(_ObjectName(namespace, name))
         return 0 if kept is None else hash(kept.packed)
 
+    def fingerprint_of(self, kind: Kind, obj: Obj) -> int:
+        """Return the fingerprint of an object; 0 unless exactly this version is stored."""
+        object_name = _object_name(obj)
+        kept = self._kept.get(kind, {}).get(object_name)
+        return hash(kept.packed) if kept is not None and kept.version == resource_version(obj) else 0
+
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
         """Return the resource's objects of a kind, sorted by name."""
         kept = self._kept[kind]

@@ -66,7 +66,7 @@ class _Applied(NamedTuple):
 
     Attributes:
         digest: digest of the intent.
-        fingerprint: the observed object (`Cache.fingerprint`) that does not differ from the intent; 0 for none.
+        fingerprint: the object (`Cache.fingerprint`) that need not be compared with the intent; 0 for none.
     """
 
     digest: str
@@ -184,19 +184,16 @@ class Executor:
         observed = await self._read(kind, metadata["namespace"], metadata["name"])
         if observed is None:
             await self._apply_missing(resource, action)
-            has_changed = True
-        else:
-            ownership.require_owned(action.obj, observed, resource["metadata"]["uid"])
-            _require_living(observed)
-            paths = managed_fields.difference(action.obj, observed, self._kube.manager)
-            if paths and self._was_applied(action, observed):
-                return await self._restore(resource, action, observed)
-            has_changed = bool(paths) and await self._apply_over(resource, action, observed, paths)
-            if not paths:
-                self._remember(action, self._fingerprint(action))
-                return False
-        self._remember(action)
-        return has_changed
+            return True
+        ownership.require_owned(action.obj, observed, resource["metadata"]["uid"])
+        _require_living(observed)
+        paths = managed_fields.difference(action.obj, observed, self._kube.manager)
+        if not paths:
+            self._remember(action, observed)
+            return False
+        if self._was_applied(action, observed):
+            return await self._restore(resource, action, observed)
+        return await self._apply_over(resource, action, observed, paths)
 
     async def _apply_missing(self, resource: Obj, action: Apply) -> None:
         """Create an object that does not exist."""
@@ -204,7 +201,8 @@ class Executor:
         namespace, name, was_applied = metadata["namespace"], metadata["name"], self._was_applied(action, None)
         if action.unchanged or was_applied:  # it may have been deleted with the resource
             await self._require_current(resource)
-        await self._written(kind, namespace, name, self._create(resource, action))
+        created = await self._written(kind, namespace, name, self._create(resource, action))
+        self._remember(action, created)
         log.info("%s: created %s %s", _key(resource), kind, name)
         if was_applied:
             self._record_restored(resource, kind, f"{kind} {name} was missing and has been recreated.")
@@ -223,6 +221,7 @@ class Executor:
             if action.unchanged:
                 await self._refresh(kind, observed)
             raise
+        self._remember(action, applied)
         has_changed = accessors.resource_version(applied) != accessors.resource_version(observed)
         named = [path for path in paths if path != managed_fields.APPLIED_PATH] or ["changed intent"]
         level = logging.INFO if has_changed else logging.DEBUG
@@ -417,24 +416,23 @@ class Executor:
         return digest in (managed_fields.applied_digest(observed), self._last_applied(action).digest)
 
     def _is_unchanged(self, action: Apply) -> bool:
-        """Return whether this intent was compared with this very object before, without a difference."""
-        last = self._last_applied(action)
-        is_same_intent = last.digest == managed_fields.applied_digest(action.obj)
-        return is_same_intent and last.fingerprint != 0 and last.fingerprint == self._fingerprint(action)
-
-    def _fingerprint(self, action: Apply) -> int:
-        metadata = action.obj["metadata"]
-        return self._cache.fingerprint(action.kind, metadata["namespace"], metadata["name"])
+        """Return whether this very object is the response to this intent, or does not differ from it."""
+        last, metadata = self._last_applied(action), action.obj["metadata"]
+        if last.fingerprint == 0 or last.digest != managed_fields.applied_digest(action.obj):
+            return False
+        return last.fingerprint == self._cache.fingerprint(action.kind, metadata["namespace"], metadata["name"])
 
     def _last_applied(self, action: Apply) -> _Applied:
         return self._applied.get(_object_hash(action), _NOTHING_APPLIED)
 
-    def _remember(self, action: Apply, fingerprint: int = 0) -> None:
+    def _remember(self, action: Apply, current: Obj) -> None:
         """Remember the applied intent: if the object is missing the next time, another client has deleted it.
 
         Args:
-            fingerprint: the object that does not differ from the intent; 0 for none.
+            current: the object that needs no comparison with the intent: it does not differ, or it is the response to
+                the intent. Where an admission webhook has changed the intent, applying it again would change nothing.
         """
+        fingerprint = self._cache.fingerprint_of(action.kind, current)
         self._applied[_object_hash(action)] = _Applied(managed_fields.applied_digest(action.obj), fingerprint)
         if len(self._applied) > MAX_REMEMBERED_INTENTS:
             self._applied.pop(next(iter(self._applied)))
