@@ -68,20 +68,21 @@ def applied_digest(obj: Obj | None) -> str:
     return annotation(obj, APPLIED)
 
 
-def applied(obj: Obj, manager: str, path: Sequence[str] = ()) -> Obj | None:
+def applied(obj: Obj, manager: str, *paths: Sequence[str]) -> Obj | None:
     """Return the part of an object that a manager applied, to apply it again with a change; None if there is none.
 
     The digest of the former intent is not in it.
 
     Args:
-        path: names of nested fields, to return only what is in the last one.
+        paths: each has the names of nested fields (of an item of a list: `named`), to return only what is in the last
+            one; without any, everything is returned.
 
     Source: "extract, modify, apply" of client-go's apply configurations (ExtractStatefulSet and others).
     """
     record = record_of(obj, manager)
     if record is None:
         return None
-    found: Obj = _extract(obj, _restricted(record, path))
+    found: Obj = _extract(obj, _restricted(record, paths) if paths else record)
     identity = {key: obj["metadata"][key] for key in ("name", "namespace") if key in obj["metadata"]}
     kind = {key: obj[key] for key in ("apiVersion", "kind")}
     metadata = found.get("metadata", {})
@@ -90,12 +91,21 @@ def applied(obj: Obj, manager: str, path: Sequence[str] = ()) -> Obj | None:
     return kind | found | {"metadata": metadata | identity}
 
 
-def _restricted(record: Obj, path: Sequence[str]) -> Obj:
-    """Return the part of a record under a path."""
-    if not path:
+def named(name: str) -> str:
+    """Return the element of a path for the item of this name, in a list of items that are identified by their names."""
+    return f"k:{json.dumps({'name': name}, separators=(',', ':'))}"
+
+
+def _restricted(record: Obj, paths: Sequence[Sequence[str]]) -> Obj:
+    """Return the part of a record under paths."""
+    if not all(paths):
         return record
-    name = f"f:{path[0]}"
-    return {name: _restricted(record[name], path[1:])} if name in record else {}
+    found = {}
+    for name in dict.fromkeys(first for first, *_ in paths):
+        key = name if name.startswith("k:") else f"f:{name}"
+        if key in record:
+            found[key] = _restricted(record[key], [rest for first, *rest in paths if first == name])
+    return found
 
 
 def _extract(value: Any, node: Obj) -> Any:

@@ -17,6 +17,7 @@ from shared.kubernetes.kinds import Obj
 
 _TEMPLATE = "spec.template"
 _POD = ("spec", "template", "spec")
+_CONTAINERS = (*_POD, "containers")
 
 FROM_SPEC = "platform.ydzs.io/from-spec"
 """Annotation of a workload: the deferred parts whose present values are from the spec, separated by commas."""
@@ -79,13 +80,18 @@ def keep_deferred(
     parts = [part for part in parts if part.container in present and str(part) not in given]
     if current is None or not (parts or digest):
         return desired
-    applied = _holders(managed_fields.applied(current, manager, _POD) or {})
+    names = [(*_CONTAINERS, managed_fields.named(container), "name") for container in present if container]
+    applied = _holders(managed_fields.applied(current, manager, *names, *map(_path, parts)) or {})
     if not applied:
         return desired
+    parts = [part for part in parts if part.container in applied]
+    values = {part: applied[part.container].get(part.field) for part in parts}
+    if digest is None and all(present[part.container].get(part.field) == value for part, value in values.items()):
+        return desired
     kept = _with_own_parts(desired)
-    for container, field in parts:
-        if container in applied:
-            _set(_holders(kept).get(container, {}), field, applied[container].get(field))
+    holders = _holders(kept)
+    for part, value in values.items():
+        _set(holders[part.container], part.field, value)
     if digest is not None:
         template = kept["spec"]["template"]
         template["metadata"]["annotations"][digest.annotation] = digest.of(template)
@@ -131,6 +137,12 @@ def _holders(workload: Obj) -> dict[str, Obj]:
     pod: Obj = workload.get("spec", {}).get("template", {}).get("spec", {})
     containers = {container["name"]: container for container in pod.get("containers", ())}
     return {"": pod} | containers if containers else {}
+
+
+def _path(part: Deferred) -> tuple[str, ...]:
+    """Return the path of a part in a workload (`managed_fields.applied`)."""
+    holder = (*_CONTAINERS, managed_fields.named(part.container)) if part.container else _POD
+    return (*holder, part.field)
 
 
 def _set(holder: Obj, field: str, value: Any) -> None:

@@ -35,7 +35,7 @@ AMOUNTS = frozenset({"cpu", "memory"})
 """Resources that a kubelet can change in a running container."""
 
 _PENDING, _IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-_TEMPLATE = ("spec", "template", "spec")
+_CONTAINERS = ("spec", "template", "spec", "containers")
 
 
 def resizable(instances: Sequence[Instance], stateful_set: Obj | None, mark: str) -> list[Obj]:
@@ -69,12 +69,14 @@ def can_resize(
         manager: field manager that applies the workload.
         changes: resources that may change without a restart.
     """
-    applied = (current and managed_fields.applied(current, manager, _TEMPLATE)) or {}
+    if current is None or not any(pod["spec"].get("nodeName") for pod in pods):
+        return False
+    item = (*_CONTAINERS, managed_fields.named(container))
+    applied = managed_fields.applied(current, manager, (*item, "name"), (*item, "resources")) or {}
     amounts, former = (_resources(each.get("spec", {}).get("template", {}), container) for each in (desired, applied))
     if not former or _is_met(amounts, former) or not _changes_only(amounts, former, changes):
         return False
-    scheduled = any(pod["spec"].get("nodeName") for pod in pods)
-    return scheduled and not any(_prevents(pod, amounts, now) for pod in pods)
+    return not any(_prevents(pod, amounts, now) for pod in pods)
 
 
 def resize_pods(pods: Sequence[Obj], amounts: Obj, container: str, now: datetime) -> Step:
