@@ -18,7 +18,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import orjson
+
 from shared.kubernetes.accessors import annotation
+from shared.kubernetes.encoding import canonical
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
@@ -57,8 +60,7 @@ def _is_record(entry: Obj, manager: str) -> bool:
 
 def with_digest(desired: Obj) -> Obj:
     """Return the object to send: with an annotation that distinguishes it from every other intent."""
-    text = json.dumps(desired, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(canonical(desired)).hexdigest()[:16]
     metadata = desired["metadata"]
     return {**desired, "metadata": metadata | {"annotations": metadata.get("annotations", {}) | {APPLIED: digest}}}
 
@@ -116,7 +118,7 @@ def _extract(value: Any, node: Obj) -> Any:
             if name.startswith("f:") and name[2:] in value
         }
     if isinstance(value, list) and any(name.startswith("k:") for name in node):
-        items = ((_item(value, json.loads(name[2:])), child) for name, child in node.items() if name.startswith("k:"))
+        items = ((_item(value, orjson.loads(name[2:])), child) for name, child in node.items() if name.startswith("k:"))
         own = [(value.index(item), _extract(item, child)) for item, child in items if item is not None]
         return [item for _, item in sorted(own, key=lambda found: found[0])]  # a variable may refer to earlier ones
     return value
@@ -158,7 +160,7 @@ def _paths(record: Obj, path: str) -> Iterator[str]:
         if name.startswith("f:"):
             child = f"{path}.{name[2:]}" if path else name[2:]
         elif name.startswith("k:"):
-            child = f"{path}[{','.join(str(value) for value in json.loads(name[2:]).values())}]"
+            child = f"{path}[{','.join(str(value) for value in orjson.loads(name[2:]).values())}]"
         else:
             continue
         if node:
@@ -218,7 +220,7 @@ def _value(desired: Any, observed: Any, node: Obj, path: str) -> Iterator[str]:
 
 
 def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> Iterator[str]:
-    own = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
+    own = [(orjson.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
     for keys, node in own:
         child = f"{path}[{','.join(str(value) for value in keys.values())}]"
         want, have = _item(desired, keys), _item(observed, keys)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.accessors import annotation
+from shared.kubernetes.encoding import canonical
 from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
 
@@ -100,8 +100,7 @@ def template_digest(template: Obj, *, labels: Collection[str], annotations: Coll
     for part, ignored in (("labels", labels), ("annotations", annotations)):
         if part in metadata:
             metadata[part] = {name: value for name, value in metadata[part].items() if name not in ignored}
-    text = json.dumps(template | {"metadata": metadata}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical(template | {"metadata": metadata})).hexdigest()[:32]
 
 
 def is_outdated(pod: Obj | None, stateful_set: Obj | None, mark: str) -> bool:

@@ -8,10 +8,11 @@ misses nothing, as with client-go.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
+
+import orjson
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Request, Response, error_of
@@ -95,7 +96,7 @@ async def _events(request: Request, lines: AsyncIterator[bytes]) -> AsyncIterato
 
 def _event(request: Request, line: bytes) -> Event:
     try:
-        frame = json.loads(line)
+        frame = orjson.loads(line)
         kind, obj = str(frame["type"]), dict(frame["object"])
         if kind == ERROR:
             raise error_of(Response(int(obj.get("code") or 500), obj), request)

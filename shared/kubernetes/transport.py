@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Callable
@@ -17,9 +16,11 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import orjson
 
 from shared.kubernetes.client import Request, Response, Transport, error_of
 from shared.kubernetes.credentials import Configuration, authorization
+from shared.kubernetes.encoding import encode
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.streams import Streams
 from shared.observability import metrics, tracing
@@ -94,7 +95,7 @@ class HttpTransport:
         headers |= await authorization(self._configuration)
         started = time.perf_counter()
         try:
-            sent = None if body is None else json.dumps(body).encode()
+            sent = None if body is None else encode(body)
             async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
                 text = await answer.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -247,7 +248,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 def _decode(text: bytes) -> Any:
     try:
-        return json.loads(text) if text else None
+        return orjson.loads(text) if text else None
     except ValueError:
         return {"message": text[:200].decode(errors="replace")}
 

@@ -536,7 +536,7 @@ async def test_object_is_compared_again_only_after_a_change(monkeypatch: pytest.
 
 @pytest.mark.parametrize("exists", [False, True])
 async def test_edit_that_is_observed_before_the_response_is_restored(lab: Lab, *, exists: bool) -> None:
-    """Only the content of the response needs no comparison, not what the cache has in its place."""
+    """Only the content of the response needs no comparison, not a later version in the cache."""
     if exists:
         lab.made(SERVICE, "a", spec={"ports": [{"port": 80}]})
     intent = Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"ports": [{"port": 81}]}))
