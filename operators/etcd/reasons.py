@@ -6,6 +6,7 @@ from shared.status.reasons import (
     CREATING,
     DEGRADED,
     GENERATING_PASSWORD,
+    IMAGE_PULL_FAILED,
     INVALID_SPEC,
     REDUNDANCY_REDUCED,
     REDUNDANT,
@@ -268,7 +269,7 @@ POD_NOT_STARTING = REASONS.add(
     Severity.WARNING,
     "The pod of a snapshot does not start, or does not finish in time.",
     "The pod did not finish within {deadline} minutes: {problem}.",
-    "{message} {pod} does not start: {problem}",
+    "{message} {pod} {hindrance}.",
 )
 PROGRAM_FAILED = REASONS.add(
     "ProgramFailed",
@@ -329,7 +330,7 @@ RECOVERING = REASONS.add(
     "Recovery {token}: marking the volumes of the survivors, whose data is kept.",
     "Recovery {token}: creating a new cluster from the data of {survivor}.",
     "{message} Deleting the pod of a former recovery first.",
-    "{message} Its pod does not start: {problem}",
+    "{message} Its pod {problem}.",
     "{healthy} of {size} members are healthy.",
     "{healthy} of {size} members are healthy. {problems}",
 )
@@ -506,6 +507,7 @@ REASONS.extend(
     INVALID_SPEC,
     "spec.restore.from: no snapshot is set. Set backup, volume or s3.",
 )
+REASONS.extend(IMAGE_PULL_FAILED, "{instance} is joining: {detail}", "{message} {pod} {hindrance}.")
 REASONS.extend(REDUNDANCY_REDUCED, "{healthy} of {size} voters are healthy.")
 REASONS.extend(REDUNDANT, "All {size} voters are healthy.")
 REASONS.extend(
@@ -513,7 +515,7 @@ REASONS.extend(
     "Searching the snapshot.",
     "Restoring {location} as the initial data of the cluster.",
     "{message} Waiting until the pod of an earlier attempt is deleted.",
-    "{message} {of} does not start: {problem}",
+    "{message} {starting} {problem}.",
     "Waiting until the restore's pod is deleted; members start afterwards.",
     "{healthy} of {size} members are healthy.",
     "{healthy} of {size} members are healthy. {problems}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.status.reasons import (
     CREATING,
     DEGRADED,
+    IMAGE_PULL_FAILED,
     REDUNDANCY_REDUCED,
     REDUNDANT,
     SCALING,
@@ -51,7 +52,7 @@ SERVER_FAILING = REASONS.add(
     "ServerFailing",
     Severity.WARNING,
     "A server cannot start or fails repeatedly.",
-    "{summary}. Pod {pod} is failing: {problem}",
+    "{summary}. {problems}",
 )
 SERVERS_NOT_READY = REASONS.add(
     "ServersNotReady",
@@ -82,6 +83,7 @@ REASONS.extend(
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
 )
+REASONS.extend(IMAGE_PULL_FAILED, "{summary}. {problems}")
 REASONS.extend(REDUNDANCY_REDUCED, "{ready} of {size} servers are ready.")
 REASONS.extend(REDUNDANT, "All {size} servers are ready.")
 REASONS.extend(

@@ -39,6 +39,7 @@ from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.provenance import Provenance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import is_outdated
+from shared.status.messages import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,10 @@ class Assessment(Observed):
         return self.resource.formed or (
             not view.uncovered and not view.settled and self.reachable.keys() >= set(view.owners.values())
         )
+
+    def why_away(self, instances: Iterable[Instance]) -> str:
+        """Return why no node is reachable at these instances, in one sentence for each reason."""
+        return " ".join(grouped({each.name: each.why_away for each in instances}, self.resource.spec.replicas))
 
     def is_scaled_away(self, node_id: str) -> bool:
         """Return whether the instance of a node was scaled away and its pod was deleted."""

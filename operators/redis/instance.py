@@ -111,16 +111,16 @@ class Instance:
 
     @property
     def why_away(self) -> str:
-        """Why no node is reachable here, as a sentence."""
+        """Why no node is reachable here, as a predicate without a period."""
         if self.pod is None:
-            return f"{self.name} has no pod."
-        if self.pod.problem:
-            return f"{self.name} does not start: {self.pod.problem.rstrip('.')}."
+            return "does not exist"
+        if self.pod.hindrance:
+            return self.pod.hindrance
         if self.leaving:
-            return f"{self.name} is being deleted."
+            return "is being deleted"
         if self.error and self.ready:
-            return f"{self.name} is unreachable: {self.error.rstrip('.')}."
-        return f"{self.name} is starting."
+            return f"is unreachable: {self.error.rstrip('.')}"
+        return "is starting"
 
 
 def endpoint(resource: RedisCluster, instance: Instance) -> Endpoint:

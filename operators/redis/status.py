@@ -26,6 +26,7 @@ from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
+from shared.status.messages import settled
 from shared.status.progress import Work
 from shared.status.reasons import NOT_ANSWERING
 from shared.status.verdict import Verdict
@@ -126,7 +127,7 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         "name": instance.name,
         "status": "Unknown" if _is_unknown(seen, instance) else str(serves(seen, instance)),
         "reason": str(reason),
-        "message": message,
+        "message": settled(message, before.get("message") or "" if before.get("reason") == reason else ""),
         "nodeId": node_id,
         "flags": list(node.flags) or None if node else None,
         "address": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
@@ -175,13 +176,15 @@ def _is_reported(seen: Assessment, instance: Instance) -> bool:
     return instance.pod is not None or seen.node_to_record(instance) is not None
 
 
+NO_POD = "The pod does not exist."
+
+
 def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     """Return the reason and the message of a node: why it does not serve."""
     if serves(seen, instance):
         return SERVING, ""
     if instance.pod is None or instance.pod.problem:
-        why = instance.pod.problem if instance.pod else "The pod does not exist."
-        return (why.partition(":")[0] if instance.pod else "NoPod"), why
+        return (instance.pod.problem_reason, instance.pod.problem) if instance.pod else ("NoPod", NO_POD)
     if instance.report is None:
         return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")
     if instance.report.loading:

@@ -10,11 +10,8 @@ from datetime import datetime
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical
-from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
-
-NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
-"""Reasons of a waiting container that are expected during startup."""
+from shared.kubernetes.pod_problems import IMAGE_PULL_FAILED, NO_PROBLEM, Problem, problem_of, restarts
 
 UNSCHEDULABLE_GRACE_SECONDS = 60.0
 """Time for which a pod may be unschedulable before that is a problem: until its volume is bound, or a node is added."""
@@ -34,6 +31,8 @@ class Pod:
         leaving: whether the pod is terminating.
         ended: whether all containers have permanently ended (evicted, node shut down).
         problem: reason why the pod does not start or keeps failing, from Kubernetes; empty if there is none.
+        problem_reason: the same in one word.
+        restarting: problem of a container that keeps exiting, and runs at the moment.
         unscheduled_since: time since which no node suits the pod, in RFC 3339; empty if one does.
     """
 
@@ -45,13 +44,26 @@ class Pod:
     ended: bool
     problem: str
     unscheduled_since: str = ""
+    problem_reason: str = ""
+    restarting: Problem = NO_PROBLEM
+
+    @property
+    def hindrance(self) -> str:
+        """Why the pod does not start, as a predicate without a period; empty if there is no problem."""
+        problem = (self.problem or self.restarting.text).rstrip(".")
+        return problem if not problem or self.lacks_image else f"does not start: {problem}"
+
+    @property
+    def lacks_image(self) -> bool:
+        """Whether an image of the pod cannot be pulled."""
+        return self.problem_reason == IMAGE_PULL_FAILED
 
     def is_failing(self, now: datetime) -> bool:
         """Whether the pod has a problem that a user should resolve.
 
         The scheduler reports each new pod as unschedulable whose volume is not bound yet, or that needs a new node.
         """
-        if not self.problem or self.ready:
+        if self.ready or not (self.problem or self.restarting.text):
             return False
         return not self.unscheduled_since or not self.seconds_to_schedule(now)
 
@@ -71,6 +83,7 @@ class Pod:
         """
         reported = obj.get("status") or {}
         leaving = bool(obj["metadata"].get("deletionTimestamp"))
+        problem = problem_of(obj)
         return cls(
             name=obj["metadata"]["name"],
             address=reported.get("podIP") or "",
@@ -78,8 +91,10 @@ class Pod:
             ready=_is_ready(obj, reported, container) and not leaving,
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
-            problem=_problem(obj, reported),
+            problem=problem.text,
             unscheduled_since=_unscheduled_since(obj),
+            problem_reason=problem.reason,
+            restarting=restarts(obj),
         )
 
 
@@ -130,24 +145,3 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
 def _unscheduled_since(obj: Obj) -> str:
     scheduled = accessors.condition(obj, "PodScheduled")
     return str(scheduled.get("lastTransitionTime") or "") if scheduled.get("status") == "False" else ""
-
-
-def _problem(obj: Obj, reported: Obj) -> str:
-    scheduled = accessors.condition(obj, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".strip(": ")
-    containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
-    for container in containers:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        reason = waiting.get("reason") or ""
-        if reason not in NORMAL_WAITS:
-            return f"{reason}: {waiting.get('message', '')}".strip(": ") + _last_end(container)
-    return ""
-
-
-def _last_end(container: Obj) -> str:
-    ended = (container.get("lastState") or {}).get("terminated") or {}
-    reason, why = ended.get("reason") or "", exit_reason(ended.get("message") or "")
-    if not reason or reason == "Completed":
-        return ""
-    return f" (last ended: {reason}: {why})" if why else f" (last ended: {reason})"

@@ -19,6 +19,7 @@ from shared.pki.rotation import CertificateOrder
 from shared.runtime.errors import DatabaseError
 from shared.status.conditions import READY
 from shared.status.health import Health
+from shared.status.messages import MAX_COLUMN_CHARACTERS, shortened
 from shared.status.reasons import NO_REASON, Reason
 from shared.status.reasons import READY as READY_REASON
 from shared.status.verdict import Progress, Verdict
@@ -331,5 +332,6 @@ def announced(resource: Obj, step: Step) -> Step:
     event are otherwise written only when there is nothing left to do.
     """
     ready = condition(resource, READY)
-    is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(step.message)
+    text = shortened(step.message, MAX_COLUMN_CHARACTERS)
+    is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(text)
     return step if is_reported else dataclasses.replace(step, actions=(), requeue=0)

@@ -1,5 +1,8 @@
 """Status of a resource: kstatus conditions, observedGeneration, and the smallest patch that updates them.
 
+All messages are bounded here, regardless of what a step, a database or Kubernetes reports. That of Ready is the
+shortest, because it is a column of kubectl; the other conditions and the event have more of it.
+
 kstatus reads three conditions: Ready (the resource matches its spec), Reconciling (the operator is working on it) and
 Stalled (a user must change something). kstatus treats a missing Ready condition as done, so the first status has
 Ready=Unknown. Available, Degraded and Observed are the health of a resource (`shared.status.health`).
@@ -18,6 +21,7 @@ from typing import Any
 from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
 from shared.status.health import Health
+from shared.status.messages import MAX_COLUMN_CHARACTERS, MAX_CONDITION_CHARACTERS, settled
 from shared.status.reasons import KNOWN_ADVISORY
 from shared.status.verdict import Progress, Verdict
 
@@ -54,14 +58,19 @@ def compose(
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
-    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _COMPOSED_TYPES]
+    given = status.get("conditions") or ()
+    own = [_bounded(entry, {}) for entry in given if entry.get("type") not in _COMPOSED_TYPES]
     conditions = [
         *_conditions(earlier, verdict, generation, now),
         *_health(earlier, health or Health(), generation, now),
     ]
     if weaknesses:
         conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
-    return {**status, "observedGeneration": generation, "conditions": [*conditions, *own]}
+    return {
+        **_bounded(status, resource.get("status") or {}),
+        "observedGeneration": generation,
+        "conditions": [*conditions, *own],
+    }
 
 
 def change(resource: Obj, status: Obj) -> Obj | None:
@@ -97,8 +106,17 @@ def _health(earlier: list[Obj], health: Health, generation: int, now: str) -> It
             yield before
 
 
+def _bounded(entry: Obj, former: Obj) -> Obj:
+    """Return a status, or an entry of its conditions, with texts of a bounded length."""
+    texts = {key: entry[key] for key in ("reason", "message") if isinstance(entry.get(key), str)}
+    return {**entry, **{key: settled(text, str(former.get(key, ""))) for key, text in texts.items()}}
+
+
 def _condition(earlier: list[Obj], name: str, value: str, reason: str, message: str, generation: int, now: str) -> Obj:
     before = condition_in(earlier, name)
+    is_same = (before.get("status"), before.get("reason")) == (value, reason)
+    limit = MAX_COLUMN_CHARACTERS if name == READY else MAX_CONDITION_CHARACTERS
+    message = settled(message, before.get("message", "") if is_same else "", limit)
     return {
         "type": name,
         "status": value,

@@ -17,6 +17,7 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound
 from shared.kubernetes.kinds import EVENT, Obj
 from shared.observability import metrics
+from shared.status.messages import shortened
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Event:
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
         }
-        return cls(regarding, reason, message[:MAX_MESSAGE_LENGTH], warning)
+        return cls(regarding, reason, shortened(message, MAX_MESSAGE_LENGTH), warning)
 
     @property
     def kind(self) -> str:

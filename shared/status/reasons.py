@@ -180,6 +180,11 @@ GROWING_VOLUMES = COMMON.add(
     "Recreating the StatefulSet so that new volumes get {size}; its pods keep running.",
     "Waiting for the storage to expand {growing} to {size}.",
 )
+IMAGE_PULL_FAILED = COMMON.add(
+    "ImagePullFailed",
+    Severity.WARNING,
+    "The image of a pod cannot be pulled; the kubelet keeps trying.",
+)
 INTERNAL_ERROR = COMMON.add(
     "InternalError",
     Severity.WARNING,

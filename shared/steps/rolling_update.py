@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Delete, Evict, Step
-from shared.status.reasons import Reason
+from shared.status.reasons import IMAGE_PULL_FAILED, Reason
 from shared.steps.instance import Instance
 
 RETURN_TIMEOUT = timedelta(minutes=2)
@@ -78,18 +78,19 @@ class RollingUpdate(Generic[InstanceT]):
         """Report why a pod cannot be recreated, and an updated pod that fails, if there is one.
 
         Args:
-            with_trouble: whether the message includes the problem of the failing pod.
+            with_problem: whether the message includes the problem of the failing pod.
         """
-        message = f"{self.progress}. {instance.name} is not recreated yet: {why}"
+        message, reason = f"{self.progress}. {instance.name} is not recreated yet: {why}", self.blocked_reason
         for other in self.instances:
             if other.pod and other.pod.problem and not self.is_outdated(other):
-                quoted = f" and does not start: {other.pod.problem.rstrip('.')}" if with_problem else ""
+                quoted = f" and {other.pod.hindrance}" if with_problem else ""
+                reason = IMAGE_PULL_FAILED if other.pod.lacks_image else reason
                 message += (
                     f" {other.name} is already updated{quoted}. "
                     "Fix the spec or revert the change; the other pods are not updated until then."
                 )
                 break
-        return Step.wait(self.blocked_reason, message, warning=True, requeue=self.blocked_seconds)
+        return Step.wait(reason, message, warning=True, requeue=self.blocked_seconds)
 
 
 def may_evict(budget: PodDisruptionBudget | None, size: int) -> bool:

@@ -1,4 +1,4 @@
-"""Every message of a step or a condition in a unit test has the form that the catalogue of reasons declares."""
+"""Checks of every unit test: the form of messages, as the catalogue of reasons declares it, and their length."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
+from shared.status import conditions
 from shared.status.health import Finding
 
-_make, _find = Step.__init__, Finding.__init__
+_make, _find, _compose = Step.__init__, Finding.__init__, conditions.compose
 _undeclared: list[str] = []
+_too_long: list[str] = []
 
 
 def _checked(step: Step, *arguments: Any, **named: Any) -> None:
@@ -24,6 +27,15 @@ def _checked_finding(finding: Finding, *arguments: Any, **named: Any) -> None:
     _note(finding)
 
 
+def _checked_status(*arguments: Any, **named: Any) -> Obj:
+    status = _compose(*arguments, **named)
+    for entry in (status, *status["conditions"]):
+        limit = 400 if entry.get("type") == "Ready" else 1000
+        texts = [text for key in ("message", "reason") if (text := entry.get(key))]
+        _too_long.extend(text for text in texts if len(text) > limit)
+    return status
+
+
 def _note(made: Step | Finding) -> None:
     if not made.reason.describes(made.message):
         _undeclared.append(f"{made.reason}: {made.message}")
@@ -34,11 +46,14 @@ def _messages_are_compared() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Step, "__init__", _checked)
         patch.setattr(Finding, "__init__", _checked_finding)
+        patch.setattr(conditions, "compose", _checked_status)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _every_message_is_declared() -> Iterator[None]:
     _undeclared.clear()
+    _too_long.clear()
     yield
+    assert not _too_long, "messages in a status that are longer than a column or a condition may be"
     assert not _undeclared, "messages that no template of their reason describes; add one in reasons.py"

@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[2]
 CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator in operators.installed()}}
 
 COMPOSED = {
-    "memcached": {"Creating", "Degraded", "Scaling", "SecretMissing", "Updating"},
+    "memcached": {"Creating", "Degraded", "ImagePullFailed", "Scaling", "SecretMissing", "ServerFailing", "Updating"},
     "etcd": {
-        *("Creating", "Degraded", "MemberFailing", "OutOfSpace", "PodGone", "QuorumLost", "Recording", "Recovering"),
+        *("Creating", "Degraded", "ImagePullFailed", "MemberFailing", "OutOfSpace", "PodGone", "PodNotStarting"),
+        *("QuorumLost", "Recording", "Recovering"),
         *("Replacing", "ReplacingCorruptMember", "Restoring", "Running", "Scaling", "SecretMissing", "Updating"),
     },
     "redis": {

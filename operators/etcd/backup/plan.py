@@ -23,6 +23,7 @@ from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow
 from shared.runtime.settings import Settings
 from shared.status.conditions import READY
+from shared.status.reasons import IMAGE_PULL_FAILED
 from shared.steps.planner import reject_invalid_spec
 
 POLL_SECONDS = 60.0
@@ -67,8 +68,8 @@ def await_snapshot(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step
     pod = Pod.of(seen.pod)
     if pod.is_failing(now):
         return Step.wait(
-            POD_NOT_STARTING,
-            f"{seen.message} {pod.name} does not start: {pod.problem}",
+            IMAGE_PULL_FAILED if pod.lacks_image else POD_NOT_STARTING,
+            f"{seen.message} {pod.name} {pod.hindrance}.",
             warning=True,
             requeue=POLL_SECONDS,
         )

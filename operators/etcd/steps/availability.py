@@ -16,8 +16,9 @@ from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import hold
 from shared.kubernetes.pods import STUCK
 from shared.runtime.plan import PASS, Step
+from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
-from shared.status.reasons import Reason
+from shared.status.reasons import IMAGE_PULL_FAILED, Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
@@ -50,20 +51,17 @@ def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Wait until every member is a healthy, current voter, and no surplus member is left."""
     if complete(resource, seen):
         return PASS
-    parts = [f"{_count(resource, seen)}.", _members_down(seen)]
+    parts = [f"{_count(resource, seen)}.", *_members_down(resource, seen)]
     failing = [instance for instance in seen.instances if instance.pod and instance.pod.is_failing(now)]
     if seen.members is None:
-        parts += [
-            f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
-            for instance in failing
-            if instance.pod
-        ]
+        parts += grouped({each.name: each.pod.hindrance for each in failing if each.pod}, resource.spec.size)
     unready = [instance.name for instance in seen.healthy_voters if not instance.ready]
     if unready:
         parts.append(f"{', '.join(unready)}: not ready for clients yet.")
     current = _movement(resource, seen)
     degraded = bool(failing) or current == DEGRADED
-    reason = MEMBER_FAILING if failing else current
+    lacks_image = any(instance.pod and instance.pod.lacks_image for instance in failing)
+    reason = IMAGE_PULL_FAILED if lacks_image else MEMBER_FAILING if failing else current
     message = " ".join(part for part in parts if part)
     return Step.progressing(
         reason, message, warning=degraded, poll=BUSY_SECONDS if degraded else MEMBERSHIP_POLL_SECONDS
@@ -114,24 +112,22 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
     return DEGRADED
 
 
-def _members_down(seen: Observed) -> str:
+def _members_down(resource: EtcdCluster, seen: Observed) -> list[str]:
     """Describe the members that are down, each with the known cause."""
-    down = ((member, seen.instance_of(member)) for member in seen.down)
-    return " ".join(_why_down(instance) if instance else member_names(seen, (member,)) for member, instance in down)
+    down = [(member, seen.instance_of(member)) for member in seen.down]
+    known = {instance.name: _why_down(instance) for _, instance in down if instance}
+    without = [member_names(seen, (member,)) for member, instance in down if instance is None]
+    return [*grouped(known, resource.spec.size), *without]
 
 
 def _why_down(instance: Instance) -> str:
+    """Return why a member is down, as a predicate."""
     if instance.pod is None:
-        return f"{instance.name} has no pod."
+        return "does not exist"
     if instance.pod.leaving:
-        return f"{instance.name} is terminating. {STUCK}"
-    if instance.pod.problem:
-        return f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
+        return f"is terminating. {STUCK}"
+    if instance.pod.hindrance:
+        return instance.pod.hindrance
     if instance.status is None:
-        error = instance.error
-        return f"{instance.name} does not answer: {error}" if error else f"{instance.name} is starting."
-    return (
-        f"{instance.name} has no leader."
-        if instance.status.leader == 0
-        else f"{instance.name} is catching up with the leader."
-    )
+        return f"does not answer: {instance.error}" if instance.error else "is starting"
+    return "has no leader" if instance.status.leader == 0 else "is catching up with the leader"

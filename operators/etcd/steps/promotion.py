@@ -13,7 +13,7 @@ from operators.etcd.reasons import JOINING, LEARNER_STUCK, PROMOTING
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import PASS, Step, announced
-from shared.status.reasons import SCALING
+from shared.status.reasons import IMAGE_PULL_FAILED, SCALING
 from shared.status.verdict import Progress
 
 
@@ -39,18 +39,19 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
         promote = member_changes.promote(resource, facts, instance)
         message = f"{instance.name} has caught up with the leader: promoting it to a voter."
         return Step((promote,), Progress.WAITING, PROMOTING, message)
-    hindrance = f"its pod does not start: {instance.pod.problem}" if instance.pod and instance.pod.problem else ""
+    hindrance = f"its pod {instance.pod.hindrance}" if instance.pod and instance.pod.hindrance else ""
     since = catching_up.stalled_since(resource, instance)
     allowed = catching_up.allowed_seconds(facts, instance, patience)
     if since is not None and now - since >= timedelta(seconds=allowed):
         message = (
-            f"{instance.name} made no progress for {allowed:.0f} s{', and ' * bool(hindrance)}{hindrance.rstrip('.')}: "
+            f"{instance.name} made no progress for {allowed:.0f} s{', and ' * bool(hindrance)}{hindrance}: "
             "removing it; it joins again with an empty volume."
         )
         remove = member_changes.remove(resource, facts, instance)
         return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
     message, warning = f"{instance.name} is joining: {hindrance or _catch_up(facts, instance)}", bool(hindrance)
-    return Step((), Progress.WAITING, JOINING, message, warning=warning, poll=MEMBERSHIP_POLL_SECONDS)
+    reason = IMAGE_PULL_FAILED if instance.pod and instance.pod.lacks_image else JOINING
+    return Step((), Progress.WAITING, reason, message, warning=warning, poll=MEMBERSHIP_POLL_SECONDS)
 
 
 def _catch_up(seen: Observed, instance: Instance) -> str:

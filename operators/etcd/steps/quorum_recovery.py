@@ -141,8 +141,8 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
         message = f"{message} The pod failed: {_why_failed(pod)} Nothing was changed; the operator retries."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
-    problem = Pod.of(pod).problem
-    message = f"{message} Its pod does not start: {problem}" if problem else message
+    problem = Pod.of(pod).hindrance
+    message = f"{message} Its pod {problem}." if problem else message
     return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
 
 

@@ -25,7 +25,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.runtime.settings import Settings
-from shared.status.reasons import RESTORING
+from shared.status.reasons import IMAGE_PULL_FAILED, RESTORING
 from shared.status.verdict import Progress
 
 FINAL = frozenset({"SnapshotCorrupt", "NotASnapshot", "SnapshotTooNew", "DataInTheWay"})
@@ -102,9 +102,11 @@ def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: date
     """Report the pod that creates the data; retry after a failure."""
     result = outcome(pod)
     if result is None:
-        problem = Pod.of(pod).problem
-        message = f"{message} {Pod.of(pod).name} does not start: {problem}" if problem else message
-        return Step((), Progress.WAITING, RESTORING, message, warning=bool(problem), requeue=POD_POLL_SECONDS)
+        starting = Pod.of(pod)
+        problem = starting.hindrance
+        message = f"{message} {starting.name} {problem}." if problem else message
+        reason = IMAGE_PULL_FAILED if starting.lacks_image else RESTORING
+        return Step((), Progress.WAITING, reason, message, warning=bool(problem), requeue=POD_POLL_SECONDS)
     return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(pod, result, facts, now)
 
 

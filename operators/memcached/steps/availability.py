@@ -14,21 +14,23 @@ from operators.memcached.reasons import (
     SWITCHING_WORKLOAD,
 )
 from shared.runtime.plan import PASS, Step
+from shared.status.messages import grouped
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
-from shared.status.reasons import RESIZING
+from shared.status.reasons import IMAGE_PULL_FAILED, RESIZING
 from shared.status.verdict import Progress, Verdict
 
 
 def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
-    """Report why Kubernetes cannot create or start a server, with the message of Kubernetes."""
+    """Report why Kubernetes cannot create or start servers."""
     workload = facts.observed.workload
     if workload.replica_failure:
         message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
-    for pod in workload.current:
-        if pod.is_failing(now):
-            message = f"{facts.summary}. Pod {pod.name} is failing: {pod.problem}"
-            return Step.progressing(SERVER_FAILING, message, warning=True)
+    failing = [pod for pod in workload.current if pod.is_failing(now)]
+    if failing:
+        reason = IMAGE_PULL_FAILED if any(pod.lacks_image for pod in failing) else SERVER_FAILING
+        problems = " ".join(grouped({pod.name: pod.hindrance for pod in failing}, len(workload.current)))
+        return Step.progressing(reason, f"{facts.summary}. {problems}", warning=True)
     waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(now))]
     return Step(requeue=min(waits)) if waits else PASS
 

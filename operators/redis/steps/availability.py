@@ -11,8 +11,9 @@ from operators.redis.reasons import NODE_FAILING
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
+from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
-from shared.status.reasons import Reason
+from shared.status.reasons import IMAGE_PULL_FAILED, NO_REASON, Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
@@ -30,15 +31,22 @@ def await_nodes(resource: RedisCluster, seen: Assessment, now: datetime) -> Step
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(instance.pod and instance.pod.is_failing(now) for instance in seen.staying)
     movement = _movement(resource, seen)
-    reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
+    reason = failure(seen, now) or (DEGRADED if movement in (RUNNING, FAILED) else movement)
     more = len(missing) - MAX_LISTED_ITEMS
     message = " ".join(
         [f"{_count(resource, seen)}.", *missing[:MAX_LISTED_ITEMS], *([f"And {more} more."] if more > 0 else [])]
     )
-    warning = reason in (NODE_FAILING, DEGRADED)
+    warning = reason in (IMAGE_PULL_FAILED, NODE_FAILING, DEGRADED)
     return Step.progressing(reason, message, warning=warning, poll=BUSY_SECONDS)
+
+
+def failure(seen: Assessment, now: datetime) -> Reason:
+    """Return the reason of a pod that fails; empty if none does."""
+    failing = [instance.pod for instance in seen.staying if instance.pod and instance.pod.is_failing(now)]
+    if any(pod.lacks_image for pod in failing):
+        return IMAGE_PULL_FAILED
+    return NODE_FAILING if failing else NO_REASON
 
 
 def complete(resource: RedisCluster, seen: Assessment) -> bool:
@@ -51,25 +59,26 @@ def _missing(resource: RedisCluster, seen: Assessment) -> list[str]:
     if not resource.formed:
         return ["The cluster is not created yet."]
     unserved = [f"No node serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
-    unfit = [why for instance in seen.staying if (why := _why_unfit(resource, seen, instance))]
+    unfit = {instance.name: why for instance in seen.staying if (why := _why_unfit(resource, seen, instance))}
     extra = [
         instance.name
         for instance in seen.instances
         if instance.number >= resource.spec.replicas and (instance.pod or instance.volume)
     ]
-    return unserved + unfit + ([f"{', '.join(extra)}: being removed."] if extra else [])
+    removed = [f"{', '.join(extra)}: being removed."] if extra else []
+    return unserved + grouped(unfit, resource.spec.replicas) + removed
 
 
 def _why_unfit(resource: RedisCluster, seen: Assessment, instance: Instance) -> str:
-    """Return why a node does not match the spec; empty if it does."""
+    """Return why a node does not match the spec, as a predicate without a period; empty if it does."""
     if instance.report is None:
         return instance.why_away
     if not serves(seen, instance) and not _is_idle(resource, seen, instance):
-        return f"{instance.name} is {'not in sync' if instance.ready else 'not ready'} yet."
+        return f"is {'not in sync' if instance.ready else 'not ready'} yet"
     if not seen.view.unserved and any(node.id == instance.id for node in seen.view.refusing):
-        return f"{instance.name} accepts no commands yet (cluster_state:fail)."  # for 2 s after a primary starts
+        return "does not accept commands yet (cluster_state:fail)"  # for 2 s after a primary starts
     if outdated(seen, instance) and resource.spec.rolls:
-        return f"{instance.name} does not run the current spec yet."
+        return "does not run the current spec yet"
     return ""
 
 

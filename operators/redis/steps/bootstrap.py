@@ -24,13 +24,14 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.instance import endpoint
 from operators.redis.reasons import NOT_EMPTY
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.steps.availability import failure
 from operators.redis.steps.bootstrap_plan import planned, replaced_node, why_incomplete, why_occupied
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.runtime.plan import PASS, Action, Step
 from shared.status.phases import CREATING
 
 
-def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def create_cluster(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Create the cluster from empty nodes, or not at all."""
     if resource.formed:
         return PASS
@@ -39,8 +40,8 @@ def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
             CREATING, "Every slot has an owner; recording in status that the cluster is created.", requeue=0
         )
     if missing := why_incomplete(seen):
-        failing = any(instance.pod and instance.pod.problem for instance in seen.staying)
-        return Step.wait(CREATING, missing, warning=failing, poll=GOSSIP_SECONDS)
+        failing = failure(seen, now)
+        return Step.wait(failing or CREATING, missing, warning=bool(failing), poll=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
             NOT_EMPTY,

@@ -58,7 +58,7 @@ def why_incomplete(seen: Assessment) -> str:
     if not missing and len(seen.staying) == desired:
         return ""
     there = len(seen.staying) - len(missing)
-    return " ".join([f"{there} of {desired} nodes are reachable.", *(instance.why_away for instance in missing)])
+    return f"{there} of {desired} nodes are reachable. {seen.why_away(missing)}".strip()
 
 
 def why_occupied(seen: Assessment) -> str:

@@ -147,7 +147,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
     if found.unreachable:
         message = (
             f"No node serves {brief(found.slots)}: waiting for the nodes that may hold their keys. "
-            f"{' '.join(instance.why_away for instance in found.unreachable)}"
+            f"{seen.why_away(found.unreachable)}"
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):

@@ -77,7 +77,7 @@ def _why_unknown(seen: Assessment) -> str:
         away = [known for known in seen.recorded if known not in seen.reachable and not seen.lost(known)]
     else:
         away = [primary.id for primary in seen.view.primaries if not primary.answers and not seen.lost(primary.id)]
-    return " ".join(instance.why_away for known in away if (instance := seen.instance_of(known)))
+    return seen.why_away(instance for known in away if (instance := seen.instance_of(known)))
 
 
 def _forget(seen: Assessment, node: DetachedNode) -> Forget:

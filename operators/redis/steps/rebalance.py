@@ -67,7 +67,7 @@ def _await_instances(seen: Assessment) -> Step | None:
     if not new or not seen.awaited:
         return None
     goal = f"Waiting for all nodes to be reachable before moving slots to {', '.join(map(seen.name_of, new))}."
-    return Step.wait(SCALING, " ".join([goal, *(instance.why_away for instance in seen.awaited)]), poll=SYNC_SECONDS)
+    return Step.wait(SCALING, f"{goal} {seen.why_away(seen.awaited)}", poll=SYNC_SECONDS)
 
 
 def _await_sync(seen: Assessment) -> Step | None:

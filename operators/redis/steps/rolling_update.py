@@ -177,7 +177,7 @@ def _missing(seen: Assessment, instance: Instance) -> str:
             continue
         node = seen.view.nodes.get(other.id)
         if node is None:
-            return _why_missing(other)
+            return f"{other.name} {other.why_away}."
         if node.id not in seen.view.cluster:
             return f"{other.name} is not a member yet."
         if node.is_replica and not node.synced:
@@ -187,18 +187,6 @@ def _missing(seen: Assessment, instance: Instance) -> str:
     changed = seen.pairs
     behind = [node_id for node_id, primary in changed.items() if seen.view.nodes[node_id].primary != primary]
     return f"{seen.name_of(behind[0])} must replicate {seen.name_of(changed[behind[0]])} first." if behind else ""
-
-
-def _why_missing(instance: Instance) -> str:
-    if instance.pod is None:
-        return f"{instance.name} has no pod."
-    if instance.pod.problem:
-        return f"{instance.name} does not start: {instance.pod.problem.rstrip('.')}."
-    return (
-        f"{instance.name} is unreachable: {instance.error.rstrip('.')}."
-        if instance.error
-        else f"{instance.name} is starting."
-    )
 
 
 def _is_back(seen: Assessment, instance: Instance) -> bool:

@@ -49,8 +49,8 @@ def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: dat
         message = f"{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.awaited:
-        away = " ".join(instance.why_away for instance in seen.awaited)
-        return Step.wait(SCALING, f"{goal}: waiting for nodes. {away}", poll=SYNC_SECONDS)
+        message = f"{goal}: waiting for nodes. {seen.why_away(seen.awaited)}"
+        return Step.wait(SCALING, message, poll=SYNC_SECONDS)
     if seen.unsynced:
         message = f"{goal}: waiting for {', '.join(seen.unsynced)} to sync before a replica becomes a primary."
         return Step.wait(SCALING, message, requeue=SYNC_SECONDS)

@@ -31,7 +31,8 @@ class ProcessStatus:
 
     Attributes:
         pod_problem: reason why the pod is not ready. Empty if it is ready, `Unready` if it runs but fails its readiness
-            probe, otherwise the waiting reason of its containers (CrashLoopBackOff, ImagePullBackOff).
+            probe, otherwise the waiting reason of its containers, and its message after a colon (CrashLoopBackOff,
+            "ErrImagePull: not found").
         termination_message: message of containers that terminated and are restarted.
         exits: terminated containers that are not restarted, by name, including init containers. The pod is complete.
     """
@@ -213,9 +214,7 @@ class Kubelet:
 
     def _container(self, container: Obj, fate: ProcessStatus, known: Obj) -> Obj:
         runs = fate.pod_problem in RUNNING
-        state: Obj = (
-            {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": fate.pod_problem}}
-        )
+        state: Obj = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": _waiting(fate.pod_problem)}
         same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
         crashed = fate.pod_problem == "CrashLoopBackOff" and not same
         status = {
@@ -262,3 +261,8 @@ class Kubelet:
             return self.reusable.pop(0)
         self.created += 1
         return f"10.244.{self.created // 250}.{self.created % 250 + 1}"
+
+
+def _waiting(pod_problem: str) -> Obj:
+    reason, _, message = pod_problem.partition(": ")
+    return {"reason": reason, "message": message} if message else {"reason": reason}

@@ -122,7 +122,7 @@ def test_endpoints_use_https_with_tls() -> None:
     ("at", "leader", "message"),
     [
         (DOWN, 0, "demo-1 does not answer: no route to host"),
-        (replace(DOWN, pod=False), 0, "demo-1 has no pod."),
+        (replace(DOWN, pod=False), 0, "demo-1 does not exist."),
         (At(up=False, problem="Unschedulable: no node"), 0, "demo-1 does not start: Unschedulable: no node."),
         (At(up=False, leaving=True), 0, "demo-1 is terminating."),
         (At(applied=1000 - 6000), 0, "demo-1 is catching up with the leader."),
@@ -180,7 +180,7 @@ def test_creation_that_takes_too_long_is_reported() -> None:
     broken = At(up=False, problem="ErrImagePull: no such image")
     made = plan(resource, seen(resource, broken, ABSENT, ABSENT, known=False))
     assert made.verdict.reason == "CreateTimeout"
-    assert "demo-0 does not start: ErrImagePull: no such image" in made.verdict.message
+    assert "demo-0 cannot pull its image: no such image." in made.verdict.message
 
 
 MEMBER_STATES = st.builds(

@@ -116,10 +116,10 @@ def test_foreign_annotation_on_the_deployment_keeps_the_resource_ready() -> None
 
 
 def test_failing_server_is_reported_with_the_message_of_kubernetes() -> None:
-    observed = observed_pods(pod(1), pod(2), pod(3, ready=False, problem="ImagePullBackOff: no such image"))
+    observed = observed_pods(pod(1), pod(2), pod(3, ready=False, problem="CreateContainerConfigError: no key"))
     verdict = plan(resource(phase="Creating"), observed).verdict
     assert verdict.reason == "ServerFailing"
-    assert verdict.message == "2 of 3 servers are ready. Pod cache-3 is failing: ImagePullBackOff: no such image"
+    assert verdict.message == "2 of 3 servers are ready. cache-3 does not start: CreateContainerConfigError: no key."
     assert verdict.warning
 
 

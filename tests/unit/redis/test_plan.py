@@ -119,7 +119,7 @@ def test_reason_of_a_repair_comes_before_that_of_the_spec() -> None:
     lost = replace(P0, up=False, failed=True, disk="another")
     made = planned(lost, P1, P2, replace(R0, up=False, failed=True, pod=False), R1, R2, replicasPerMaster=2, replicas=6)
     assert made.verdict.reason == "SlotsUnserved"
-    assert "demo-3 has no pod" in made.verdict.message
+    assert "demo-3 does not exist" in made.verdict.message
     assert "spec.replicas: is too small" in made.verdict.message
 
 
@@ -141,7 +141,7 @@ def test_cluster_is_not_ready_while_a_primary_accepts_no_commands() -> None:
     started = replace(started, report=replace(started.report, state_ok=False))
     made = plan(resource, replace(found, instances=(found.instances[0], started, *found.instances[2:])))
     assert not made.verdict.done
-    assert "demo-1 accepts no commands yet" in made.verdict.message
+    assert "demo-1 does not accept commands yet" in made.verdict.message
 
 
 def pod_patches(made: Plan) -> list[Any]:
@@ -187,7 +187,7 @@ def test_timeout_of_the_bootstrap_is_reported() -> None:
     resource = cluster(*[NEW] * 5, broken, is_formed=False, phase="Creating", status={"conditions": [since]})
     made = plan(resource, seen(resource, *[NEW] * 5, broken))
     assert made.verdict.reason == "CreateTimeout"
-    assert "demo-5 does not start: ErrImagePull: no such image" in made.verdict.message
+    assert "demo-5 cannot pull its image: no such image." in made.verdict.message
 
 
 def test_failing_node_is_reported_with_its_cause() -> None:

@@ -80,7 +80,11 @@ def test_status_of_an_unchanged_cluster_is_stable() -> None:
         (replace(R2, up=False), "Starting", ""),
         (replace(R2, loading=True), "Starting", "Loading data."),
         (replace(R2, synced=False), "Syncing", "Syncing with demo-2."),
-        (At(up=False, problem="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
+        (
+            At(up=False, problem="ErrImagePull: no such image"),
+            "ImagePullFailed",
+            "cannot pull its image: no such image",
+        ),
         (replace(R2, up=False, pod=False), "NoPod", "The pod does not exist."),
         (NEW, "Joining", "The node owns no slots."),
     ],

@@ -86,8 +86,8 @@ def test_nothing_else_happens_while_the_pod_runs() -> None:
 def test_pod_that_does_not_start_is_reported_and_awaited() -> None:
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     made = plan(Observed(snapshot_pod(phase="Pending", containerStatuses=[{"name": "snapshot", **waiting}])))
-    assert (made.actions, made.verdict.reason, made.verdict.warning) == ((), "PodNotStarting", True)
-    assert "nightly-snapshot does not start: ImagePullBackOff: no such image" in made.verdict.message
+    assert (made.actions, made.verdict.reason, made.verdict.warning) == ((), "ImagePullFailed", True)
+    assert "nightly-snapshot cannot pull example.com/etcd-operator:1: no such image." in made.verdict.message
 
 
 def test_pod_that_never_starts_is_deleted_after_a_timeout() -> None:

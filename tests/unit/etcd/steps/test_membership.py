@@ -139,7 +139,7 @@ def test_learner_that_never_starts_is_removed_after_a_report() -> None:
     report = plan(resource, world)
     assert acts(report.actions) == [], "the report precedes the removal"
     assert report.verdict.reason == "LearnerStuck"
-    assert "ImagePullBackOff: no such image" in report.verdict.message
+    assert "cannot pull its image: no such image" in report.verdict.message
     resource.obj["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "LearnerStuck"}]
     assert acts(plan(resource, world).actions) == ["remove http://demo-1.demo.default.svc:2380"]
 

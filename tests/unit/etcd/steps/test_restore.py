@@ -150,7 +150,7 @@ def test_restore_pod_that_does_not_start_is_reported() -> None:
     waiting = {"name": "fetch", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "none"}}}
     made = step(world(restore_pod(phase="Pending", initContainerStatuses=[waiting])))
     assert (made.actions, made.warning) == ((), True)
-    assert made.message.endswith("demo-restore does not start: ImagePullBackOff: none")
+    assert made.message.endswith("demo-restore cannot pull example.com/etcd-operator:1: none.")
 
 
 @pytest.mark.parametrize(

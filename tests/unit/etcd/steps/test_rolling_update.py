@@ -132,8 +132,8 @@ def test_rollout_stops_at_the_first_pod_that_does_not_start() -> None:
     broken = At(up=False, problem="ImagePullBackOff: no such image")
     made = plan(resource, seen(resource, OLD, broken, OLD))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "UpgradeHeld"
-    assert "demo-1 is already updated and does not start: ImagePullBackOff: no such image" in (made.verdict.message)
+    assert made.verdict.reason == "ImagePullFailed"
+    assert "demo-1 is already updated and cannot pull its image: no such image. Fix" in made.verdict.message
 
 
 def test_change_that_broke_the_first_pod_can_be_reverted() -> None:

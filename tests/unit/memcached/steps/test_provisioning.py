@@ -130,12 +130,12 @@ def late(phase: str, seconds: float, **spec: Any) -> Any:
     ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
 )
 def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float, reason: str) -> None:
-    observed = observed_pods(pod(1), pod(2, ready=False, problem="ImagePullBackOff: no such image"))
+    observed = observed_pods(pod(1), pod(2, ready=False, problem="CreateContainerConfigError: no key"))
     early = plan(late(phase, limit - 7), observed)
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
     verdict = plan(late(phase, limit), observed).verdict
     assert (verdict.reason, verdict.warning) == (reason, True)
-    assert verdict.message.startswith("1 of 3 servers are ready. Pod cache-2 is failing: ImagePullBackOff")
+    assert verdict.message.startswith("1 of 3 servers are ready. cache-2 does not start: CreateContainerConfigError")
     assert plan(late(phase, limit), observed).status["phase"] == phase
 
 
@@ -156,7 +156,7 @@ async def test_create_timeout_is_reported_even_across_a_restart() -> None:
     time = NOW
     harness = started("--create-timeout=60", clock=lambda: time)
     harness.workloads.pod_problem = lambda _: "ImagePullBackOff"
-    assert reason(await settled(harness)) == "ServerFailing"
+    assert reason(await settled(harness)) == "ImagePullFailed"
     # The reconciler takes times in the status from the wall clock.
     started_at = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
     time = type(NOW).fromisoformat(started_at) + timedelta(seconds=61)

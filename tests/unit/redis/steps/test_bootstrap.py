@@ -37,8 +37,12 @@ def test_bootstrap_waits_for_every_node_and_names_the_missing_ones() -> None:
     broken = At(up=False, recorded=None, problem="ErrImagePull: no such image.")
     resource, found = world(*[NEW] * 5, broken, is_formed=False, phase="")
     made = plan(resource, found)
-    assert (made.verdict.reason, made.status["phase"], made.status["formed"]) == ("Creating", "Creating", False)
-    assert made.verdict.message == "5 of 6 nodes are reachable. demo-5 does not start: ErrImagePull: no such image."
+    assert (made.verdict.reason, made.status["phase"], made.status["formed"]) == (
+        "ImagePullFailed",
+        "Creating",
+        False,
+    )
+    assert made.verdict.message == "5 of 6 nodes are reachable. demo-5 cannot pull its image: no such image."
     assert acts(made.actions) == []
     assert made.status["forming"] == []
 

@@ -277,4 +277,4 @@ def test_node_with_keys_neither_joins_nor_is_emptied() -> None:
 
 def test_missing_pod_is_reported() -> None:
     made = planned(*formed(), ABSENT)
-    assert made.verdict.message == "6 of 7 nodes serve, 3 of them primaries. demo-6 has no pod."
+    assert made.verdict.message == "6 of 7 nodes serve, 3 of them primaries. demo-6 does not exist."

@@ -80,7 +80,7 @@ def test_no_warning_while_a_recreated_replica_catches_up() -> None:
 def test_update_stops_at_the_first_pod_that_fails_to_start_and_names_the_cause() -> None:
     made = planned(*OLD[:3], replace(R0, created=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
-    assert "demo-3 does not start: CrashLoopBackOff: back-off restarting" in made.verdict.message
+    assert "demo-3 does not start: CrashLoopBackOff: container redis keeps exiting" in made.verdict.message
     assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
 
 

@@ -1,5 +1,6 @@
 """Conditions as kstatus reads them, and minimal patches."""
 
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -166,3 +167,20 @@ OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=4).map(without_nul
 def test_patch_turns_one_status_into_the_other(before: Obj, after: Obj) -> None:
     patch = status.change({"metadata": {}, "status": before}, after)
     assert merge(before, patch["status"] if patch else {}) == after
+
+
+def test_all_messages_are_bounded_and_the_column_of_kubectl_most() -> None:
+    """Databases, registries and Kubernetes report texts of any length."""
+    text = "A sentence of an error. " * 400
+    resource: Obj = {"metadata": {"generation": 1}}
+    finding = Finding(False, Reason("Broken"), text)
+    reported: Obj = {"phase": "Failed", "reason": text, "conditions": [{"type": "node-0", "message": text}]}
+    verdict = Verdict(Progress.BLOCKED, "Broken", text)
+    found = status.compose(resource, reported, verdict, "", text, Health(finding, finding, finding))
+    lengths = {entry["type"]: len(entry["message"]) for entry in found["conditions"]}
+    assert lengths.pop("Ready") <= 400
+    assert lengths.pop("Reconciling") == 0
+    assert lengths.keys() == {"Stalled", "Available", "Degraded", "Observed", "Vulnerable", "node-0"}
+    assert all(900 < length <= 1000 for length in lengths.values())
+    assert 900 < len(found["reason"]) <= 1000
+    assert re.search(r"A sentence of an error\. \(and 92\d\d more characters\)$", found["conditions"][0]["message"])
