@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import orjson
+
+_SMALL_NUMBER = re.compile(rb"e-\d[,}\]]|e-\d\Z")
+"""End of a number that json writes otherwise than orjson: 1e-07 instead of 1e-7."""
 
 
 def encode(value: Any) -> bytes:
@@ -23,7 +27,7 @@ def canonical(value: Any) -> bytes:
     """
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-        if text.isascii():
+        if text.isascii() and b"\x7f" not in text and not _SMALL_NUMBER.search(text):
             return text
     except TypeError:
         pass  # as for `encode`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -12,7 +13,7 @@ from shared.kubernetes.encoding import canonical, encode
 
 TEXT = some.text(some.characters(exclude_categories=()))
 VALUES = some.recursive(
-    some.none() | some.booleans() | some.integers() | TEXT,
+    some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(TEXT, inner, max_size=3),
     max_leaves=20,
 )
@@ -22,6 +23,12 @@ VALUES = some.recursive(
 def test_canonical_text_never_changes(value: Any) -> None:
     """Another digest would be a write to every object at an upgrade of the operator."""
     assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("value", [*map(chr, range(128)), 1e-7, -1.5e-9, 1e-10, 1e16, 0.1, -0.0, 2**64])
+def test_every_character_and_form_of_a_number_keeps_its_text(value: Any) -> None:
+    for nested in (value, [value, 1], {"a": value}, {str(value): value}):
+        assert canonical(nested) == json.dumps(nested, sort_keys=True, separators=(",", ":")).encode()
 
 
 @given(VALUES)
