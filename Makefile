@@ -8,6 +8,7 @@ REGISTRY ?=#                                       local: publish to a registry 
 TAG      ?=#                                       with REGISTRY of your own: tag of the images (default: the version)
 KUBERNETES ?= newest#                              Kubernetes of the local cluster and of the API tests: newest, oldest, or a version such as 1.30
 VERSIONS ?=#                                       versions of databases to build in addition to those of the samples: all, or 3.7.3,9.1
+LEVEL    ?= commit#                                which tests run: commit, nightly (more) or weekly (all)
 ARGS     ?=#                                       more arguments: operator flags for run, pytest options for test-*
 
 OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
@@ -16,9 +17,13 @@ KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster
 PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
+# Tests of a level, and the seconds that one may take (of a commit: pyproject.toml).
+SELECTED   = --level $(LEVEL) $(TIMEOUT_$(LEVEL):%=--timeout %)
+TIMEOUT_nightly := 900
+TIMEOUT_weekly  := 3600
 # Programs of the API tests, which are built before the time limit of a test begins.
 SERVERS   := kube-apiserver helm helm3 kubeconform
-# API tests that depend most on the version of Kubernetes; test-long runs them on the oldest, and the workflow runs all.
+# API tests that depend most on the version of Kubernetes: test-weekly runs them on the oldest, the workflows run all.
 VERSIONED := test_crd or test_resize or test_webhooks or test_watch_faults or test_rights or test_process
 HELM       = $(shell $(CLUSTERS) binary helm)
 NAMESPACE := platform-system
@@ -35,7 +40,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/platform/mypy
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench dashboards lint \
+.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-nightly test-weekly bench dashboards lint \
         format release-check release-dry-run new-operator new-kind manifests charts lock install uninstall run docker-build docker-push push-images deploy undeploy .venv
 
 help: ## List targets and settings
@@ -61,50 +66,43 @@ kubeconfig: .venv ## Print the path of the cluster's kubeconfig: export KUBECONF
 
 ##@ Tests
 
-test: ## Run everything that a change must pass: lint, unit, API, container and end-to-end tests
+test: ## Run what each commit must pass: lint, unit, API, container and end-to-end tests (LEVEL)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-api
 	@$(MAKE) --no-print-directory test-containers
 	@$(MAKE) --no-print-directory test-e2e
 
-test-unit: .venv ## Run unit tests, with an in-memory API server; takes seconds, needs no root
-	@echo "==> unit tests"
-	@$(PYTEST) $(PARALLEL) tests/unit -m "not long" $(ARGS)
+test-nightly: ## Run test with LEVEL=nightly: all tests but sweeps and scenarios that take hours
+	@$(MAKE) --no-print-directory test LEVEL=nightly
 
-test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root (KUBERNETES)
+test-weekly: ## Run test with LEVEL=weekly: all tests, and some API tests on the oldest Kubernetes
+	@$(MAKE) --no-print-directory test LEVEL=weekly
+	@$(MAKE) --no-print-directory test-api LEVEL=weekly KUBERNETES=oldest ARGS="-k '$(VERSIONED)'"
+
+test-unit: .venv ## Run unit tests, with an in-memory API server; needs no root (LEVEL)
+	@echo "==> unit tests"
+	@$(PYTEST) $(PARALLEL) tests/unit $(SELECTED) $(ARGS)
+
+test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root (KUBERNETES, LEVEL)
 	@echo "==> API tests, Kubernetes $(KUBERNETES)"
 	@$(CLUSTERS) build $(SERVERS)
-	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/api $(SELECTED) $(ARGS)
 
-test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root)
+test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
-	@$(PYTEST) tests/containers -m "not long" $(ARGS)
+	@$(PYTEST) tests/containers $(SELECTED) $(ARGS)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
-# the cluster was already running, because a user may have data in it. All tests together need every version. Some tests
+# the cluster was already running, because a user may have data in it. The higher levels need every version. Some tests
 # build a version when a command first names it, which counts towards their timeout.
-E2E = @was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
-      $(MAKE) --no-print-directory up $(2); \
-      $(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py $(1) $(ARGS); \
-      if [ -n "$$was_up" ]; then echo "The cluster was already running and keeps running, so make down is not tested."; \
-      else $(PYTEST) e2e/scenarios/test_cluster.py; fi
-
-test-e2e: .venv ## Run end-to-end tests on the local cluster; test its removal unless it was already running
+test-e2e: .venv ## Run end-to-end tests on the local cluster; test its removal unless it was already running (LEVEL)
 	@echo "==> end-to-end tests"
-	$(call E2E,-m "not long" --timeout 900)
-
-test-long: .venv ## Run all end-to-end and container tests including long ones, all crash scenarios, and some API tests on the oldest Kubernetes
-	@echo "==> all crash scenarios and long random simulations"
-	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
-	@echo "==> crash scenarios on a real API server"
-	@$(CLUSTERS) build $(SERVERS)
-	@LEAF_SEED=$${LEAF_SEED:-$$(date +%s)} $(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
-	@$(MAKE) --no-print-directory test-api KUBERNETES=oldest ARGS="-k '$(VERSIONED)'"
-	@echo "==> container tests with all versions"
-	@$(PYTEST) tests/containers -m long $(ARGS)
-	@echo "==> end-to-end tests, including long ones"
-	$(call E2E,-m "long or not long" --timeout 3600,$(if $(ARGS),,VERSIONS=all))
+	@was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
+	$(MAKE) --no-print-directory up $(if $(ARGS)$(filter commit,$(LEVEL)),,VERSIONS=all); \
+	$(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py --timeout 900 $(SELECTED) $(ARGS); \
+	if [ -n "$$was_up" ]; then echo "The cluster was already running and keeps running, so make down is not tested."; \
+	else $(PYTEST) e2e/scenarios/test_cluster.py; fi
 
 bench: .venv ## Measure speed and resource use, compared with the bare API; slow results are no error (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)

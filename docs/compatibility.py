@@ -22,8 +22,9 @@ Versions that the tests of this tree run: the programs are built from these modu
 these versions. Other versions are likely to work, but no test shows it.
 """
 RUN_ON_OLDEST = (
-    "API tests (no nodes): all in the workflow, some in `make test-long`. Ran on 2026-11-26: values and changes of all "
-    "CRDs, broken watches, rights, two crash scenarios, resizing of pods, responses recorded from the newest version"
+    "API tests (no nodes): all in the workflows, some in `make test-weekly`. Ran on 2026-11-26: values and changes of "
+    "all CRDs, broken watches, rights, two crash scenarios, resizing of pods, responses recorded from the newest "
+    "version"
 )
 """Tests that ran on the oldest version of Kubernetes, and when; the regular tests run the newest."""
 

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import settings
 
 from shared.testing.harness.scoreboard import Scoreboard
+from tests.support.levels import BY_NAME
 
 _BOARD = pytest.StashKey[Scoreboard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BOARD] = Scoreboard()
-    # The time of an example depends on the load of the machine, not on the tested code. The short suite always draws
-    # the same examples, so that a change passes or fails alike on every machine; `make test-long` draws new ones.
-    settings.register_profile("short", deadline=None, derandomize=True)
-    settings.register_profile("long", deadline=None)
-    settings.load_profile("short" if config.option.markexpr == "not long" else "long")
+    # The time of an example depends on the load of the machine, not on the tested code. The tests of a commit draw the
+    # same examples each time, so that a change passes or fails alike on every machine; the other levels draw new ones.
+    settings.register_profile("same", deadline=None, derandomize=True)
+    settings.register_profile("new", deadline=None)
+    settings.load_profile("new" if BY_NAME[config.getoption("--level")].is_random else "same")
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ def users(kubectl: Kubectl) -> set[int]:
     return {pod["spec"]["securityContext"]["runAsUser"] for pod in kubectl.items("pods")}
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_operators_and_databases_run_as_an_unknown_user(
     kubectl: Kubectl, release: Release, operator: Operator, etcd_operator: Operator, redis_operator: Operator
 ) -> None:

@@ -10,7 +10,7 @@ from e2e.scenarios.support.clients import Access, Names, users
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import condition, uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 LOGIN = ("app", "first-secret")
 COMMANDS = (

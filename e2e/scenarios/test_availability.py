@@ -10,7 +10,7 @@ from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import is_evicted
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 
 def test_drain_evicts_one_server_at_a_time(kubectl: Kubectl) -> None:

@@ -15,7 +15,7 @@ from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.load import Memcacheds, Pulse, watched
 from e2e.scenarios.support.operator import CONTAINER, Operator
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_terminating_leader_hands_over_within_two_seconds(operator: Operator, me
     operator.await_rollout()
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.commit
 def test_killed_leader_is_replaced_within_twenty_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
     with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds, every=0.5) as pulse:
@@ -85,7 +85,7 @@ def test_killed_leader_is_replaced_within_twenty_seconds(operator: Operator, mem
     operator.await_rollout()
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_frozen_leader_writes_nothing_after_it_lost_the_lease(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
     with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds, every=0.2) as pulse:

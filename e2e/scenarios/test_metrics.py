@@ -15,7 +15,7 @@ from e2e.scenarios.support.operator import Account, Operator
 from e2e.scenarios.support.prometheus import Prometheus, job_of
 from e2e.scenarios.support.release import Release
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 LOGIN = ("app", "secret")
 

@@ -15,7 +15,7 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import WAITING, Release
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")
@@ -50,7 +50,7 @@ def make(kubectl: Kubectl, *arguments: str) -> None:
     run(["make", *arguments], kubectl.environment)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_upgrade_changes_the_operator_but_not_the_servers(
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
@@ -67,7 +67,7 @@ def test_upgrade_changes_the_operator_but_not_the_servers(
     assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_upgrade_to_another_image_keeps_every_server_and_its_items(
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
@@ -91,7 +91,7 @@ def test_upgrade_to_another_image_keeps_every_server_and_its_items(
             assert client.get("kept") == b"value"
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.commit
 def test_upgrade_from_the_previous_release_and_rollback_keep_the_servers(
     kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:
@@ -151,7 +151,7 @@ def test_uninstall_keeps_resources_and_servers_for_the_next_install(
     assert servers < uids(kubectl)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.usefixtures("release")
 def test_operator_deployed_alone_manages_existing_resources(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)

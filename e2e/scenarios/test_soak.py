@@ -33,7 +33,7 @@ CHOICES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_resource_converges_to_its_spec_after_random_disruptions(
     kubectl: Kubectl, operator: Operator, seed: int, tmp_path: Path

@@ -14,7 +14,7 @@ from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 Trusting = Callable[..., Access]
 

@@ -17,7 +17,7 @@ from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import Release
 from e2e.scenarios.support.resource import condition, uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 CRD = "memcacheds.cache.example.com"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
@@ -69,7 +69,7 @@ def short_lived(operator: Operator, release: Release) -> Operator:
     return operator
 
 
-@pytest.mark.parametrize(("cause", "states"), [("loss", 2), pytest.param("age", 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("cause", "states"), [("loss", 2), pytest.param("age", 3, marks=pytest.mark.weekly)])
 def test_no_webhook_call_fails_while_certificates_and_cas_are_rotated(
     kubectl: Kubectl, short_lived: Operator, cause: str, states: int
 ) -> None:

@@ -17,7 +17,7 @@ from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 Fault = Callable[[Faults, Any], None]
 
@@ -106,6 +106,7 @@ def test_lasting_api_failure_is_reported_until_it_ends(world: World, operator: O
     assert world.get(MEMCACHED)["status"]["phase"] == "Running"
 
 
+@pytest.mark.commit
 def test_retry_respects_retry_after(world: World, operator: Operator) -> None:
     operator.wire.faults.answer(429, when=requests("PATCH", "/services/"), retry_after=2)
     world.create()

@@ -23,7 +23,7 @@ from shared.status import conditions
 from tests.api.conftest import Kubectl
 from tests.api.support.world import World
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 GREETER = Kind("greeter.example.com", "v1alpha1", "Greeter", "greeters")
 OWN = (

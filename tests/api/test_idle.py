@@ -13,7 +13,7 @@ from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 QUIET = 1.5
 """Seconds without a request after which the operator counts as idle."""

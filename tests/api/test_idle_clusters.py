@@ -29,7 +29,7 @@ from tests.api.support.world import World
 from tests.support.etcd import scenarios as etcd
 from tests.support.redis import scenarios as redis
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 QUERY_SECONDS, POLL_SECONDS = 0.5, 2.0
 """Seconds between two queries of a cluster, and two reads of a Secret that cannot be watched; 30 and 10 otherwise."""

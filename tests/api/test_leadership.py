@@ -22,7 +22,7 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
 from tests.api.test_rights import rights
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ def change_size(world: World, size: int) -> None:
     wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == size)
 
 
+@pytest.mark.commit
 def test_only_the_leader_writes(plane: ControlPlane, world: World) -> None:
     with leader_and_standby(plane, world) as (leader, standby):
         world.create(size=1)
@@ -74,6 +75,7 @@ def test_only_the_leader_writes(plane: ControlPlane, world: World) -> None:
         assert election["message"] == f"{lease(world)['holderIdentity']} became leader"
 
 
+@pytest.mark.commit
 def test_terminated_leader_hands_over_within_two_seconds(plane: ControlPlane, world: World) -> None:
     with leader_and_standby(plane, world) as (leader, standby):
         world.create(size=1)

@@ -21,7 +21,7 @@ from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import leader_and_standby
 from tests.support.otlp import Collector, Span, collecting
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
 """The Accept header of a Prometheus server that stores exemplars."""

@@ -28,7 +28,7 @@ from tests.api.support.replicas import Replica, answer, wait
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 CRD_NAME = "memcacheds.cache.example.com"
 
@@ -75,6 +75,7 @@ def test_error_without_the_crd_names_the_flag(bare: ControlPlane) -> None:
     assert "--install-crds" in output
 
 
+@pytest.mark.commit
 def test_process_installs_its_crd_serves_and_ends_cleanly(bare: ControlPlane) -> None:
     world = World(bare)
     with pytest.raises(NotFound):
@@ -127,6 +128,7 @@ def test_missing_watch_permission_is_retried_until_granted(
         wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
 
 
+@pytest.mark.commit
 def test_error_without_a_cluster_names_the_searched_locations(tmp_path: Path) -> None:
     code, output = ends(HOME=str(tmp_path))
     assert code == 1

@@ -10,8 +10,6 @@ from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
 
-pytestmark = pytest.mark.in_turn(8)
-
 
 @pytest.fixture
 def settled(world: World, gate: Gate, gated: Operator) -> World:

@@ -24,7 +24,7 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import QUICK, flags
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 log = logging.getLogger(__name__)
 

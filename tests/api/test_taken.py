@@ -19,7 +19,7 @@ from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 LEFT = ((DEPLOYMENT, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
 """Owned objects of a Memcached with minimal settings, which the operator leaves to the garbage collector."""
@@ -83,6 +83,7 @@ def test_object_with_another_controller_is_not_changed(
     assert world.eventually(lambda: world.events(reason="NotOurs"))[0]["type"] == "Warning"
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)
 def test_object_of_a_user_is_not_changed_and_blocks_until_deleted(world: World, operator: Operator, kind: Kind) -> None:
     workloads, world.workloads = world.workloads, None
@@ -115,6 +116,7 @@ def test_foreign_object_that_the_spec_does_not_require_is_not_deleted(
     assert world.get(kind) == foreign
 
 
+@pytest.mark.commit
 def test_orphan_with_the_operator_labels_is_adopted(world: World, operator: Operator) -> None:
     """Covers objects that a backup restored without owner references."""
     world.create()

@@ -45,7 +45,7 @@ from tests.api.support.world import MEMCACHED, World
 
 log = logging.getLogger(__name__)
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
 
@@ -125,6 +125,7 @@ def trusted(user_client: Actor, name: str, kind: Kind = VALIDATING) -> str:
 # Behaviour for users.
 
 
+@pytest.mark.commit
 def test_invalid_resource_is_rejected_with_an_explanation(
     plane: ControlPlane, world: World, webhooks: Operator
 ) -> None:
@@ -223,6 +224,7 @@ def test_terminating_replica_answers_webhooks_for_a_while(plane: ControlPlane, w
 # Certificates.
 
 
+@pytest.mark.commit
 def test_operator_owns_only_the_ca_bundle_and_restores_it(world: World, webhooks: Operator) -> None:
     bundle = trusted(world.user_client, world.namespace)
     for kind in (MUTATING, VALIDATING):

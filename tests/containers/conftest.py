@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from testcontainers.core.config import testcontainers_config
@@ -17,17 +16,6 @@ from e2e.databases.redis_servers import Redis
 from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers
-
-PARTS = 8
-"""The short suite has one in so many of these tests, others after each commit."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before the hook that reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.get_closest_marker("in_turn") is None:
-            item.add_marker(pytest.mark.in_turn(PARTS))
 
 
 @pytest.fixture(scope="session")
@@ -62,9 +50,9 @@ def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[pytest.param(each, marks=[] if each == NEWEST else pytest.mark.long) for each in ETCD])
+@pytest.fixture(params=[pytest.param(each, marks=[] if each == NEWEST else pytest.mark.weekly) for each in ETCD])
 def etcd_version(request: pytest.FixtureRequest) -> str:
-    """Version of etcd; tests run with the newest, and with all versions in `make test-long`."""
+    """Version of etcd; tests run with the newest, and each week with all."""
     return str(request.param)
 
 
@@ -76,11 +64,11 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Redis:
 
 @pytest.fixture(
     params=[
-        pytest.param(each, marks=[] if each in (OLDEST_REDIS, NEWEST_REDIS) else pytest.mark.long, id="-".join(each))
+        pytest.param(each, marks=[] if each in (OLDEST_REDIS, NEWEST_REDIS) else pytest.mark.weekly, id="-".join(each))
         for each in redis_programs.VERSIONS
     ]
 )
 def engine(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Engine and version; tests run with the oldest and the newest, and with all versions in `make test-long`."""
+    """Engine and version; tests run with the oldest and the newest, and each week with all."""
     found: tuple[str, str] = request.param
     return found

@@ -56,7 +56,7 @@ def own_keys(load: Load) -> dict[str, str | None]:
     return {key: value for key, value in written.items() if key.startswith("own-")}
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_14_snapshot_is_verified_and_restored_with_higher_revisions(kubectl: Kubectl) -> None:
     _, load, status = backed_up(kubectl)
     assert status["revision"] >= max(each.revision or 0 for each in load.history)
@@ -72,7 +72,7 @@ def test_14_snapshot_is_verified_and_restored_with_higher_revisions(kubectl: Kub
     assert after["restore"]["phase"] == "Complete"
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize(("damage", "reason"), [("truncated", "NotASnapshot"), ("flipped", "SnapshotCorrupt")])
 def test_14_damaged_snapshot_is_refused_until_a_valid_one_is_named(kubectl: Kubectl, damage: str, reason: str) -> None:
     backed_up(kubectl)
@@ -94,7 +94,7 @@ def test_14_damaged_snapshot_is_refused_until_a_valid_one_is_named(kubectl: Kube
     restored.await_ready(1)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_scheduled_snapshots_are_kept_up_to_the_retention(kubectl: Kubectl) -> None:
     destination = with_volume(kubectl)
     backup = {"schedule": "* * * * *", "retention": 1, "destination": destination}

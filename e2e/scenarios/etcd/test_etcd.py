@@ -21,7 +21,7 @@ from operators.etcd.objects.names import CLUSTER_UID
 SAMPLES = ROOT / "samples" / "etcd"
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_seed_manifest_becomes_a_cluster_that_keeps_its_data(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SAMPLES / "seed.yaml"))
     seed = EtcdCluster(kubectl, "demo")
@@ -48,7 +48,7 @@ def test_cluster_scales_under_load_and_kubectl_get_shows_its_members(kubectl: Ku
     assert {"Creating", "Scaling"} <= set(cluster.events()) | {"Scaling"}
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, "kept", size=1).await_ready(1)
     discarded = EtcdCluster.manifest("discarded", size=1, storage={"size": "256Mi", "retain": False})
@@ -60,7 +60,7 @@ def test_deletion_keeps_the_data_unless_retain_is_false(kubectl: Kubectl) -> Non
     assert kubectl.get("persistentvolumeclaim", "data-kept-0")["status"]["phase"] == "Bound"
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubectl) -> None:
     """A GitOps tool prunes the resource, and applies the manifest again, now with spec.adopt."""
     cluster = EtcdCluster.create(kubectl, size=3)
@@ -90,7 +90,7 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubect
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, size=1).await_ready(1)
     started = time.monotonic()
@@ -98,7 +98,7 @@ def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     assert time.monotonic() - started < 60
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_members_serve_while_the_operator_is_down(kubectl: Kubectl, etcd_operator: Operator) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
@@ -107,7 +107,7 @@ def test_members_serve_while_the_operator_is_down(kubectl: Kubectl, etcd_operato
     assert load.check() > 5
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_cluster_waits_for_a_missing_secret_and_recovers(kubectl: Kubectl) -> None:
     kubectl.apply(EtcdCluster.manifest("demo", size=1, auth={"rootSecretName": "root"}))
     cluster = EtcdCluster(kubectl, "demo", Access(user="root", password="secret"))
@@ -134,7 +134,7 @@ def client_tls(kubectl: Kubectl, secret: str, directory: Path) -> ssl.SSLContext
     return context
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_members_with_operator_managed_tls_refuse_clients_without_a_certificate(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:
@@ -151,7 +151,7 @@ def test_members_with_operator_managed_tls_refuse_clients_without_a_certificate(
         load.put("any", "thing")
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_invalid_change_is_refused_at_apply(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
@@ -170,7 +170,7 @@ def test_invalid_change_is_refused_at_apply(kubectl: Kubectl) -> None:
     cluster.await_ready(1)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_missing_image_stops_the_rollout_at_one_member_and_can_be_reverted(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -185,7 +185,7 @@ def test_missing_image_stops_the_rollout_at_one_member_and_can_be_reverted(kubec
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", ["small", "complete", "secure"])
 def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str) -> None:
     sample = str(SAMPLES / f"{name}.yaml")

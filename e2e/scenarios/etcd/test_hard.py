@@ -53,7 +53,7 @@ def learners(seen: list[dict[str, dict[str, Any]]]) -> int:
     return max((sum(each.get("role") == "learner" for each in members.values()) for members in seen), default=0)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_01_operator_killed_repeatedly_while_scaling_converges(kubectl: Kubectl, etcd_operator: Operator) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
@@ -69,7 +69,7 @@ def test_01_operator_killed_repeatedly_while_scaling_converges(kubectl: Kubectl,
     etcd_operator.await_rollout()
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_02_repeatedly_changed_size_converges_to_the_last_value(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -85,8 +85,7 @@ def test_02_repeatedly_changed_size_converges_to_the_last_value(kubectl: Kubectl
     until("volumes of former members are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
 
 
-@pytest.mark.in_turn(3)
-@pytest.mark.parametrize("role", ["seed", pytest.param("leader", marks=pytest.mark.long)])
+@pytest.mark.parametrize("role", ["seed", pytest.param("leader", marks=pytest.mark.weekly)])
 def test_03_04_member_whose_volume_is_lost_is_replaced_by_a_new_member(kubectl: Kubectl, role: str) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     before = cluster.await_ready(3)["status"]
@@ -103,7 +102,7 @@ def test_03_04_member_whose_volume_is_lost_is_replaced_by_a_new_member(kubectl: 
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize(("down", "blocked"), [("demo-0", True), ("demo-2", False)])
 def test_05_while_a_member_is_down_no_other_member_is_removed(kubectl: Kubectl, down: str, blocked: bool) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
@@ -123,7 +122,7 @@ def test_05_while_a_member_is_down_no_other_member_is_removed(kubectl: Kubectl, 
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_06_upgrade_restarts_no_healthy_member_while_another_is_down(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35)
     cluster.await_ready(3)
@@ -141,7 +140,7 @@ def test_06_upgrade_restarts_no_healthy_member_while_another_is_down(kubectl: Ku
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_07_lost_quorum_is_recovered_only_after_confirmation(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -170,7 +169,7 @@ def test_07_lost_quorum_is_recovered_only_after_confirmation(kubectl: Kubectl) -
     assert {key: load.read(key) for key in own} == own
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_08_deleting_all_pods_loses_no_data(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     before = cluster.await_ready(3)["status"]
@@ -184,7 +183,7 @@ def test_08_deleting_all_pods_loses_no_data(kubectl: Kubectl) -> None:
     assert load.check() > 20
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_09_operator_that_cannot_reach_etcd_destroys_nothing(kubectl: Kubectl, etcd_operator: Operator) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -203,7 +202,7 @@ def test_09_operator_that_cannot_reach_etcd_destroys_nothing(kubectl: Kubectl, e
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_10_learner_that_never_starts_is_removed(kubectl: Kubectl, release: Release, etcd_operator: Operator) -> None:
     release.upgrade("--set", "etcd.createTimeout=20")
     etcd_operator.await_rollout()
@@ -222,7 +221,7 @@ def test_10_learner_that_never_starts_is_removed(kubectl: Kubectl, release: Rele
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_11_stale_volume_never_becomes_a_member(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -243,7 +242,7 @@ def test_11_stale_volume_never_becomes_a_member(kubectl: Kubectl) -> None:
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_11_volume_of_an_earlier_cluster_is_used_only_after_an_adoption(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
@@ -265,7 +264,7 @@ def test_11_volume_of_an_earlier_cluster_is_used_only_after_an_adoption(kubectl:
     assert load.check() > 0
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_12_full_database_is_defragmented_and_accepts_writes_again(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3, quotaBackendBytes=16777216)
     cluster.await_ready(3)
@@ -288,7 +287,7 @@ def test_12_full_database_is_defragmented_and_accepts_writes_again(kubectl: Kube
     assert load.check() > 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_13_only_the_corrupt_member_is_replaced(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     before = {each["name"]: each["id"] for each in cluster.await_ready(3)["status"]["members"]}
@@ -308,7 +307,7 @@ def test_13_only_the_corrupt_member_is_replaced(kubectl: Kubectl) -> None:
     assert load.check() > 50
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_15_unsafe_upgrades_are_refused_with_the_next_step(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=1, version=OLD_35)
     cluster.await_ready(1)
@@ -324,7 +323,7 @@ def test_15_unsafe_upgrades_are_refused_with_the_next_step(kubectl: Kubectl) -> 
     assert "3.6" in refused.value.output
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_15_upgrades_minor_by_minor_under_load_survive_a_drain(kubectl: Kubectl) -> None:
     # 3.7 cannot replay log entries of 3.5: a low snapshotCount makes 3.6 take a snapshot in between.
     cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35, snapshotCount=100)

@@ -47,7 +47,7 @@ _MEMCACHED = (
         warns={"PlatformResourceNotReady": 60},
         conditions={"Available": "False ServersNotReady", "Ready": "False", "Observed": "True"},
         tiles=(UNAVAILABLE, Tile("platform-memcached", "Servers ready", "orange", "0 %")),
-        long=False,
+        nightly=True,
     ),
     Incident(
         name="memcached: a server hangs",
@@ -180,7 +180,7 @@ _ETCD = (
         may=(TARGET_DOWN,),
         conditions={"Available": "False NoQuorum", "Ready": "False", "Observed": "True"},
         tiles=(UNAVAILABLE, Tile("platform-etcd", "Without a leader", "red", "1")),
-        long=False,
+        nightly=True,
     ),
     Incident(
         name="etcd: the leader is killed",
@@ -264,7 +264,7 @@ _REDIS = (
         fault=faults.primary_killed,
         brief=True,
         lasts=0,
-        long=False,
+        nightly=True,
     ),
     Incident(
         name="redis: a replica is down",
@@ -308,7 +308,7 @@ _REDIS = (
         conditions={"Available": "True Served", "Observed": "False NotAnswering", "Ready": "False RedisUnreachable"},
         tiles=(NOT_READY,),
         seen_within=90,
-        long=False,
+        nightly=True,
     ),
     Incident(
         name="redis: a container uses most of its memory limit",
@@ -413,7 +413,7 @@ _OPERATORS = (
         brief=True,
         lasts=0,
         shared=True,
-        long=False,
+        nightly=True,
     ),
     Incident(
         name="operator: it is scaled to zero",

@@ -109,7 +109,7 @@ class Incident:
         lasts: seconds that it lasts at least, to see that no other alert fires.
         quiet_within: seconds after its end within which all alerts have ended, and conditions and tiles are as before.
         shared: whether it touches what other tests use: an operator or the API server.
-        long: whether only `make test-long` plays it.
+        nightly: whether it is played each night; the others are played each week.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Incident:
     lasts: float = 25
     quiet_within: float = 180
     shared: bool = False
-    long: bool = True
+    nightly: bool = False
 
     @property
     def fires(self) -> dict[str, float]:

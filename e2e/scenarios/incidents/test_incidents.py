@@ -15,7 +15,7 @@ CASES = [
     pytest.param(
         incident,
         id=incident.name.replace(" ", "-"),
-        marks=pytest.mark.long if incident.long else pytest.mark.in_turn(10),
+        marks=pytest.mark.nightly if incident.nightly else pytest.mark.weekly,
     )
     for incident in INCIDENTS
 ]

@@ -19,7 +19,7 @@ from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import conditions, uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 SAMPLES = ROOT / "samples" / "memcached"
 
@@ -45,7 +45,7 @@ def test_scale_writes_one_event_per_change(kubectl: Kubectl) -> None:
     assert [reason for reason in cache.events() if reason != "Ready"] == ["Creating", "Scaling", "Scaling", "Scaling"]
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.commit
 def test_image_change_never_reduces_the_number_of_ready_servers(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2, version="1.6.38")
     cache.await_ready(2)
@@ -138,7 +138,7 @@ def test_invalid_manifest_is_rejected_with_a_correction(kubectl: Kubectl) -> Non
     assert not kubectl.items("memcached")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.commit
 def test_get_and_describe_show_status_and_events(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=1).await_ready(1)
     heading, row = kubectl("get", "memcached", "cache").splitlines()

@@ -10,7 +10,7 @@ from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 ITEMS = {f"key-{number}": b"value" for number in range(100)}
 

@@ -17,7 +17,7 @@ from e2e.scenarios.support.clients import Names
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 KEYS = [f"key-{number}" for number in range(10_000)]
 HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ketama"), "rendezvous": RendezvousHash}

@@ -12,7 +12,7 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
 
@@ -42,7 +42,7 @@ def stored_items(cache: Memcached) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.commit
 def test_items_survive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     pod = pod_of(kubectl)

@@ -40,7 +40,7 @@ def all_three(kubectl: Kubectl) -> Sequence[Resource]:
     return cache, etcd, redis
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.nightly
 def test_dashboard_queries_return_series_and_rules_are_evaluated(
     kubectl: Kubectl, watch: Watch, record_property: Callable[[str, object], None]
 ) -> None:

@@ -34,8 +34,7 @@ def of_nodes(cluster: Cluster) -> dict[str, str]:
     return {name: each["nodeId"] for name, each in cluster.nodes.items()}
 
 
-@pytest.mark.in_turn(3)
-@pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.weekly)])
 def test_01_deleted_pods_return_at_new_addresses_with_all_data(kubectl: Kubectl, how: str) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -55,7 +54,7 @@ def test_01_deleted_pods_return_at_new_addresses_with_all_data(kubectl: Kubectl,
     assert load.check(replication.deaths()) > 20
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_02_clusters_that_swap_addresses_stay_separate(kubectl: Kubectl) -> None:
     other = kubectl.within(f"{kubectl.namespace}-other")
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other.namespace}})
@@ -97,7 +96,7 @@ def slots_in(text: str) -> set[int]:
     return {slot for first, last in pairs for slot in range(int(first), int(last or first) + 1)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_09_lost_slots_are_reassigned_only_after_confirmation(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, storage=None)
     cluster.await_ready(6)
@@ -124,7 +123,7 @@ def test_09_lost_slots_are_reassigned_only_after_confirmation(kubectl: Kubectl) 
     assert load.check([Death(primary, frozenset(lost_slots), replicated=-math.inf, until=math.inf)]) > 10
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("engine", [{}, VALKEY_9], ids=["redis", "valkey"])
 def test_10_isolated_primary_returns_as_a_replica(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
@@ -172,7 +171,7 @@ def stateful_sets(kubectl: Kubectl) -> list[str]:
     return kubectl("get", "statefulsets", "-o", "name").split()
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_15_healthy_cluster_is_managed_among_two_hundred_waiting(kubectl: Kubectl, redis_operator: Operator) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)

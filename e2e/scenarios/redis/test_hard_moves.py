@@ -45,8 +45,8 @@ def moved(before: dict[int, str], after: dict[int, str]) -> int:
     return sum(before[slot] != after[slot] for slot in range(SLOTS))
 
 
+@pytest.mark.nightly
 @ENGINES
-@pytest.mark.long
 def test_03_repeatedly_killed_operator_completes_the_migration(
     kubectl: Kubectl, redis_operator: Operator, engine: Spec
 ) -> None:
@@ -88,7 +88,7 @@ def has_role(node: Redis, role: str) -> bool:
     return "-<-" in open_slots(nodes) and (role == "destination" or bool(slots))
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("role", ["source", "destination", "handoff"])
 def test_04_primary_killed_during_a_migration_leaves_no_open_slot(kubectl: Kubectl, role: str) -> None:
     cluster = Cluster.create(kubectl, replicas=6, updateStrategy=SLOWLY, **KEY_BY_KEY)
@@ -104,7 +104,7 @@ def test_04_primary_killed_during_a_migration_leaves_no_open_slot(kubectl: Kubec
 
 
 @ENGINES
-@pytest.mark.long
+@pytest.mark.weekly
 def test_05_scaling_moves_the_minimum_number_of_slots(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     cluster.await_ready(6)
@@ -126,7 +126,7 @@ def test_05_scaling_moves_the_minimum_number_of_slots(kubectl: Kubectl, engine: 
     assert load.percentile(0.99) < CALM
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("when", ["moving", "moved"])
 def test_06_reverted_scale_in_restores_all_primaries(kubectl: Kubectl, when: str) -> None:
     cluster = Cluster.create(kubectl, replicas=8, updateStrategy=SLOWLY, **KEY_BY_KEY)
@@ -143,7 +143,7 @@ def test_06_reverted_scale_in_restores_all_primaries(kubectl: Kubectl, when: str
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_07_size_version_and_configuration_in_one_change(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **KEY_BY_KEY)
     cluster.await_ready(6)
@@ -162,7 +162,7 @@ PIECES, PIECE = 1024, 1024 * 1024
 
 
 @ENGINES
-@pytest.mark.long
+@pytest.mark.weekly
 def test_11_large_key_and_hot_slot_move_without_loss(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, storage=None, **engine)
     cluster.await_ready(6)
@@ -195,7 +195,7 @@ def synced(cluster: Cluster) -> bool:
     return True
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_11_full_primaries_receive_no_slots_and_lose_no_key(kubectl: Kubectl) -> None:
     limit = [{"name": "MAXMEMORY", "value": "24mb"}]
     cluster = Cluster.create(kubectl, replicas=8, pod=[{"env": limit}], **KEY_BY_KEY)

@@ -28,7 +28,7 @@ from e2e.scenarios.support.release import Release
 from e2e.scenarios.support.resource import is_evicted
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_08_primary_is_not_restarted_while_its_replica_is_down(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **REDIS_7)
     cluster.await_ready(6)
@@ -46,7 +46,7 @@ def test_08_primary_is_not_restarted_while_its_replica_is_down(kubectl: Kubectl)
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_08_primary_is_not_restarted_while_its_replica_lags(kubectl: Kubectl) -> None:
     """A restarted replica receives its full sync only after this delay, and is not linked until then."""
     late = {"repl-diskless-sync-delay": "40", "repl-diskless-sync-max-replicas": "0"}
@@ -99,7 +99,7 @@ def short_overlap(redis_operator: Operator, release: Release) -> None:
     redis_operator.await_rollout()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("short_overlap")
 def test_12_password_change_under_load_rejects_no_client(kubectl: Kubectl) -> None:
     kubectl.apply(login("first"))
@@ -139,7 +139,7 @@ def presented_certificates(cluster: Cluster) -> set[str]:
     return {ssl.get_server_certificate((host, PORT), timeout=5) for host, _ in cluster.addresses()}
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_12_certificate_change_under_load_rejects_no_client(kubectl: Kubectl, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     names = [f"*.demo.{kubectl.namespace}.svc", f"demo-client.{kubectl.namespace}.svc"]
@@ -170,7 +170,7 @@ def test_12_certificate_change_under_load_rejects_no_client(kubectl: Kubectl, tm
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_12_self_signed_tls_rejects_clients_without_a_certificate(kubectl: Kubectl, tmp_path: Path) -> None:
     cluster = Cluster.create(kubectl, replicas=6, tls={"mode": "self"})
     content = until("the client certificate exists", lambda: kubectl.get("secret", "demo-client-tls")["data"])
@@ -187,7 +187,7 @@ def test_12_self_signed_tls_rejects_clients_without_a_certificate(kubectl: Kubec
     assert not any_takes(cluster, Access())
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_13_missing_image_affects_one_replica_and_can_be_reverted(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -205,7 +205,7 @@ def test_13_missing_image_affects_one_replica_and_can_be_reverted(kubectl: Kubec
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_13_new_cluster_forms_once_its_image_is_corrected(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **REDIS_8 | {"version": "8.0.99"})
     until("the message names the version", lambda: "8.0.99" in cluster.message, seconds=120)
@@ -223,7 +223,7 @@ def replicas_are_apart(cluster: Cluster) -> bool:
     return True
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -245,7 +245,7 @@ def test_14_drain_evicts_one_pod_at_a_time_and_replicas_stay_apart(kubectl: Kube
     assert load.check() > 50, "an evicted primary waits for its replicas, and loses nothing"
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_14_disruption_budget_allows_one_eviction_at_a_time(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
     cluster.await_ready(3)

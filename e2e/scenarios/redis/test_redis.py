@@ -22,7 +22,7 @@ from operators.redis.objects.names import CLUSTER_UID
 SAMPLES = ROOT / "samples" / "redis"
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_manifest_of_the_first_release_runs_once_its_references_exist(kubectl: Kubectl) -> None:
     manifest = yaml.safe_load((SAMPLES / "seed.yaml").read_text())
     manifest["metadata"]["namespace"] = kubectl.namespace
@@ -64,7 +64,7 @@ def named(kind: str, name: str, **content: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **content}
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
         kubectl.apply(Cluster.manifest("demo", replicas=6, repository="library/redis", version="3.2.8"))
@@ -72,8 +72,7 @@ def test_version_of_the_first_release_is_rejected_with_the_reason(kubectl: Kubec
     assert "6.2" in refused.value.output
 
 
-@pytest.mark.in_turn(2)
-@pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.long)], ids=["redis", "valkey"])
+@pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.weekly)], ids=["redis", "valkey"])
 def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     cluster.await_ready(6)
@@ -89,7 +88,7 @@ def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) ->
     until("volumes of removed nodes are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 6)
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 def test_invalid_change_is_rejected_and_pods_keep_running(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
     cluster.await_ready(3)
@@ -114,7 +113,7 @@ def test_invalid_change_is_rejected_and_pods_keep_running(kubectl: Kubectl) -> N
     assert cluster.uids() == before
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_new_primary_receives_assigned_slots(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -138,7 +137,7 @@ def test_new_primary_receives_assigned_slots(kubectl: Kubectl) -> None:
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_cluster_starts_once_its_missing_secret_appears(kubectl: Kubectl) -> None:
     kubectl.apply(Cluster.manifest("demo", replicas=3, replicasPerMaster=0, auth={"secretName": "login"}, **REDIS_8))
     cluster = Cluster(kubectl, "demo", Access(password="first"))
@@ -151,7 +150,7 @@ def test_cluster_starts_once_its_missing_secret_appears(kubectl: Kubectl) -> Non
         Cluster(kubectl, "demo").execute("demo-0", "PING")
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_cluster_starts_once_its_missing_config_map_appears(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, pod=[{"configmap": "template"}])
     assert "template" in cluster.await_reason("ConfigMapMissing")
@@ -164,7 +163,7 @@ def test_cluster_starts_once_its_missing_config_map_appears(kubectl: Kubectl) ->
         assert node.config_get("port") == {"port": "6379"}, "reserved directives are not overridden"
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_paused_cluster_is_not_changed_until_it_is_resumed(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -179,7 +178,7 @@ def test_paused_cluster_is_not_changed_until_it_is_resumed(kubectl: Kubectl) -> 
     cluster.await_ready(8, primaries=4)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("finalizers", ["foreground", ""])
 def test_deletion_deletes_or_keeps_objects_as_specified(kubectl: Kubectl, finalizers: str) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, finalizers=finalizers)
@@ -199,7 +198,7 @@ def test_deletion_deletes_or_keeps_objects_as_specified(kubectl: Kubectl, finali
     assert load.check() > 5
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("engine", [REDIS_8, VALKEY_9], ids=["redis", "valkey"])
 def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl, engine: Spec) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **engine)
@@ -232,7 +231,7 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl,
     assert later.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     Cluster.create(kubectl, replicas=6).await_ready(6)
     started = time.monotonic()
@@ -240,7 +239,7 @@ def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
     assert time.monotonic() - started < 60
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_nodes_serve_and_fail_over_while_the_operator_is_down(kubectl: Kubectl, redis_operator: Operator) -> None:
     cluster = Cluster.create(kubectl, replicas=6)
     cluster.await_ready(6)
@@ -252,7 +251,7 @@ def test_nodes_serve_and_fail_over_while_the_operator_is_down(kubectl: Kubectl, 
     assert load.check() > 50
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_engine_upgrades_under_load_without_errors(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=6, **KEY_BY_KEY)
     cluster.await_ready(6)
@@ -275,7 +274,7 @@ def server(cluster: Cluster, name: str) -> str:
     return f"valkey {info['valkey_version']}" if "valkey_version" in info else f"redis {info['redis_version']}"
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 def test_exporter_reports_covered_slots(kubectl: Kubectl) -> None:
     cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, metrics={})
     cluster.await_ready(3)
@@ -289,7 +288,7 @@ def test_exporter_reports_covered_slots(kubectl: Kubectl) -> None:
     until("the exporter reports all slots", covered)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", ["small", "complete", "secure"])
 def test_every_sample_becomes_ready_and_is_not_modified(kubectl: Kubectl, name: str) -> None:
     sample = str(SAMPLES / f"{name}.yaml")

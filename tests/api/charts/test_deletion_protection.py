@@ -13,7 +13,7 @@ from e2e.cluster.errors import ClusterError
 from tests.api.charts.cluster import IGNORE_WEBHOOK, Cluster, etcd, redis
 from tests.support.charts import NAMES, Obj
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 RESOURCES = {"etcdcluster": etcd, "rediscluster": redis}
 SIZES: dict[str, Obj] = {"etcdcluster": {"size": 3, "version": "3.6.16"}, "rediscluster": {"replicas": 6}}

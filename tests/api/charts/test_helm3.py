@@ -14,7 +14,7 @@ from e2e.cluster.machine.commands import run
 from tests.api.charts.cluster import IGNORE_WEBHOOK, Cluster, memcached
 from tests.support.charts import NAMES, NAMESPACE, OPERATORS, VARIANTS, Obj, Values, render
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 OPENSHIFT = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
 GLOBALS = {"global": {"imageRegistry": "mirror.example.com", "commonLabels": {"team": "storage"}}}

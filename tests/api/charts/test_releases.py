@@ -19,7 +19,7 @@ from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, etcd, 
 from tests.api.support.running import Operator
 from tests.support.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 RELEASED = REPOSITORY / "tests" / "released"
 PREVIOUS = RELEASED / "platform-0.1.0.tgz"

@@ -36,7 +36,7 @@ from tests.api.support.live import LiveServer
 from tests.support.charts import NAMESPACE, Obj, only, render
 from tests.support.memcached.server import Forgetting, Keeping, serving
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 FULL = "platform-memcached-operator"
 ALONE: Obj = {"etcd": {"enabled": False}, "redis": {"enabled": False}}
@@ -99,6 +99,7 @@ class Running:
             return int(connection.recv(1000).split()[1])
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("namespaces", [[], [NAMESPACE]], ids=["everywhere", "one-namespace"])
 def test_chart_grants_all_permissions_that_the_operator_uses(
     cluster: Cluster, charts: Path, tmp_path: Path, namespaces: list[str]

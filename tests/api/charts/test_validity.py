@@ -14,7 +14,7 @@ from tests.api.charts import schemas
 from tests.api.charts.cluster import Cluster
 from tests.support.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 SAMPLES = sorted((REPOSITORY / "samples").rglob("*.yaml"))
 
@@ -79,6 +79,7 @@ def test_unknown_kinds_are_rejected(known: Path, tmp_path: Path) -> None:
         kubeconform([{"apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "a"}}], known, tmp_path)
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_samples_are_valid(served: Cluster, known: Path, tmp_path: Path, sample: Path) -> None:
     objects = [obj for obj in yaml.safe_load_all(sample.read_text()) if obj]

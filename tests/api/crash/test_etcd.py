@@ -1,6 +1,6 @@
 """Scenarios of the crash harness for etcd on a real API server, with the members of `FakeEtcd`.
 
-One scenario always runs, the others in `make test-long`. The in-memory suite has many more
+One scenario runs each night, the others each week. The in-memory suite has many more
 (`tests/unit/etcd/simulation/test_crash.py`); this one verifies the behaviour of a real API server.
 """
 
@@ -39,7 +39,7 @@ from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 SELECTED = {
     "create one member",
@@ -53,7 +53,7 @@ SELECTED = {
     "restore",
     "lost quorum and recovery",
 }
-ALWAYS = "create one member"
+OF_EACH_NIGHT = "create one member"
 DISTURBANCES = ("crash after a write", "lost response", "409")
 
 
@@ -100,7 +100,7 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if scenario.name == ALWAYS and disturbance == DISTURBANCES[0] else pytest.mark.long,
+        marks=() if scenario.name == OF_EACH_NIGHT and disturbance == DISTURBANCES[0] else pytest.mark.weekly,
     )
     for scenario in SCENARIOS
     if scenario.name in SELECTED

@@ -1,4 +1,4 @@
-"""Scenarios of the crash harness on a real API server: a subset by default, all of them with `make test-long`."""
+"""Scenarios of the crash harness on a real API server: some each night, all of them each week."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
 from tests.support.memcached.scenarios import SCENARIOS
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 SOME = {"create with all optional objects", "scale", "owned objects deleted"}
+"""Scenarios that meet some disturbances each night; the others meet all each week."""
+
 REFUSED = {"invalid, then repaired", "left invalid"}
 """Scenarios whose spec the CRD rejects."""
 
@@ -28,7 +30,7 @@ CASES = [
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=() if scenario.name in SOME and disturbance in QUICK else pytest.mark.long,
+        marks=() if scenario.name in SOME and disturbance in QUICK else pytest.mark.weekly,
     )
     for scenario in SCENARIOS
     if scenario.name not in REFUSED | READS_FILES

@@ -1,6 +1,6 @@
 """Scenarios of the crash harness for redis on a real API server, with the nodes of `FakeRedis`.
 
-One scenario always runs, the others in `make test-long`. The in-memory suite has many more
+One scenario runs each night, the others each week. The in-memory suite has many more
 (`tests/unit/redis/simulation/test_crash.py`); this one verifies the behaviour of a real API server.
 """
 
@@ -55,7 +55,7 @@ SELECTED = {
     "delete the StatefulSet and orphan its pods",
     "password Secret appears after creation",
 }
-SHORT = "create without replicas"
+OF_EACH_NIGHT = "create without replicas"
 DISTURBANCES = ("crash after a write", "lost response", "409")
 
 FAST = 4
@@ -128,7 +128,9 @@ CASES = [
         disturbance,
         id=f"{scenario}-{disturbance}",
         marks=(
-            pytest.mark.in_turn(8) if scenario.name == SHORT and disturbance == DISTURBANCES[0] else pytest.mark.long
+            pytest.mark.nightly
+            if scenario.name == OF_EACH_NIGHT and disturbance == DISTURBANCES[0]
+            else pytest.mark.weekly
         ),
     )
     for scenario in SCENARIOS

@@ -2,9 +2,9 @@
 
 For each leaf of each CRD, values are drawn from its schema: set, changed, removed, back to the first value, an invalid
 value and back. An accepted edit must show in an owned object, in the database or in a condition; its reversal must
-restore what was there. Some leaves are drawn in the short suite; all of them in `make test-long`.
+restore what was there. Some leaves of one kind are edited for each commit, all leaves each week.
 
-`LEAF_SEED=NUMBER` repeats a run, `LEAF_ONLY=PREFIX,PREFIX` selects leaves, and with `LEAF_SHRINK=1` Hypothesis shrinks
+`TEST_SEED=NUMBER` repeats a run, `LEAF_ONLY=PREFIX,PREFIX` selects leaves, and with `LEAF_SHRINK=1` Hypothesis shrinks
 the edits of the first leaf that fails.
 """
 
@@ -30,14 +30,14 @@ from tests.api.support.leaf_subjects import SUBJECTS
 from tests.api.support.live import CachedServer
 from tests.api.support.scenario_runner import Run
 from tests.api.support.world import World
+from tests.support import seeds
 from tests.support.etcd import backup_cases
 from tests.support.etcd.backup_cases import S3
 from tests.support.schema import spec_schema
-from tests.support.seeds import SEED
 
 ONLY = tuple(os.environ.get("LEAF_ONLY", "").split(","))
 SHORT, SAMPLE = ("Memcached",), 8
-"""Kinds in the short suite, and leaves of each."""
+"""Kinds that are edited for each commit, and leaves of each."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def play(plane: ControlPlane, subject: Subject, leaves: Sequence[Leaf], draw: Dr
             continue
         run = Run(plane, cast=subject.cast, live=CachedServer)
         try:
-            batch = Batch(subject, run, group, seed=SEED, draw=draw, runs_pods=runs_pods)
+            batch = Batch(subject, run, group, seed=seeds.seed(), draw=draw, runs_pods=runs_pods)
             batch.play()
             played += batch.trials
         finally:
@@ -121,14 +121,14 @@ def require(plane: ControlPlane, subject: Subject, leaves: Sequence[Leaf]) -> No
     failed = [trial for trial in trials if trial.failure]
     if failed and os.environ.get("LEAF_SHRINK"):
         shrink(plane, subject, failed[0].leaf)
-    passed = f"{len(trials) - len(failed)} of {len(trials)} leaves; LEAF_SEED={SEED}"
+    passed = f"{len(trials) - len(failed)} of {len(trials)} leaves; {seeds.VARIABLE}={seeds.seed()}"
     assert not failed, "\n".join([passed, *(f"{trial.leaf}: {trial.failure}" for trial in failed)])
 
 
 def shrink(plane: ControlPlane, subject: Subject, leaf: Leaf) -> None:
     """Raise the failure of a leaf with the simplest edit that fails."""
 
-    @seed(SEED)
+    @seed(seeds.seed())
     @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
@@ -143,10 +143,10 @@ def shrink(plane: ControlPlane, subject: Subject, leaf: Leaf) -> None:
 def test_edits_of_some_leaves_are_applied_or_explained(plane: ControlPlane, kind: str) -> None:
     subject = SUBJECTS[kind]
     shown = [leaf for leaf in subject.leaves if not leaf.path.startswith(subject.with_pods)]
-    require(plane, subject, random.Random(SEED).sample(shown, SAMPLE))
+    require(plane, subject, random.Random(seeds.seed()).sample(shown, SAMPLE))
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_edits_of_all_leaves_are_applied_or_explained(plane: ControlPlane, kind: str) -> None:

@@ -13,11 +13,11 @@ import pytest
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
+from tests.support import seeds
 from tests.support.memcached.cases import CHANGES
-from tests.support.seeds import SEED
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
 
-pytestmark = pytest.mark.in_turn(8)
+pytestmark = pytest.mark.nightly
 
 KEPT = ("image", "version")
 """Leaves whose removal changes nothing: a resource that names no version keeps the one that it runs."""
@@ -34,7 +34,7 @@ def named_leaves(per_field: int | None) -> dict[str, str]:
         if leaf.startswith(NEEDS_CERT_MANAGER):
             continue
         fields.setdefault(re.split(r"[.\[]", leaf)[0], []).append(leaf)
-    chance = random.Random(SEED)
+    chance = random.Random(seeds.seed())
     drawn = [leaf for of in fields.values() for leaf in chance.sample(of, min(len(of), per_field or len(of)))]
     return {leaf: f"leaf-{number}" for number, leaf in enumerate(drawn)}
 
@@ -63,7 +63,7 @@ def settled(world: World, named: Mapping[str, str], prefix: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("per_field", "seconds"), [(1, 120), pytest.param(None, 600, marks=[pytest.mark.long, pytest.mark.timeout(2400)])]
+    ("per_field", "seconds"), [(1, 120), pytest.param(None, 600, marks=[pytest.mark.weekly, pytest.mark.timeout(2400)])]
 )
 def test_field_change_equals_creation_and_can_be_reverted(
     world: World, operator: Operator, per_field: int | None, seconds: float
@@ -87,11 +87,11 @@ def test_field_change_equals_creation_and_can_be_reverted(
         # A resource paused at creation has no objects; one paused later keeps them.
         if leaf != "paused" and seen[f"old-{name}"] != seen[f"new-{name}"]
     ]
-    assert differ == [], f"LEAF_SEED={SEED}"
+    assert differ == [], f"{seeds.VARIABLE}={seeds.seed()}"
 
     for leaf, name in names.items():
         world.change(f"old-{name}", **dict.fromkeys(CHANGES[leaf]) | {"size": 0})
     world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in names.values()), seconds=seconds)
     seen = objects(world)
     left = [leaf for leaf, name in names.items() if seen[f"old-{name}"] != seen["untouched"]]
-    assert [leaf for leaf in left if leaf not in KEPT] == [], f"LEAF_SEED={SEED}"
+    assert [leaf for leaf in left if leaf not in KEPT] == [], f"{seeds.VARIABLE}={seeds.seed()}"

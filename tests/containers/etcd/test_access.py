@@ -29,6 +29,8 @@ from tests.containers.support.etcd_servers import FILES, NEWEST, OPEN, Etcd, Nod
 from tests.support.tls import Authority
 from tests.unit.etcd import world
 
+pytestmark = pytest.mark.nightly
+
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 
 ROOT = Access(user="root", password="first")
@@ -52,6 +54,7 @@ async def enable(node: Node, access: Access = ROOT) -> None:
     await execute(connect, EnableAuth((node.endpoint(),), access, access.user, access.password))
 
 
+@pytest.mark.commit
 async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, etcd_version: str) -> None:
     wrong, second = replace(ROOT, password="wrong"), replace(ROOT, password="second")
     with etcd.cluster(etcd_version) as cluster:
@@ -142,7 +145,7 @@ async def test_removed_authentication_is_disabled_with_the_stored_password(etcd:
         assert not await auth_enabled(node, OPEN)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 async def test_expired_token_is_replaced(etcd: Etcd) -> None:
     with etcd.cluster(NEWEST, "--auth-token-ttl=1") as cluster:
         node = await leader(cluster.nodes)
@@ -171,6 +174,7 @@ async def test_learner_accepts_the_token_of_a_voter(etcd: Etcd, etcd_version: st
         await eventually(learner_accepts_the_token, Refused, Unreachable)
 
 
+@pytest.mark.commit
 async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_version: str, tmp_path: Path) -> None:
     authority, another = Authority(tmp_path), Authority(tmp_path, "another")
     authority.issue("server", HOST)

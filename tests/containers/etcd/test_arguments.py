@@ -21,6 +21,8 @@ from operators.etcd.api.versions import Version, features
 from tests.containers.support.etcd_servers import program
 from tests.support.tls import Authority
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = 30
 """Number of command lines per version, with five random flags on average; each takes 0.4 s."""
 

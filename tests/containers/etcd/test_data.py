@@ -16,6 +16,8 @@ from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import NOSPACE, Alarm
 from tests.containers.support.etcd_servers import OPEN, Etcd, Node, eventually, leader, program, put
 
+pytestmark = pytest.mark.nightly
+
 MIB = 2**20
 
 
@@ -92,6 +94,7 @@ async def test_members_with_the_same_keys_have_the_same_hash(etcd: Etcd, etcd_ve
         assert {(await hashed(node, revision))[2] for node in cluster.nodes} == {15}
 
 
+@pytest.mark.commit
 async def test_snapshot_ends_with_its_checksum_and_can_be_restored(
     etcd: Etcd, etcd_version: str, tmp_path: Path
 ) -> None:

@@ -33,6 +33,8 @@ from shared.runtime.plan import Step
 from tests.containers.support.etcd_servers import NEWEST, OPEN, Etcd, Node, count, eventually, leader, program, put
 from tests.unit.etcd.world import NOW, cluster
 
+pytestmark = pytest.mark.nightly
+
 MIB = 2**20
 QUOTA = 16 * MIB
 
@@ -270,6 +272,7 @@ def corrupt(node: Node, value: bytes) -> None:
     node.start()
 
 
+@pytest.mark.commit
 async def test_survivor_of_a_lost_quorum_continues_with_the_predicted_cluster_id(
     etcd: Etcd, etcd_version: str, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import NOSPACE, Alarm, Member, Members
 from tests.containers.support.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 
+pytestmark = pytest.mark.nightly
+
 
 async def members(node: Node) -> Members:
     async with node.connected() as server:
@@ -39,6 +41,7 @@ async def grow(cluster: Cluster, by: Node) -> Node:
     return node
 
 
+@pytest.mark.commit
 async def test_member_reports_its_status_and_its_cluster(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         node = await leader(cluster.nodes)
@@ -57,6 +60,7 @@ async def test_member_reports_its_status_and_its_cluster(etcd: Etcd, etcd_versio
         assert progress.applied >= status.raft_applied
 
 
+@pytest.mark.commit
 async def test_members_are_added_as_learners_promoted_and_removed(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version) as cluster:
         first = await leader(cluster.nodes)
@@ -129,7 +133,7 @@ async def test_call_uses_the_next_endpoint_and_never_another_cluster(etcd: Etcd)
             await execute(connect, Defragment((), OPEN))
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 async def test_member_without_a_quorum_reports_the_members_that_it_remembers(etcd: Etcd, etcd_version: str) -> None:
     with etcd.cluster(etcd_version, size=3) as cluster:
         await leader(cluster.nodes)
@@ -178,7 +182,7 @@ async def test_dead_voter_must_be_removed_before_a_member_is_added(etcd: Etcd) -
         assert {each.name for each in (await members(alive[0])).members} == {node.name for node in alive}
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 async def test_request_to_a_hanging_member_times_out_after_five_seconds(etcd: Etcd) -> None:
     with etcd.cluster() as cluster:
         node = await leader(cluster.nodes)

@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from operators.etcd.client.errors import NoSpace
 from operators.etcd.client.server import NOSPACE
 from tests.containers.support.etcd_servers import Etcd, Node, eventually, leader, put
 from tests.support import paths
+
+pytestmark = pytest.mark.nightly
 
 KEYS = {f"key-{number}": f"value-{number}" for number in range(50)}
 

@@ -13,17 +13,20 @@ from tests.support import paths
 from tests.support.etcd.lab import RealLab
 from tests.support.etcd.recorded_conformance import SESSIONS
 
+pytestmark = pytest.mark.nightly
+
 VERSION = "3.6.16"
 """Version of the recording; others differ in details, such as when a lone member starts to serve clients."""
 
 RECORD = paths.RECORDED / "etcd.json"
 RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
 
-AT_ONCE = "seed_bootstraps_again"
+OF_EACH_COMMIT = "seed_bootstraps_again"
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in SESSIONS]
+    "name", [pytest.param(name, marks=() if name == OF_EACH_COMMIT else pytest.mark.nightly) for name in SESSIONS]
 )
 async def test_recording_matches_a_real_etcd(tmp_path: Path, name: str) -> None:
     lab = RealLab(binaries.build(binaries.ETCD[VERSION]) / "etcd", tmp_path, list(free_ports(12)))

@@ -37,6 +37,8 @@ from shared.runtime.settings import Settings
 from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
 
+pytestmark = pytest.mark.nightly
+
 MINORS = {version.rpartition(".")[0]: version for version in sorted(ETCD)}
 """Newest version of each minor version."""
 
@@ -241,10 +243,10 @@ def taken(version: str, home: Path, directory: Path) -> tuple[Keys, EndpointStat
         pytest.param("3.6.16", "3.6.16"),
         pytest.param("3.6.16", "3.7.3"),
         pytest.param("3.5.35", "3.7.3"),
-        *(pytest.param(version, version, marks=pytest.mark.long) for version in ETCD if version != "3.6.16"),
-        pytest.param("3.4.13", "3.5.35", marks=pytest.mark.long),
-        pytest.param("3.4.13", "3.6.16", marks=pytest.mark.long),
-        pytest.param("3.5.35", "3.6.16", marks=pytest.mark.long),
+        *(pytest.param(version, version, marks=pytest.mark.weekly) for version in ETCD if version != "3.6.16"),
+        pytest.param("3.4.13", "3.5.35", marks=pytest.mark.weekly),
+        pytest.param("3.4.13", "3.6.16", marks=pytest.mark.weekly),
+        pytest.param("3.5.35", "3.6.16", marks=pytest.mark.weekly),
     ],
 )
 def test_cluster_is_restored_from_the_snapshot_of_another(before: str, after: str, home: Path, tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_snapshot_of_a_newer_etcd_is_refused(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(each, marks=[] if each == "3.6.16" else pytest.mark.long) for each in ETCD]
+    "version", [pytest.param(each, marks=[] if each == "3.6.16" else pytest.mark.weekly) for each in ETCD]
 )
 def test_survivor_continues_as_a_new_cluster_and_keeps_its_former_data(
     version: str, home: Path, tmp_path: Path

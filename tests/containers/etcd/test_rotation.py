@@ -19,6 +19,8 @@ from shared.pki.certs import Certificate, joined
 from shared.pki.copies import TrustedCertificate, following
 from tests.containers.support.etcd_servers import FILES, NEWEST, Cluster, Etcd, Node, eventually, put
 
+pytestmark = pytest.mark.nightly
+
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 HOST = "demo-0.demo.default.svc"

@@ -13,6 +13,8 @@ from tests.containers.etcd.test_members import carry_out, grow, members
 from tests.containers.support.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 from tests.unit.etcd.simulation.database import UNREADABLE
 
+pytestmark = pytest.mark.nightly
+
 EARLIER, LATER, LATEST = "3.5.35", "3.6.16", "3.7.3"
 
 
@@ -74,7 +76,7 @@ async def test_3_7_panics_on_a_log_of_3_5_until_3_6_has_written_a_snapshot(etcd:
         await grow(cluster, node)  # it begins with a snapshot of the leader
 
 
-@pytest.mark.parametrize(("before", "after"), [(LATER, EARLIER), pytest.param(LATEST, LATER, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("before", "after"), [(LATER, EARLIER), pytest.param(LATEST, LATER, marks=pytest.mark.weekly)])
 async def test_cluster_is_downgraded_member_by_member(etcd: Etcd, before: str, after: str) -> None:
     series = after.rpartition(".")[0]
     with etcd.cluster(before, size=3) as cluster:

@@ -13,6 +13,8 @@ from operators.memcached.objects.pod import EXTERNAL, arguments
 from tests.containers.support.servers import Memcached, Servers
 from tests.unit.memcached.world import resource
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = 25
 """Number of argument lists per version; each takes 0.3 s."""
 

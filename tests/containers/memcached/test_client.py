@@ -19,6 +19,8 @@ from operators.memcached.client.server import Server
 from tests.containers.support.servers import FILES, Memcached, Servers
 from tests.support.tls import Authority
 
+pytestmark = pytest.mark.nightly
+
 NAME = "memcached.test"
 TLS = ("--enable-ssl", f"--extended=ssl_chain_cert={FILES}/server.crt,ssl_key={FILES}/server.key")
 CLIENTS = f"--extended=ssl_ca_cert={FILES}/authority.crt,ssl_verify_mode=2"
@@ -42,6 +44,7 @@ async def refused(to: Memcached, tls: ssl.SSLContext | None = None, auth: tuple[
     return error.value
 
 
+@pytest.mark.commit
 async def test_version_and_statistics_of_a_plain_server_are_read(servers: Servers, version: str) -> None:
     with servers.memcached(version, "--memory-limit=32") as to:
         Client((to.host, to.port)).set("key", "value", noreply=False)
@@ -97,6 +100,7 @@ async def test_password_is_not_stored_by_a_server_without_authentication(servers
             assert (await server.stats())["total_items"] == "0"
 
 
+@pytest.mark.commit
 async def test_server_reloads_users_on_sighup(servers: Servers, version: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:one\n")
@@ -217,6 +221,7 @@ async def test_key_mismatch_is_reported_and_repaired_over_the_same_connection(
                 assert again.certificate != server.certificate
 
 
+@pytest.mark.commit
 async def test_tls_and_users_work_together(servers: Servers, version: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", NAME)

@@ -15,6 +15,8 @@ from tests.containers.support.servers import FILES, VERSIONS, Memcached, Servers
 from tests.support.memcached.exporter import Running, Samples, running, samples
 from tests.support.tls import Authority
 
+pytestmark = pytest.mark.nightly
+
 TABLE = {metric.name for metric in (*metrics.SERVER, *metrics.SETTINGS, *metrics.SLAB)}
 TLS_AND_EXTSTORE = {name for name in TABLE if name.startswith(("memcached_tls_", "memcached_extstore_"))}
 PROXY = {name for name in TABLE if re.match("memcached_(proxy|round_robin|unexpected)_", name)}
@@ -69,6 +71,7 @@ def test_commands_of_clients_are_counted(servers: Servers, version: str) -> None
     assert sum(of_slabs) == 6
 
 
+@pytest.mark.commit
 def test_every_metric_has_a_statistic_of_a_real_server(servers: Servers, version: str) -> None:
     # Only with temporary_ttl, items with a short TTL have a separate LRU.
     with servers.memcached(version, "--extended=temporary_ttl=60") as to, exporter_for(to) as exporting:

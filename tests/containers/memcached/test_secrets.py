@@ -16,6 +16,8 @@ from tests.containers.support.servers import FILES, Memcached, Servers
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import resource
 
+pytestmark = pytest.mark.nightly
+
 TEXTS = {
     "one": "alice:open\n",
     "colons": "alice::a:b:\n",

@@ -18,6 +18,8 @@ from e2e.scenarios.redis.session import Access, Address
 from e2e.scenarios.redis.workload import Kind
 from operators.redis.client.server import Server
 
+pytestmark = pytest.mark.nightly
+
 NO_PASSWORD = Access()
 
 
@@ -47,7 +49,7 @@ async def move_slowly(
         await server.execute("CLUSTER", "SETSLOT", slot, "NODE", target[0].id)
 
 
-@pytest.mark.parametrize("of", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.long)])
+@pytest.mark.parametrize("of", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.weekly)])
 async def test_clients_follow_slots_to_a_new_node_without_an_error(of: tuple[str, str], tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(of) as cluster:
         await cluster.form(3, 1)

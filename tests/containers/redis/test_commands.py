@@ -27,6 +27,8 @@ from operators.redis.client.server import Access
 from operators.redis.migration.commands import CloseSlots
 from operators.redis.slots.hash_slots import Slots
 
+pytestmark = pytest.mark.nightly
+
 
 async def twice(call: RedisCall) -> None:
     """Execute a command twice: it is repeated if its result is unknown."""
@@ -34,6 +36,7 @@ async def twice(call: RedisCall) -> None:
     await execute(connect, call)
 
 
+@pytest.mark.commit
 async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         one, two, three = (cluster.add() for _ in range(3))

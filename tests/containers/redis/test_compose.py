@@ -32,6 +32,8 @@ from e2e.databases.redis_servers import Cluster, Redis
 from e2e.scenarios.support.commands import until
 from e2e.scenarios.support.prometheus import Prometheus
 
+pytestmark = pytest.mark.nightly
+
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
 PARTS = REPOSITORY / "dashboards/compose"
 RECORDED = {"memcached-exporter:9150": "memcached", **{f"etcd-{number}:2381": "etcd" for number in range(3)}}

@@ -18,6 +18,8 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.conf_syntax import arguments
 from tests.containers.redis.test_config import resource
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = 40
 """Random files for each engine; each starts two servers."""
 

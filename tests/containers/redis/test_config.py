@@ -40,6 +40,8 @@ from shared.pki import ca, certs
 from shared.pki.certs import Pair, joined
 from shared.pki.copies import following
 
+pytestmark = pytest.mark.nightly
+
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)
 UNUSUAL_PASSWORD = "sp ace\"quote\\back'tick#\x07é€"
@@ -219,6 +221,7 @@ async def test_settings_that_require_a_restart_are_exactly_the_listed_ones(
 # Passwords.
 
 
+@pytest.mark.commit
 async def test_password_changes_without_an_interruption(redis: Redis, engine: tuple[str, str]) -> None:
     """Each phase: the replica stays in sync, both passwords are accepted, and open connections stay open."""
     made, state = resource(engine), Passwords("one", exporter="reader")

@@ -18,6 +18,8 @@ from operators.redis.client.server import Access, Endpoint
 from shared.pki.certs import Pair
 from tests.support.tls import Authority
 
+pytestmark = pytest.mark.nightly
+
 HOST = "demo-0.demo.test"
 
 

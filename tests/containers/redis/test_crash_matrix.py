@@ -29,6 +29,8 @@ from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_killing import Killer, Point
 from tests.containers.support.redis_moving import FEW, close_arrived
 
+pytestmark = pytest.mark.nightly
+
 SEEDS = 90
 """Number of old keys in the slots that move."""
 
@@ -325,7 +327,7 @@ async def test_crash_of_an_end_loses_nothing(redis: Redis, victim: str, promoted
     await matrix(redis, OLDEST, victim, [point], promoted=promoted)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("engine", "victim", "promoted"), EVERY, ids=str)
 async def test_crash_of_an_end_at_any_stage_loses_nothing(
@@ -335,7 +337,7 @@ async def test_crash_of_an_end_at_any_stage_loses_nothing(
     await matrix(redis, engine, victim, points, promoted=promoted)
 
 
-@pytest.mark.parametrize("point", [KEY_BY_KEY[4], pytest.param(KEY_BY_KEY[5], marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("point", [KEY_BY_KEY[4], pytest.param(KEY_BY_KEY[5], marks=pytest.mark.weekly)], ids=str)
 async def test_keys_that_moved_are_not_replaced_by_those_of_a_promoted_source(redis: Redis, point: Point) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(3, 1)

@@ -30,6 +30,8 @@ from operators.redis.client.responses import mapping
 from operators.redis.client.server import Server
 from operators.redis.objects.redis_conf import RESTART, is_live
 
+pytestmark = pytest.mark.nightly
+
 VALUES = (
     *("", " ", "yes", "NO", "true", "0", "1", "-1", "-2", "007", "+7", "5", "99", "100", "101", "1000", "1001"),
     *("65536", "100000", "100001", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808"),
@@ -91,6 +93,7 @@ async def value_of(server: Server, name: str) -> str | None:
     return mapping(await server.execute("CONFIG", "GET", name)).get(name)
 
 
+@pytest.mark.commit
 async def test_table_has_the_directives_of_the_server(redis: Redis, engine: tuple[str, str]) -> None:
     judged = Engine.parse(" ".join(engine))
     with redis.cluster(engine) as cluster:

@@ -15,6 +15,8 @@ from operators.redis.client.errors import ForeignNodeMet, Refused
 from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
 
+pytestmark = pytest.mark.nightly
+
 WRITTEN = (0, 100, 5000, 6000, 12000)
 """Slots with a key."""
 
@@ -37,6 +39,7 @@ async def write(cluster: Cluster, slots: tuple[int, ...] = WRITTEN) -> None:
             await server.execute("SET", key_in(slot), "kept")
 
 
+@pytest.mark.commit
 async def test_node_that_lost_nodes_conf_takes_its_slots_back_with_their_keys(
     redis: Redis, engine: tuple[str, str]
 ) -> None:

@@ -23,6 +23,8 @@ from tests.containers.support.redis_cutting import Scissors
 from tests.containers.support.redis_moving import close_arrived, fill, forget, move, require_whole, writing
 from tests.support.tls import Authority
 
+pytestmark = pytest.mark.nightly
+
 
 async def test_primary_joins_and_leaves_while_a_client_writes(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
@@ -46,6 +48,7 @@ async def test_primary_joins_and_leaves_while_a_client_writes(redis: Redis, engi
         await require_whole(cluster, wrote | writer.wrote)
 
 
+@pytest.mark.commit
 async def test_migration_interrupted_after_any_command_is_completed(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
         await cluster.form(2)

@@ -20,6 +20,8 @@ from operators.redis.topology.provenance import Provenance, judge
 from tests.containers.support.redis_cutting import Scissors
 from tests.containers.support.redis_moving import KEYS, fill, forget, move, require_whole
 
+pytestmark = pytest.mark.nightly
+
 MOVED = Slots.of(range(10))
 
 
@@ -33,6 +35,7 @@ async def provenance(cluster: Cluster) -> Provenance:
     return judge(view, (), lambda *_: False, lambda node_id: node_id not in view.nodes)
 
 
+@pytest.mark.commit
 async def test_primary_with_older_data_brings_no_deleted_key_back(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(3)

@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
 from e2e.databases.redis_servers import Cluster, Redis
 from operators.redis.client.errors import RedisError
 from operators.redis.client.responses import NodeReport
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView
+
+pytestmark = pytest.mark.nightly
 
 
 async def observe(cluster: Cluster) -> ClusterView:

@@ -61,7 +61,7 @@ def test_umbrella_renders_exactly_the_enabled_operators(charts: Path, choice: di
     assert bool(objects) == bool(deployed)
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 @pytest.mark.parametrize("values", COMBINATIONS.values(), ids=COMBINATIONS)
 def test_rendering_is_deterministic(charts: Path, values: Values) -> None:
     assert manifest(charts / "platform", values) == manifest(charts / "platform", values)

@@ -27,8 +27,6 @@ from tests.support.charts import (
 )
 from tests.support.openshift import violations
 
-pytestmark = pytest.mark.in_turn(3)
-
 OPENSHIFT: Obj = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
 """Removes the fixed IDs, so that restricted-v2 assigns those of the namespace."""
 
@@ -162,6 +160,7 @@ def test_deployment_has_annotations_and_labels_of_its_own(operator_chart: Path) 
     assert found["spec"]["template"] == deployment(operator_chart, {})["spec"]["template"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "values", [{}, EVERYTHING, {"certificates": {"source": "secret", "secretName": "a"}}], ids=repr
 )
@@ -172,6 +171,7 @@ def test_namespace_of_all_objects_can_be_set(operator_chart: Path, values: Value
     assert render(operator_chart, values, namespace=NAMESPACE) != moved
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("chart", OPERATORS)
 @pytest.mark.parametrize(
     ("deprecated", "conventional"),
@@ -202,6 +202,7 @@ def notes(chart: Path, values: Values) -> str:
     return " ".join(text.rpartition("NOTES:")[2].split())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("chart", [*OPERATORS, "platform"])
 def test_keys_for_yaml_anchors_are_accepted_at_the_top(charts: Path, chart: str) -> None:
     for anchor in ({"enabled": True, "metrics": {"dashboards": {"enabled": True}}}, ["a"], "text"):

@@ -114,14 +114,14 @@ def types(request: pytest.FixtureRequest) -> dict[str, Any]:
         pytest.skip(f"the Go module with the schema of Kubernetes 1.{request.param} cannot be downloaded: {error}")
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_charts_have_only_known_fields(charts: Path, types: dict[str, Any], operator: str, values: Any) -> None:
     assert [each for obj in render(charts / operator, values) for each in problems(obj, types)] == []
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize("golden", GOLDEN, ids=[f"{path.parts[-5]}-{path.parts[-2]}" for path in GOLDEN])
 def test_objects_of_operators_have_only_known_fields(types: dict[str, Any], golden: Path) -> None:
     objects = list(yaml.safe_load_all(golden.read_text()))

@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.charts import EVERYTHING, OPERATORS, VARIANTS, Obj, Values, manifest, named, of_kind, only, render
 
-pytestmark = pytest.mark.in_turn(3)
-
 WEBHOOKS = {"MutatingWebhookConfiguration": "default", "ValidatingWebhookConfiguration": "validate"}
 SECRET = {"certificates": {"source": "secret", "secretName": "provided"}}
 CERT_MANAGER = {"certificates": {"source": "certManager"}}

@@ -175,7 +175,7 @@ def resource(operator: str, name: str, status: str, reason: str) -> dict[str, st
 BURN = 'alertname="PlatformOperatorErrorBudgetBurn"'
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", RULES)
 def test_single_failing_resource_of_59_burns_no_budget_quickly(operator: str, tmp_path: Path) -> None:
     """The failing one is retried each minute, and the healthy ones are reconciled every ten minutes."""
@@ -191,7 +191,7 @@ def test_single_failing_resource_of_59_burns_no_budget_quickly(operator: str, tm
     firing(tmp_path, operator, series, expected)
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", RULES)
 def test_many_failing_resources_burn_the_budget_although_healthy_ones_are_reconciled_often(
     operator: str, tmp_path: Path
@@ -204,7 +204,7 @@ def test_many_failing_resources_burn_the_budget_although_healthy_ones_are_reconc
     firing(tmp_path, operator, series, [(120, f'{BURN},window="1h"', ["PlatformOperatorErrorBudgetBurn"])])
 
 
-@pytest.mark.in_turn(5)
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", RULES)
 def test_conflicts_burn_no_budget(operator: str, tmp_path: Path) -> None:
     """Another client writes the same objects: each reconcile ends with 409, and the status reports Conflict."""

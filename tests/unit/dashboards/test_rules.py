@@ -31,7 +31,6 @@ def test_alerts_and_cases_correspond(operator: str) -> None:
     assert sorted(tested, key=str) == sorted(map(identity, RULES[operator].alerts), key=str)
 
 
-@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("operator", RULES)
 def test_alerts_fire_resolve_and_handle_missing_series(
     operator: str, tmp_path: Path, record_property: Callable[[str, object], None]

@@ -139,11 +139,11 @@ async def _hindered(obstacle: Obstacle) -> ScenarioRun:
     return run
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "absent"),
     [pytest.param(name, False, id=name) for name in OBSTACLES]
-    + [pytest.param(name, True, id=f"{name}, operator down", marks=pytest.mark.long) for name in OBSTACLES],
+    + [pytest.param(name, True, id=f"{name}, operator down", marks=pytest.mark.weekly) for name in OBSTACLES],
 )
 async def test_deleted_pods_are_healed_and_backed_up_although_the_spec_cannot_be_applied(
     name: str, absent: bool
@@ -178,7 +178,7 @@ async def test_lost_member_is_replaced_although_the_spec_cannot_be_applied(name:
     assert _ready(run)["reason"] == "Ready", _ready(run)["message"]
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8, 10, 14])
 async def test_replacement_continues_if_the_cluster_is_paused_in_between(turns: int) -> None:
     run = ScenarioRun(World(ETCD))
@@ -191,7 +191,7 @@ async def test_replacement_continues_if_the_cluster_is_paused_in_between(turns: 
     assert (_ready(run)["reason"], _ready(run)["status"]) == ("Paused", "True"), _ready(run)["message"]
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 @pytest.mark.parametrize("turns", [2, 4, 6, 8, 12])
 async def test_scale_down_stops_when_the_cluster_is_paused(turns: int) -> None:
     run = ScenarioRun(World(ETCD))

@@ -149,11 +149,11 @@ async def _hindered(obstacle: Obstacle) -> ScenarioRun:
     return run
 
 
-@pytest.mark.in_turn(10)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "absent"),
     [pytest.param(name, False, id=name) for name in OBSTACLES]
-    + [pytest.param(name, True, id=f"{name}, operator down", marks=pytest.mark.long) for name in OBSTACLES],
+    + [pytest.param(name, True, id=f"{name}, operator down", marks=pytest.mark.weekly) for name in OBSTACLES],
 )
 async def test_deleted_pods_are_healed_although_the_spec_cannot_be_applied(name: str, absent: bool) -> None:
     obstacle = OBSTACLES[name]

@@ -87,7 +87,7 @@ def given() -> set[tuple[str, str]]:
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.nightly
 async def test_role_allows_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
     played = [scenario for scenario in SCENARIOS if scenario.name in PLAYED]
     assert len(played) == len(PLAYED)

@@ -31,7 +31,7 @@ RAISED = Scenario(
     (to_redis("the timeout is raised", lambda redis: raise_timeouts(redis)),),
     given=(cluster(6),),
 )
-SHORT_SUITE = {"crash after a write"}
+OF_EACH_NIGHT = {"crash after a write"}
 
 
 def raise_timeouts(redis: FakeRedis) -> None:
@@ -42,7 +42,7 @@ def raise_timeouts(redis: FakeRedis) -> None:
 @pytest.mark.parametrize(
     "disturbance",
     [
-        pytest.param(each, marks=pytest.mark.in_turn(4) if str(each) in SHORT_SUITE else pytest.mark.long)
+        pytest.param(each, marks=pytest.mark.nightly if str(each) in OF_EACH_NIGHT else pytest.mark.weekly)
         for each in DISTURBANCES
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""Makefile: which tests its targets select."""
+"""Makefile: its test targets select by level."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import pytest
 
 from e2e.cluster.paths import REPOSITORY
 
+DIRECTORIES = {
+    "test-unit": "tests/unit",
+    "test-api": "tests/api",
+    "test-containers": "tests/containers",
+    "test-e2e": "e2e/scenarios",
+}
+"""Directory of each target that runs tests. The test of the cluster ends `test-e2e`, in a session of its own."""
+
 
 def recipe(target: str) -> list[str]:
     """Return the lines of a target's recipe."""
@@ -16,10 +24,19 @@ def recipe(target: str) -> list[str]:
     return found[1].splitlines()
 
 
-@pytest.mark.parametrize("target", ["test-unit", "test-api", "test-containers", "test-e2e", "test-long"])
-def test_long_tests_run_in_test_long_only(target: str) -> None:
-    """The settings of pytest exclude long tests, so each command of test-long selects them."""
-    runs = [line for line in recipe(target) if "$(PYTEST)" in line or "call E2E" in line]
-    assert len(runs) == (4 if target == "test-long" else 1)
-    selection = r'-m (long|"long or not long")[ ,)]' if target == "test-long" else r'-m "not long"'
-    assert [line for line in runs if not re.search(selection, line)] == []
+@pytest.mark.parametrize("target", DIRECTORIES)
+def test_target_runs_its_directory_with_the_tests_of_the_level(target: str) -> None:
+    runs = [line for line in recipe(target) if "$(PYTEST)" in line and "test_cluster.py; fi" not in line]
+    assert len(runs) == 1
+    assert f" {DIRECTORIES[target]} " in runs[0]
+    assert runs[0].removesuffix("; \\").endswith("$(SELECTED) $(ARGS)")
+    assert " -m " not in runs[0].partition("$(PYTEST)")[2], "only the level selects tests"
+
+
+@pytest.mark.parametrize("target", ["test", "test-nightly", "test-weekly"])
+def test_each_level_runs_every_target(target: str) -> None:
+    lines = recipe(target)
+    if target != "test":
+        assert lines[0].endswith(f"test LEVEL={target.removeprefix('test-')}")
+        lines = recipe("test")
+    assert [line.split()[-1] for line in lines] == ["lint", *DIRECTORIES]

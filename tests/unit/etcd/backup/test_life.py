@@ -136,7 +136,7 @@ SCENARIOS = (
 )
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
 async def test_disturbed_run_ends_in_the_same_state(

@@ -330,7 +330,7 @@ EVENTS = st.one_of(
 )
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.nightly
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, min_size=20, max_size=80))
 def test_members_always_trust_each_others_certificates(events: list[tuple[str, int]]) -> None:

@@ -12,18 +12,18 @@ from shared.testing.harness.sweep import sweep
 from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
+OF_EACH_COMMIT = {"create": {"crash after a write", "stale view"}}
+"""Disturbances by scenario that run for each commit."""
+
 QUICK = {"all events late", "stale view"}
-"""Disturbances that run with each scenario after one in thirty commits; `make test-long` runs the others."""
+"""Disturbances that run with each scenario each night; the others run each week."""
 
 SOME = {"create", "a later member lost with its volume", "upgrade", "lost quorum and recovery", "restore"}
 OFTEN = QUICK | {"crash after a write"}
 """The same, for the scenarios of `SOME`."""
 
-IN_SHORT_TURNS = {"create", "upgrade"}
-"""Scenarios of `SOME` that run with these after one in three commits."""
-
 OUTAGE_SHARE = 12
-"""One in so many points of an outage runs in the short suite, after one in four commits; `make test-long` runs all."""
+"""One in so many points of an outage runs each night, and all of them each week."""
 
 SELECTED = SOME | {
     "second upgrade before a Raft snapshot",
@@ -33,7 +33,7 @@ SELECTED = SOME | {
     "a corrupt member",
     "volumes adopted without a majority",
 }
-"""Scenarios that meet outages in the short suite."""
+"""Scenarios that meet outages each night."""
 
 ENDS_WITHOUT_RECORD = {
     "downgrade reverted midway": "a member that does not start is not known to have run a later version",
@@ -48,23 +48,23 @@ COUNTS_ENTRIES = "second upgrade blocked by log entries"
 OUTAGE_CASES = [
     pytest.param(
         scenario,
-        sample(found, OUTAGE_SHARE) if short else found,
-        id=f"{scenario}-{found}{'-sample' if short else ''}",
-        marks=pytest.mark.in_turn(12) if short else pytest.mark.long,
+        sample(found, OUTAGE_SHARE) if is_sample else found,
+        id=f"{scenario}-{found}{'-sample' if is_sample else ''}",
+        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
     )
     for scenario in SCENARIOS
     if scenario.name != COUNTS_ENTRIES
     for found in OUTAGES
     if not (scenario.name in ENDS_WITHOUT_RECORD and str(found).startswith(STATUS_LOST))
-    for short in ((True, False) if scenario.name in SELECTED else (False,))
+    for is_sample in ((True, False) if scenario.name in SELECTED else (False,))
 ]
 
 
 def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
+    if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ()):
+        return ()
     often = OFTEN if scenario.name in SOME else QUICK
-    if str(disturbance) not in often:
-        return (pytest.mark.long,)
-    return (pytest.mark.in_turn(10 if scenario.name in IN_SHORT_TURNS else 60),)
+    return (pytest.mark.nightly if str(disturbance) in often else pytest.mark.weekly,)
 
 
 CASES = [
@@ -95,5 +95,5 @@ async def test_operator_that_knows_less_does_no_harm_and_recovers(
 
 def test_selected_scenarios_and_disturbances_exist() -> None:
     assert {str(scenario) for scenario in SCENARIOS} >= SELECTED | ENDS_WITHOUT_RECORD.keys() | {COUNTS_ENTRIES}
-    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN
-    assert SOME >= IN_SHORT_TURNS
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN.union(*OF_EACH_COMMIT.values())
+    assert OF_EACH_COMMIT.keys() <= SOME

@@ -28,8 +28,6 @@ from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, 
 from tests.support.etcd.scenarios import NEW as NEWEST
 from tests.support.pod_loss import delete_now
 
-pytestmark = pytest.mark.in_turn(10)
-
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 ARGUMENTS: Obj = {"extraArgs": ["--max-txn-ops=256"]}

@@ -248,28 +248,28 @@ def profile(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.nightly
 @profile(20)
 @given(SIZES, VERSIONS, event_lists(keep_quorum=True))
 def test_cluster_recovers_while_a_quorum_keeps_its_disks(size: int, version: str, events: list[Event]) -> None:
     run_with_a_quorum(size, version, events)
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.nightly
 @profile(20)
 @given(SIZES, VERSIONS, event_lists(keep_quorum=False))
 def test_operator_loses_no_write_after_any_failure(size: int, version: str, events: list[Event]) -> None:
     run_with_any_failure(size, version, events)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @profile(400)
 @given(SIZES, VERSIONS, event_lists(keep_quorum=True))
 def test_cluster_recovers_while_a_quorum_keeps_its_disks_long(size: int, version: str, events: list[Event]) -> None:
     run_with_a_quorum(size, version, events)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @profile(400)
 @given(SIZES, VERSIONS, event_lists(keep_quorum=False))
 def test_operator_loses_no_write_after_any_failure_long(size: int, version: str, events: list[Event]) -> None:

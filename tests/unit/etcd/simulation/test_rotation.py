@@ -30,7 +30,7 @@ from tests.support.etcd.scenarios import ETCD, GIVEN_TLS, NAME, cluster, given_c
 from tests.support.issuing import authority, certificate_secret
 from tests.unit.etcd.simulation.database import FakeEtcd
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 ISSUED: Obj = {"tls": {"mode": "certManager", "issuer": {"name": "team-ca"}}}
 SUBJECT = replace(ETCD, serves=(*ETCD.serves, CERTIFICATE))

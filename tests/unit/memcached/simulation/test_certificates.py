@@ -29,8 +29,6 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users
 from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 
-pytestmark = pytest.mark.in_turn(10)
-
 REAL = dataclasses.replace(
     MEMCACHED,
     controller=lambda servers: controller(OPTIONS, servers.connect),

@@ -10,15 +10,19 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
 
-OFTEN = {"crash after a write"}
-"""Disturbances of which the short suite has a third; of the others it has a twentieth, others after each commit."""
+OF_EACH_COMMIT = {
+    "create with all optional objects": {"crash after a write", "lost response"},
+    "switch the workload": {"crash after a write", "stale view"},
+    "owned objects deleted": {"crash after a write"},
+}
+"""Disturbances by scenario that run for each commit; the others run each night."""
 
 CASES = [
     pytest.param(
         scenario,
         disturbance,
         id=f"{scenario}-{disturbance}",
-        marks=pytest.mark.in_turn(10 if str(disturbance) in OFTEN else 40),
+        marks=() if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ()) else pytest.mark.nightly,
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
@@ -32,5 +36,6 @@ async def test_disturbed_scenario_ends_like_an_undisturbed_one(
     scoreboard.require(await sweep(MEMCACHED, scenario, disturbance))
 
 
-def test_disturbances_of_every_run_exist() -> None:
-    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN
+def test_scenarios_and_disturbances_of_each_commit_exist() -> None:
+    assert {str(scenario) for scenario in SCENARIOS} >= OF_EACH_COMMIT.keys()
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= set().union(*OF_EACH_COMMIT.values())

@@ -32,7 +32,7 @@ from tests.support.memcached.scenarios import (
     given_users,
 )
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 BASE: Obj = {"size": 1}
 VOLUMES: Obj = {"extraVolumes": [{"name": "logs", "emptyDir": {}}]}
@@ -101,6 +101,7 @@ async def differences_after(*specs: Obj) -> list[str]:
     return reference.differences(play.world.outcome, unstable=HISTORY)
 
 
+@pytest.mark.commit
 def test_every_field_has_a_change() -> None:
     assert {field.alias or name for name, field in MemcachedSpec.model_fields.items()} == FIELDS.keys()
 
@@ -115,6 +116,7 @@ async def test_reverted_field_leaves_nothing_behind(change: Obj) -> None:
     assert not await differences_after(BASE | change, BASE)
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 async def test_repaired_spec_leaves_nothing_behind(wrong: Obj) -> None:
     assert not await differences_after(BASE, BASE | wrong, BASE)

@@ -23,10 +23,10 @@ from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 POINTS, FEW_POINTS = 40, 10
-"""Maximum number of commands that are interrupted per scenario, spread evenly; and that of the short suite."""
+"""Maximum number of commands that are interrupted per scenario, spread evenly: each week, and each night."""
 
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
@@ -99,12 +99,12 @@ PLAYED = (
     "change the password",
     "change the certificate authority",
 )
-SHORT_SUITE = ("assign slots", "lose a primary without volumes")
+OF_EACH_NIGHT = ("assign slots", "lose a primary without volumes")
 
 CASES = [
-    *(pytest.param(BY_NAME[name], BRIEF, id=f"{name}-{BRIEF}") for name in SHORT_SUITE),
+    *(pytest.param(BY_NAME[name], BRIEF, id=f"{name}-{BRIEF}") for name in OF_EACH_NIGHT),
     *(
-        pytest.param(BY_NAME[name], disturbance, id=f"{name}-{disturbance}", marks=pytest.mark.long)
+        pytest.param(BY_NAME[name], disturbance, id=f"{name}-{disturbance}", marks=pytest.mark.weekly)
         for name in PLAYED
         for disturbance in DISTURBANCES
     ),

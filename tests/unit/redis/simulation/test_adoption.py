@@ -15,7 +15,7 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 POINTS = "PATCH PersistentVolumeClaim", "APPLY StatefulSet"
 """Writes at which the status is lost: before the first claim is handed over, and after the last one."""

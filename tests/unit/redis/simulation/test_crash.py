@@ -10,7 +10,10 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
-SHORT_SUITE = {
+OF_EACH_COMMIT = {"create without replicas": {"crash after a write"}}
+"""Disturbances by scenario that run for each commit."""
+
+OF_EACH_NIGHT = {
     "create without replicas": {"crash after a write", "stale view"},
     "add and remove a replica": {"all events late"},
     "assign slots": {"all events late", "stale view"},
@@ -21,21 +24,23 @@ SHORT_SUITE = {
     "change the password": {"all events late"},
     "other attributes of volumes": {"all events late"},
 }
-"""Disturbances of the short suite, by scenario; `make test-long` runs the others."""
+"""Disturbances by scenario that run each night; the others run each week."""
 
 SHARED_DISTURBANCES = {"429", "500", "lost response, events late"}
 """Disturbances that shared code handles. Only these scenarios meet them, because the others take hours."""
 
+
+def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
+    if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ()):
+        return ()
+    return (pytest.mark.nightly if str(disturbance) in OF_EACH_NIGHT.get(scenario.name, ()) else pytest.mark.weekly,)
+
+
 CASES = [
-    pytest.param(
-        scenario,
-        disturbance,
-        id=f"{scenario}-{disturbance}",
-        marks=pytest.mark.in_turn(10) if str(disturbance) in SHORT_SUITE.get(scenario.name, ()) else pytest.mark.long,
-    )
+    pytest.param(scenario, disturbance, id=f"{scenario}-{disturbance}", marks=_marks(scenario, disturbance))
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
-    if scenario.name in SHORT_SUITE or str(disturbance) not in SHARED_DISTURBANCES
+    if scenario.name in OF_EACH_NIGHT or str(disturbance) not in SHARED_DISTURBANCES
 ]
 
 
@@ -46,6 +51,7 @@ async def test_disturbed_run_ends_as_the_undisturbed_one(
     scoreboard.require(await sweep(REDIS, scenario, disturbance))
 
 
-def test_short_suite_names_existing_scenarios_and_disturbances() -> None:
-    assert {str(scenario) for scenario in SCENARIOS} >= SHORT_SUITE.keys()
-    assert {str(disturbance) for disturbance in DISTURBANCES} >= set().union(SHARED_DISTURBANCES, *SHORT_SUITE.values())
+def test_selected_scenarios_and_disturbances_exist() -> None:
+    assert {str(scenario) for scenario in SCENARIOS} >= OF_EACH_NIGHT.keys() >= OF_EACH_COMMIT.keys()
+    selected = (*OF_EACH_COMMIT.values(), *OF_EACH_NIGHT.values())
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= set().union(SHARED_DISTURBANCES, *selected)

@@ -24,8 +24,8 @@ from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration
 ELECTION_SECONDS = 12.0
 """Time until a replica of a failed primary has been elected, its slots are served, and clients have written there."""
 
-SHORT_POINTS = 4
-"""Points of a case in the short suite, spread evenly."""
+FEW_POINTS = 4
+"""Points of a case each night, spread evenly."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _cases() -> Iterator[Case]:
 
 CASES = tuple(_cases())
 
-SHORT_SUITE = {
+OF_EACH_NIGHT = {
     "scale out, source ends before a command, back after an election",
     "scale out, target ends after a command, back after an election",
     "scale in, source ends after a command, back at once, no replicas",
@@ -147,18 +147,18 @@ async def sweep(case: Case, points: int | None = None) -> Sweep:
     return done
 
 
-@pytest.mark.in_turn(10)
-@pytest.mark.parametrize("case", [case for case in CASES if str(case) in SHORT_SUITE], ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", [case for case in CASES if str(case) in OF_EACH_NIGHT], ids=str)
 async def test_migration_survives_the_end_of_a_server_at_some_commands(case: Case, scoreboard: Scoreboard) -> None:
-    scoreboard.require(await sweep(case, SHORT_POINTS))
+    scoreboard.require(await sweep(case, FEW_POINTS))
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_migration_survives_the_end_of_a_server_at_any_command(case: Case, scoreboard: Scoreboard) -> None:
     scoreboard.require(await sweep(case))
 
 
-def test_short_suite_names_existing_cases() -> None:
-    assert {str(case) for case in CASES} >= SHORT_SUITE
+def test_cases_of_each_night_exist() -> None:
+    assert {str(case) for case in CASES} >= OF_EACH_NIGHT

@@ -11,7 +11,7 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.drain import Drain
 from tests.support.redis.scenarios import NEW, REDIS, cluster, in_memory
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 CHANGES = {
     "upgrade": (cluster(), cluster(version=NEW)),

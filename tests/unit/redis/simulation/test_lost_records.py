@@ -27,8 +27,8 @@ from tests.unit.redis.simulation.database import FakeRedis
 
 PRESENT, OLDER_CRD, EARLIER_BUILD = "present", "an older CRD", "an earlier build of the operator"
 
-SHORT_SHARE = 12
-"""Points of a scenario for each one in the short suite."""
+NIGHTLY_SHARE = 12
+"""Points of a scenario for each one that runs each night; all run each week."""
 
 
 def _without_nodes(status: Obj) -> Obj:
@@ -108,13 +108,13 @@ CASES = [
 ]
 
 
-@pytest.mark.in_turn(40)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("scenario", "failure"), CASES, ids=str)
 async def test_records_survive_at_some_points(scenario: Scenario, failure: Disturbance, scoreboard: Scoreboard) -> None:
-    scoreboard.require(await sweep(BUILDS, scenario, sample(failure, SHORT_SHARE)))
+    scoreboard.require(await sweep(BUILDS, scenario, sample(failure, NIGHTLY_SHARE)))
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @pytest.mark.parametrize(("scenario", "failure"), CASES, ids=str)
 async def test_records_survive_at_all_points(scenario: Scenario, failure: Disturbance, scoreboard: Scoreboard) -> None:
     scoreboard.require(await sweep(BUILDS, scenario, failure))

@@ -120,7 +120,6 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "join_nodes", vacate)
 
 
-@pytest.mark.in_turn(10)
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
@@ -182,7 +181,7 @@ def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "ensure_stateful_set", apply_always)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_operator_that_trusts_a_stale_view_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     trusts_a_stale_view(monkeypatch)
     [disturbance] = [known for known in DISTURBANCES if str(known) == "leader change, last write lands a step later"]
@@ -193,7 +192,7 @@ async def test_operator_that_trusts_a_stale_view_is_detected(monkeypatch: pytest
 REVERTED = Scenario("scale in and out", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), exact_counts=False)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_unmodified_operator_passes_the_same_scenarios() -> None:
     """Run the same scenarios with the unmodified operator: no violation, with any final state."""
     for scenario in (

@@ -14,7 +14,7 @@ from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 DELETED = 130
 

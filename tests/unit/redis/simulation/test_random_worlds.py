@@ -297,28 +297,28 @@ def cases(draw: st.DrawFn, *, planned: bool) -> tuple[Kind, int, list[Event]]:
     return kind, draw(SIZES), draw(events(kind, planned=planned))
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.nightly
 @examples(4)
 @given(cases(planned=True))
 def test_planned_changes_lose_no_write(case: tuple[Kind, int, list[Event]]) -> None:
     check_planned_changes(*case)
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.nightly
 @examples(4)
 @given(cases(planned=False))
 def test_operator_loses_no_write_under_faults(case: tuple[Kind, int, list[Event]]) -> None:
     check_faults(*case)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @examples(300)
 @given(cases(planned=True))
 def test_planned_changes_lose_no_write_in_many_examples(case: tuple[Kind, int, list[Event]]) -> None:
     check_planned_changes(*case)
 
 
-@pytest.mark.long
+@pytest.mark.weekly
 @examples(300)
 @given(cases(planned=False))
 def test_operator_loses_no_write_under_faults_in_many_examples(case: tuple[Kind, int, list[Event]]) -> None:

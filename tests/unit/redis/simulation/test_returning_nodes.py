@@ -22,7 +22,7 @@ from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
-pytestmark = pytest.mark.in_turn(10)
+pytestmark = pytest.mark.nightly
 
 ELECTION_SECONDS = 12.0
 

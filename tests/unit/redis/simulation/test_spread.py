@@ -47,7 +47,7 @@ def hosts_of_primaries(play: ScenarioRun) -> Counter[str]:
     return Counter(node["host"] for node in found["status"]["nodes"] if node["role"] == "primary" and node.get("slots"))
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.nightly
 async def test_primaries_are_spread_again_after_hosts_were_drained_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replicas of a drained host's primaries take over wherever they are; without failovers, two share a host."""
     cordons = Cordons(monkeypatch)
