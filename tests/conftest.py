@@ -1,4 +1,4 @@
-"""Charts for all tests; report the counts of the crash harness over all worker processes; configure Hypothesis."""
+"""Environment and charts of all tests; counts of the crash harness over all worker processes; Hypothesis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from e2e.cluster.environment import forget_clusters
 from shared.testing.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
 
@@ -15,6 +16,7 @@ _BOARD = pytest.StashKey[Scoreboard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    forget_clusters()
     config.stash[_BOARD] = Scoreboard()
     # The time of an example depends on the load of the machine, not on the tested code. The tests of a commit draw the
     # same examples each time, so that a change passes or fails alike on every machine; the other levels draw new ones.

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
@@ -100,10 +99,9 @@ class Resources:
         Raises:
             ClusterError: no cluster is running.
         """
-        kubeconfig = os.environ.get("KUBECONFIG") or str(KUBECONFIG)
-        if not Path(kubeconfig).exists():
-            raise ClusterError(f"no cluster is running: {kubeconfig} does not exist", "make up")
-        environment = {**os.environ, "KUBECONFIG": kubeconfig}
+        if not KUBECONFIG.exists():
+            raise ClusterError(f"no cluster is running: {KUBECONFIG} does not exist", "make up")
+        environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG)}
         kubectl = Kubectl(f"bench-{uuid.uuid4().hex[:8]}", environment)
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         metadata = {"name": kubectl.namespace, "labels": labels}

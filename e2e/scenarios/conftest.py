@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.support.commands import ROOT, SYSTEM, Helm, Kubectl, new_namespace
+from e2e.cluster.environment import given_kubeconfig
+from e2e.scenarios.support.commands import SYSTEM, Helm, Kubectl, new_namespace
 from e2e.scenarios.support.operator import Account, Operator, accounts
 from e2e.scenarios.support.release import Release
 
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    kubeconfig = os.environ.get("KUBECONFIG") or str(ROOT / ".cluster/kubeconfig")
+    kubeconfig = given_kubeconfig()
     if not Path(kubeconfig).exists():
         pytest.fail(f"no cluster is running: {kubeconfig} does not exist; fix: make up")
     return {**os.environ, "KUBECONFIG": kubeconfig}

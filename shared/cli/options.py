@@ -134,7 +134,12 @@ def _add_watch_flags(flags: _Flags) -> None:
         metavar="NS[,NS…]",
         type=_names,
     )
-    flags.value("--kubeconfig", "", "path of a kubeconfig; empty for the pod's service account or else ~/.kube/config")
+    # Not from the environment: a pod's service account takes precedence over KUBECONFIG (`load_configuration`).
+    flags.parser.add_argument(
+        "--kubeconfig",
+        default="",
+        help="path of a kubeconfig (default: the pod's service account, or else KUBECONFIG, or else ~/.kube/config)",
+    )
     flags.value("--resync", "600", "seconds between full resyncs", type=seconds)
     flags.value("--workers", "512", "maximum number of concurrent reconciles", type=_count)
     flags.switch("--install-crds", "apply the CRDs of the operator at startup")

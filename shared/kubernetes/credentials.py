@@ -216,20 +216,23 @@ async def load_configuration(kubeconfig: str | None) -> Configuration:
     """Return the address and the credentials of the API server.
 
     Args:
-        kubeconfig: path of a kubeconfig; None or empty uses the service account of the pod, or else the default file
-            (`~/.kube/config`).
+        kubeconfig: path of a kubeconfig; None or empty uses the service account of the pod, or else the file that
+            KUBECONFIG names, or else `~/.kube/config`. In a pod, the variable chooses no other cluster.
 
     Raises:
         KubeError: there is no usable configuration; the message lists the tried sources.
     """
     read: Read
     files: tuple[Path, ...]
-    if not kubeconfig and (SERVICE_ACCOUNT / "token").exists():
+    has_account = (SERVICE_ACCOUNT / "token").exists()
+    if not (has_account and os.environ.get("KUBERNETES_SERVICE_HOST")):
+        kubeconfig = kubeconfig or os.environ.get("KUBECONFIG")
+    if has_account and not kubeconfig:
         read, files = _read_service_account, (SERVICE_ACCOUNT / "token",)
     else:
-        read = functools.partial(_read_kubeconfig, kubeconfig)
-        paths = (kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
-        files = tuple(Path(os.path.expanduser(path)) for path in paths)  # noqa: ASYNC240, PTH111 (reads no file)
+        paths = kubeconfig or "~/.kube/config"
+        read = functools.partial(_read_kubeconfig, paths)
+        files = tuple(Path(os.path.expanduser(path)) for path in paths.split(os.pathsep))  # noqa: ASYNC240, PTH111 (reads no file)
     configuration = Configuration(read=read, files=files)
     try:
         await read(configuration)
@@ -259,7 +262,7 @@ async def _read_service_account(configuration: Configuration) -> None:
     configuration.api_key = {"BearerToken": f"Bearer {token}"}
 
 
-async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration) -> None:
+async def _read_kubeconfig(kubeconfig: str, configuration: Configuration) -> None:
     """Read a kubeconfig by the official client, which also runs exec plugins.
 
     Raises:
@@ -269,9 +272,9 @@ async def _read_kubeconfig(kubeconfig: str | None, configuration: Configuration)
 
     loader: Any = config  # the module has no type hints
     try:
-        await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
-    except config.ConfigException as error:
-        raise OSError(str(error)) from None
+        await loader.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+    except Exception as error:  # the client raises any error if a file is empty or incomplete
+        raise OSError(f"{kubeconfig}: {error}") from None
 
 
 def _stamps(files: tuple[Path, ...]) -> list[tuple[int, int, int] | None]:

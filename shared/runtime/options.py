@@ -42,7 +42,7 @@ class Options:
     Attributes:
         operator_name: field manager, component of events and value of the managed-by label.
         namespaces: namespaces to watch; empty for all.
-        kubeconfig: path of a kubeconfig; empty for the pod's service account or the default file.
+        kubeconfig: path of a kubeconfig; empty for the pod's service account, KUBECONFIG or the default file.
         resync: time between full resyncs, with jitter.
         workers: maximum number of concurrent reconciles.
         install_crds: whether to apply the CRDs of the operator at startup.

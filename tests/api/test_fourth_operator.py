@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -115,8 +114,7 @@ class Tree:
     def operator(self, *flags: str) -> Iterator[None]:
         """Run `python -m operators.greeter` while the context is open."""
         command = [".venv/bin/python", "-m", "operators.greeter", *flags]
-        clean = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-        running = subprocess.Popen(command, cwd=self.path, env=clean, stdout=subprocess.DEVNULL)
+        running = subprocess.Popen(command, cwd=self.path, stdout=subprocess.DEVNULL)
         try:
             yield
             assert running.poll() is None, "the operator ended"

@@ -19,6 +19,7 @@ def test_default_options() -> None:
     assert given.namespaces == ()
     assert (given.workers, given.resync, given.install_crds, given.shards) == (512, 600.0, False, 1)
     assert given.command == "run"
+    assert options(KUBECONFIG="/of/a/user").kubeconfig == ""
     assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
     assert (given.create_timeout, given.upgrade_timeout) == (600, 1800)
     assert (given.metrics_secure, given.webhook_address, given.certificates) == (True, "0", "")

@@ -253,6 +253,24 @@ async def test_changed_token_of_a_service_account_is_used_at_once(
     await transport.close()
 
 
+async def test_service_account_of_a_pod_takes_precedence_over_the_variable_but_not_over_the_flag(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (server.directory / "token").write_text("of the pod")
+    in_pod(server, monkeypatch)
+    path = kubeconfig(server, token="of the file")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    for given in ("", str(path)):
+        transport = HttpTransport(await load_configuration(given))
+        assert await status(transport) == 200
+        await transport.close()
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    transport = HttpTransport(await load_configuration(""))
+    assert await status(transport) == 200
+    await transport.close()
+    assert server.seen == ["of the pod", "of the file", "of the file"]
+
+
 async def test_missing_token_file_leaves_the_present_token_in_use(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
