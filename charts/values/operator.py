@@ -394,7 +394,7 @@ class OperatorValues(Values):
         600, description="Interval of full resyncs, in seconds. A resync recovers events that a watch has missed."
     )
     workers: Annotated[int, Field(ge=1, le=1000)] = Field(
-        512, description="Maximum number of resources that are reconciled concurrently, split evenly among the shards."
+        256, description="Maximum number of resources that are reconciled concurrently, split evenly among the shards."
     )
     create_timeout: Seconds = Field(
         600,

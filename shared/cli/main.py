@@ -64,7 +64,7 @@ def _resource() -> tracing.Attributes:
 async def _run(operator: Operator, options: Options) -> None:
     configuration = await load_configuration(options.kubeconfig)
     async with (
-        Transports.open(configuration) as transports,
+        Transports.open(configuration, options.workers * len(operator.kinds)) as transports,
         tracing.exported(options.otlp_endpoint, options.operator_name, _resource()),
     ):
         await Process(operator, options, transports, configuration).run()

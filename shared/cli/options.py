@@ -141,7 +141,7 @@ def _add_watch_flags(flags: _Flags) -> None:
         help="path of a kubeconfig (default: the pod's service account, or else KUBECONFIG, or else ~/.kube/config)",
     )
     flags.value("--resync", "600", "seconds between full resyncs", type=seconds)
-    flags.value("--workers", "512", "maximum number of concurrent reconciles", type=_count)
+    flags.value("--workers", "256", "maximum number of concurrent reconciles", type=_count)
     flags.switch("--install-crds", "apply the CRDs of the operator at startup")
 
 

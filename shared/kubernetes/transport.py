@@ -5,11 +5,10 @@ The official client's `ApiClient` is not used: it resolves proxies on each reque
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -27,12 +26,8 @@ from shared.observability import metrics, tracing
 
 AGENT = "platform-operators"
 
-MAX_CONNECTIONS = 48
-MAX_REQUESTS_AT_ONCE = 32
-"""Maximum number of connections, and of concurrent requests by workers: events and lists need connections as well."""
-
-MAX_WAITING_REQUESTS = 64
-"""Number of requests that wait for a permit above which workers begin no further reconcile."""
+MAX_OTHER_CONNECTIONS = 32
+"""Maximum number of connections for events, lists and reads of named objects, in addition to one for each reconcile."""
 
 MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 4, 4
 """Maximum number of connections for the Leases, and for reviews of requests to /metrics."""
@@ -59,7 +54,7 @@ class HttpTransport:
         connections: maximum number of connections; `UNLIMITED` for watches, which occupy one each.
     """
 
-    def __init__(self, configuration: Configuration, connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, configuration: Configuration, connections: int = MAX_OTHER_CONNECTIONS) -> None:
         self._configuration = configuration
         self._connections = connections
         self._host: str = configuration.host
@@ -149,64 +144,18 @@ class Transports:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
-        """Open the transports of a process."""
+    async def open(cls, configuration: Configuration, reconciles: int = 0) -> AsyncIterator[Self]:
+        """Open the transports of a process.
+
+        Args:
+            reconciles: maximum number of concurrent reconciles: a slow one must not take the connection of another.
+        """
         async with contextlib.AsyncExitStack() as stack:
-            sizes = (MAX_CONNECTIONS, MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS, UNLIMITED)
+            sizes = (reconciles + MAX_OTHER_CONNECTIONS, MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS, UNLIMITED)
             transports = [HttpTransport(configuration, connections) for connections in sizes]
             for transport in transports:
                 stack.push_async_callback(transport.close)
             yield cls(*transports)
-
-
-class Permits:
-    """Permits for concurrent requests, in the order of arrival.
-
-    Args:
-        count: number of permits.
-
-    Attributes:
-        freed: called while few requests wait, each time that one gets its permit.
-    """
-
-    def __init__(self, count: int = MAX_REQUESTS_AT_ONCE) -> None:
-        self._free = asyncio.Semaphore(count)
-        self._waiting = 0
-        self.freed: list[Callable[[], None]] = []
-
-    @property
-    def are_scarce(self) -> bool:
-        """Whether many requests wait. To begin further work makes nothing faster then, and takes memory."""
-        return self._waiting >= MAX_WAITING_REQUESTS
-
-    async def __aenter__(self) -> None:
-        self._waiting += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self._waiting -= 1
-            if not self.are_scarce:
-                for notify in self.freed:
-                    notify()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._free.release()
-
-
-class Bounded:
-    """Limits concurrent requests, so that other users of the pool find a free connection.
-
-    Args:
-        permits: permits of the requests, if several transports share them; by default its own.
-    """
-
-    def __init__(self, transport: Transport, permits: Permits | None = None) -> None:
-        self._transport = transport
-        self._permits = permits or Permits()
-
-    async def request(self, request: Request) -> Response:
-        async with self._permits:
-            return await self._transport.request(request)
 
 
 def open_session(configuration: Configuration, *, connections: int = 0) -> aiohttp.ClientSession:

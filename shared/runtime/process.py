@@ -22,8 +22,9 @@ from shared.api.policy import governed
 from shared.kubernetes import access_review, accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
+from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import SECRET, Key, Obj
-from shared.kubernetes.transport import Bounded, Permits, Transports
+from shared.kubernetes.transport import Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
@@ -37,7 +38,7 @@ from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.pacing import Pace
 from shared.runtime.probing import probe_continuously
-from shared.runtime.queue import Priority, Queue
+from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.reflector import Loss
 from shared.runtime.shards import Election, Shard, shard_of
@@ -71,7 +72,7 @@ class Lane:
         kube: client whose writes are rejected while another replica may lead the shard.
         loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
         pace: pace of polls of all lanes.
-        permits: permits for the requests of all lanes.
+        workers: maximum number of concurrent reconciles.
     """
 
     def __init__(
@@ -82,13 +83,13 @@ class Lane:
         recorder: Recorder,
         loss: Callable[[Controller[Any, Any], str], Loss | None],
         pace: Pace,
-        permits: Permits,
+        workers: int,
     ) -> None:
         self.shard = shard
         controller = self._controller = running.controller
         self._cache = running.cache
-        self.queue = Queue(controller.name, pace=pace, is_busy=lambda: permits.are_scarce)
-        permits.freed.append(self.queue.wake_one)
+        self._workers = workers
+        self.queue = Queue(controller.name, pace=pace, slots=workers)
         self.queue.close()
         self._reconciler = Reconciler(
             controller,
@@ -116,8 +117,8 @@ class Lane:
         """Keys of all known resources of the shard."""
         return [key for key in self._cache.keys(self._controller.kind) if self.shard.owns(key)]
 
-    async def open(self, workers: int) -> set[asyncio.Task[None]]:
-        """Reconcile every resource of the shard, with this number of workers.
+    async def open(self) -> set[asyncio.Task[None]]:
+        """Reconcile every resource of the shard.
 
         First those that were changed while no replica led: no event reports them to this one.
         """
@@ -130,7 +131,7 @@ class Lane:
             if number % RESOURCES_PER_TURN == 0:
                 await asyncio.sleep(0)
         name = controller.name
-        tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
+        tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(self._workers)}
         if controller.probe is not None:
             probing = probe_continuously(controller, self._cache, self.queue, self.shard.owns)
             tasks.add(asyncio.create_task(probing, name=f"{name}-probes"))
@@ -195,13 +196,11 @@ class Process:
                 times=self._times,
             )
             self._shards = self._election.shards
-        permits, pace = Permits(), Pace()
+        pace, workers = Pace(), math.ceil(options.workers / len(self._shards))
 
         def lane(running: RunningController, shard: Shard) -> Lane:
-            fenced = Bounded(Fence(transports.work, shard.permit), permits)
-            return Lane(
-                running, shard, Kube(fenced, manager=options.operator_name), self._recorder, self._loss, pace, permits
-            )
+            fenced = Kube(Fence(transports.work, shard.permit), manager=options.operator_name)
+            return Lane(running, shard, fenced, self._recorder, self._loss, pace, workers)
 
         self._controllers = [
             RunningController(controller, self._shards, lane) for controller in operator.controllers(options)
@@ -326,12 +325,11 @@ class Process:
     async def _work(self, shard: Shard, lost: asyncio.Future[None]) -> None:
         """Reconcile until leadership is lost, another replica should lead, or the process shuts down."""
         lanes = [running.lanes[shard.index] for running in self._controllers]
-        count = math.ceil(self._options.workers / shard.count)
         workers: set[asyncio.Task[None]] = set()
         requested = asyncio.create_task(_wait(shard.requested))
         try:
             for lane in lanes:
-                workers |= await lane.open(count)
+                workers |= await lane.open()
             await asyncio.wait({lost, requested, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             requested.cancel()

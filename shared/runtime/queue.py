@@ -2,19 +2,20 @@
 
 A key is processed by one worker at a time. Adding a key several times while it waits results in one reconcile; adding
 it while it is processed results in one more afterwards. Failures back off per key, so that a failing resource does not
-delay others. Keys wait by priority (`Priority`): the change of a spec overtakes everything else.
+delay others. Which key is next, and how many are processed at once, is decided by namespace and priority
+(`shared.kubernetes.fair_queue`): the change of a spec overtakes everything else, and no namespace delays the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
 import random
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from shared.kubernetes.fair_queue import FairQueue, Priority
 from shared.kubernetes.kinds import Key
 from shared.observability import metrics, tracing
 from shared.runtime.pacing import MAX_POLL_SECONDS, Pace
@@ -23,27 +24,16 @@ FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
 """First and longest delay between retries of a key, in seconds."""
 
-LOWER_SHARE = 8
-"""One of this number of keys has a lower priority, so that a constant stream of changes does not stop the others."""
-
-MAX_BACKGROUND = 64
-"""Maximum number of background keys in process. Each may have several requests that wait for the API server, and the
-requests of a change wait behind them."""
-
 TURN_SECONDS = 0.01
 """Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
 waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
 
 
-class Priority(enum.IntEnum):
-    """Order in which keys are processed; those of the same priority, in the order in which they were added."""
+MIN_MOVE_SECONDS = 0.05
+"""Shortest time between two moves of keys that have become slow, in seconds."""
 
-    SPEC = 0
-    """A resource whose status does not describe its spec yet: a user may wait for it."""
-    CHANGE = 1
-    """Anything else that was observed, and what a reconcile requested for a certain time."""
-    BACKGROUND = 2
-    """Polls, resyncs, and the resources that exist when this replica begins."""
+MAX_KEYS_AT_ONCE = 256
+"""Maximum number of keys that are processed at the same time, by default."""
 
 
 class Queue:
@@ -54,7 +44,7 @@ class Queue:
         clock: monotonic time in seconds.
         jitter: returns a number in [0, 1) that spreads retries; constant in tests.
         pace: pace of polls, which the queues of a process share.
-        is_busy: whether no further key may be processed now; `wake_one` must be called when that ends.
+        slots: maximum number of keys that are processed at the same time.
 
     Attributes:
         pace: the same.
@@ -67,17 +57,15 @@ class Queue:
         clock: Callable[[], float] | None = None,
         jitter: Callable[[], float] = random.random,
         pace: Pace | None = None,
-        is_busy: Callable[[], bool] = lambda: False,
+        slots: int = MAX_KEYS_AT_ONCE,
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
-        self._is_busy = is_busy
-        self._waiting: dict[Priority, OrderedDict[Key, None]] = {each: OrderedDict() for each in Priority}
-        self._passed_over = dict.fromkeys(Priority, 0)  # number of keys that were preferred to those of a priority
+        self._fair = FairQueue[Key](slots)
+        self._slow_timer: asyncio.TimerHandle | None = None
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
         self._again: dict[Key, Priority] = {}  # keys added while in process
         self._handled: dict[Key, float] = {}  # start of processing, by key in process
-        self._handled_background: set[Key] = set()
         self._timers: dict[tuple[Key, Priority], asyncio.TimerHandle] = {}
         self._polled: set[Key] = set()  # keys that are polled frequently, except those in process
         self.pace = pace or Pace()
@@ -95,43 +83,31 @@ class Queue:
         self._retries = metrics.QUEUE_RETRIES.labels(**labels)
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return len(self._fair)
 
     def add(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
         """Add a key, to be reconciled as soon as a worker is free; the highest of its priorities applies."""
         if self._closed:
             return
-        if key in self._since:
-            self._expedite(key, priority)
-            return
-        self._adds.inc()
-        self._since[key] = self._clock()
+        if key not in self._since:
+            self._adds.inc()
+            self._since[key] = self._clock()
         if key in self._handled:
-            self._again[key] = priority
+            self._again[key] = min(self._again.get(key, priority), priority)
         else:
             self._enqueue(key, priority)
 
     def _enqueue(self, key: Key, priority: Priority) -> None:
-        self._waiting[priority][key] = None
-        self.wake_one()
+        self._fair.add(key, key.namespace, priority, self._clock())
+        self._wake_one()
 
-    def wake_one(self) -> None:
+    def _wake_one(self) -> None:
         """Let a waiting worker process the next key, if there is one."""
         while self._idle and self._has_next:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
                 return
-
-    def _expedite(self, key: Key, priority: Priority) -> None:
-        """Raise the priority of a waiting key."""
-        if key in self._again:
-            self._again[key] = min(self._again[key], priority)
-            return
-        for lower in Priority:
-            if lower > priority and key in self._waiting[lower]:
-                del self._waiting[lower][key]
-                self._enqueue(key, priority)
 
     def add_after(self, key: Key, seconds: float, priority: Priority = Priority.CHANGE) -> None:
         """Add a key after a delay in seconds; the earliest of several delays for a key and a priority applies.
@@ -197,9 +173,9 @@ class Queue:
             else:
                 break
         self._begin_turn()
-        key, priority = self._pop()
-        if priority is Priority.BACKGROUND:
-            self._handled_background.add(key)
+        key = self._fair.take(self._clock())
+        self._note_slow()
+        self._wake_one()  # a namespace may have got several slots at once
         self._polled.discard(key)
         for each in Priority:
             if timer := self._timers.pop((key, each), None):
@@ -212,15 +188,19 @@ class Queue:
 
     @property
     def _has_next(self) -> bool:
-        return bool(self._next) and not self._is_busy()
+        return self._fair.is_ready
 
-    @property
-    def _next(self) -> list[Priority]:
-        """Priorities of which a key may be processed now."""
-        found = [each for each in Priority if self._waiting[each]]
-        if found[-1:] == [Priority.BACKGROUND] and len(self._handled_background) >= MAX_BACKGROUND:
-            found.pop()
-        return found
+    def _note_slow(self) -> None:
+        """Begin to look for slow keys, which no longer hold the slots of other namespaces."""
+        if self._slow_timer is None:
+            self._move_slow()
+
+    def _move_slow(self) -> None:
+        self._slow_timer = None
+        left = self._fair.note_slow(self._clock())
+        if left is not None:
+            self._slow_timer = asyncio.get_running_loop().call_later(max(left, MIN_MOVE_SECONDS), self._move_slow)
+        self._wake_one()
 
     async def _sleep(self) -> None:
         """Wait until a key may be ready; another worker may take it first."""
@@ -230,7 +210,7 @@ class Queue:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self.wake_one()  # the key is left for another worker
+                self._wake_one()  # the key is left for another worker
             raise
 
     def _begin_turn(self) -> None:
@@ -241,23 +221,14 @@ class Queue:
     def _end_turn(self) -> None:
         self._turn = None
 
-    def _pop(self) -> tuple[Key, Priority]:
-        """Return the next key and its priority: the highest one, unless a lower one was passed over too often."""
-        found = self._next
-        due = (each for each in reversed(found) if self._passed_over[each] + 1 >= LOWER_SHARE)
-        chosen = next(due, found[0])
-        for each in found:
-            self._passed_over[each] = 0 if each is chosen else self._passed_over[each] + 1
-        return self._waiting[chosen].popitem(last=False)[0], chosen
-
     def done(self, key: Key) -> None:
         """Finish processing a key; if it was added in the meantime, it waits again."""
         self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
-        self._handled_background.discard(key)
+        self._fair.done(key, self._clock())
         if key in self._again:
             self._enqueue(key, self._again.pop(key))
         else:
-            self.wake_one()
+            self._wake_one()
         if not self._handled:
             self._rested.set()
 
@@ -276,8 +247,7 @@ class Queue:
             timer.cancel()
         for forgotten in (self._timers, self._polled, self._failures, self._since, self._again):
             forgotten.clear()
-        for waiting in self._waiting.values():
-            waiting.clear()
+        self._fair.clear()
 
     def open(self) -> None:
         """Accept keys again after `close`; keys that were added in the meantime are lost."""

@@ -51,6 +51,7 @@ class ApiServer:
     Attributes:
         faults: faults that strike requests of the operator under test.
         log: requests of the operator under test.
+        seconds: returns how long a request of the operator under test takes; such as that of a slow admission webhook.
         check_write: called after each successful write of the operator under test, with the object as it was before.
     """
 
@@ -66,6 +67,7 @@ class ApiServer:
         self._store = Store(self._served, clock, version)
         self.faults = faults.Faults()
         self.log = RequestLog()
+        self.seconds: Callable[[Request], float] = lambda _: 0.0
         self.check_write: Callable[[TargetedRequest, Obj | None], None] = lambda *_: None
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
@@ -99,7 +101,7 @@ class ApiServer:
             Unavailable: a fault dropped the request or its response.
             Crash: a fault ended the process.
         """
-        await asyncio.sleep(0)  # other tasks run here, as they do during a real request
+        await asyncio.sleep(self.seconds(request))  # other tasks run here, as they do during a real request
         try:
             target = TargetedRequest.at(self._served.values(), request)
         except Failure as failure:

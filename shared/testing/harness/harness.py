@@ -10,10 +10,11 @@ from typing import Any
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube, Request, error_of
+from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import EVENT, Key, Kind, Obj
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call
-from shared.runtime.queue import Priority, Queue
+from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.testing.api_server.server import ApiServer

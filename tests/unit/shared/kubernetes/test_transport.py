@@ -15,7 +15,7 @@ from shared.kubernetes import transport as transport_module
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
 from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.errors import Forbidden, Unavailable
-from shared.kubernetes.transport import Bounded, HttpTransport, Permits
+from shared.kubernetes.transport import HttpTransport
 
 THING = {"kind": "Thing", "metadata": {"name": "ä"}}
 
@@ -101,30 +101,6 @@ async def test_proxy_of_the_environment_is_used_unless_excluded(
     else:
         assert (await transport.request(Request("GET", "/api"))).body == THING
     await transport.close()
-
-
-class Slow:
-    """A transport that responds when a test lets it."""
-
-    def __init__(self) -> None:
-        self.in_progress = 0
-        self.go = asyncio.Event()
-
-    async def request(self, request: Request) -> Response:
-        self.in_progress += 1
-        await self.go.wait()
-        self.in_progress -= 1
-        return Response(200, request.path)
-
-
-async def test_concurrent_requests_are_limited() -> None:
-    slow = Slow()
-    crowd = Bounded(slow, Permits(2))
-    answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
-    await asyncio.sleep(0)
-    assert slow.in_progress == 2
-    slow.go.set()
-    assert [answer.body for answer in await asyncio.gather(*answers)] == ["/0", "/1", "/2", "/3", "/4"]
 
 
 class Feed:

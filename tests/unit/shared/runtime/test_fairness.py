@@ -9,12 +9,13 @@ from datetime import datetime
 
 from e2e.bench.measures import percentile
 from shared.kubernetes.client import Kube
+from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Plan
-from shared.runtime.queue import Priority, Queue
+from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict

@@ -9,7 +9,6 @@ import pytest
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Kind, Obj
-from shared.kubernetes.transport import Permits
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.pacing import Pace
@@ -39,7 +38,7 @@ async def running() -> RunningController:
     controller: Controller[Obj, None] = Controller("box-operator", BOX, (), dict, _observe, _plan)
 
     def lane(running: RunningController, shard: Shard) -> Lane:
-        return Lane(running, shard, kube, recorder, lambda *_: None, Pace(), Permits())
+        return Lane(running, shard, kube, recorder, lambda *_: None, Pace(), 1)
 
     made = RunningController(controller, [Shard(0, 2), Shard(1, 2)], lane)
     for obj in boxes():
@@ -59,13 +58,15 @@ async def test_change_that_no_leader_has_seen_precedes_all_other_resources(runni
     """A change between two terms is not reported to the new leader by an event."""
     lane = running.lanes[shard_of(CHANGED, 2)]
     assert len(lane.queue) == 0, "nothing is queued before this replica leads"
-    assert not await lane.open(0)
+    (worker,) = await lane.open()
+    worker.cancel()
     assert await lane.queue.get() == CHANGED
 
 
 async def test_lane_has_the_resources_of_its_shard_only(running: RunningController) -> None:
     for lane in running.lanes:
-        await lane.open(0)
+        (worker,) = await lane.open()
+        worker.cancel()
         assert (
             len(lane.queue) == len(lane.keys) == sum(lane.shard.owns(Key("default", f"box-{n}")) for n in range(1000))
         )
