@@ -136,6 +136,11 @@ class ControlPlane:
         change(self.directory / "etcd")
         self._start_api(binaries.build(self.kubernetes))
 
+    @property
+    def etcd_url(self) -> str:
+        """URL of etcd, which needs no credentials."""
+        return f"http://127.0.0.1:{self._etcd_ports[0]}"
+
     def start_controllers(self) -> None:
         """Start the controller manager; its garbage collector covers the CRDs that exist by then from the start."""
         self._run("kube-controller-manager", binaries.build(self.kubernetes), self._controller_manager())

@@ -20,19 +20,23 @@ class Failure(Exception):
         code: HTTP status.
         reason: machine-readable reason of the API, such as Conflict.
         causes: invalid fields, each with its problem.
+        metadata: metadata of the answer, such as a token that continues a list.
     """
 
-    def __init__(self, code: int, reason: str, message: str, causes: list[Obj] | None = None) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, causes: list[Obj] | None = None, *, metadata: Obj | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.causes = causes or []
+        self.metadata = metadata or {}
 
     def response(self) -> Response:
         body = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": str(self),
             "reason": self.reason,

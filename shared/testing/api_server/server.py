@@ -18,14 +18,14 @@ from typing import Any
 from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
 from shared.testing import faults
-from shared.testing.api_server import evictions, garbage_collector
+from shared.testing.api_server import evictions, garbage_collector, pages
 from shared.testing.api_server import server_side_apply as ssa
 from shared.testing.api_server.actor import Actor
 from shared.testing.api_server.clone import clone
 from shared.testing.api_server.field_sets import DuplicateKey, MissingKey
 from shared.testing.api_server.kinds import NAMESPACE, Served, built_in_kinds
 from shared.testing.api_server.request_log import RequestLog
-from shared.testing.api_server.requests import Failure, TargetedRequest, merge_patch, selects, value_at
+from shared.testing.api_server.requests import Failure, TargetedRequest, merge_patch, value_at
 from shared.testing.api_server.store import FIRST_VERSION, Store
 from shared.testing.api_server.watches import Watches
 from shared.testing.api_server.write_rules import (
@@ -83,6 +83,10 @@ class ApiServer:
         resourceVersions continue from those of the snapshot. No watch reports anything about it.
         """
         self._store.restore(snapshot._store)
+
+    def compact(self) -> None:
+        """Forget former versions: a list of which some pages were read cannot be continued as it was."""
+        self._store.compact()
 
     @property
     def watches(self) -> Watches:
@@ -199,16 +203,11 @@ class ApiServer:
         if target.name:
             live = self._live(target)
             return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)
-        matches = selects(target.request.query.get("labelSelector", ""))
-        found = self._store.list(target.kind, target.namespace)
-        items = [obj for obj in found if matches(obj["metadata"].get("labels") or {})]
-        start, limit = int(target.request.query.get("continue") or 0), int(target.request.query.get("limit") or 0)
-        end = start + limit if limit else len(items)
-        metadata = {"resourceVersion": str(self._store.version)} | ({"continue": str(end)} if end < len(items) else {})
+        items, metadata = pages.read(self._store, target)
         if target.served.built_in:  # items of typed lists omit apiVersion and kind
             items = [{key: part for key, part in obj.items() if key not in ("apiVersion", "kind")} for obj in items]
         kind, api_version = f"{target.kind.name}List", target.kind.api_version
-        return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items[start:end]})
+        return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
 
     def _create(self, target: TargetedRequest) -> Response:
         obj: Obj = target.request.body

@@ -20,11 +20,13 @@ class Store:
     Attributes:
         version: resourceVersion of the last write.
         watches: subscriptions to changes.
+        former: objects of a kind at the version of a list whose next pages may be requested, until `compact`.
     """
 
     def __init__(self, kinds: Iterable[Kind], clock: Callable[[], datetime], version: int = FIRST_VERSION) -> None:
         self.version = version
         self.watches = Watches()
+        self.former: dict[tuple[Kind, int], list[Obj]] = {}
         self._clock = clock
         self._objects: dict[Kind, dict[tuple[str, str], Obj]] = {kind: {} for kind in kinds}
 
@@ -40,6 +42,11 @@ class Store:
         self.version = snapshot.version
         self._objects = {kind: dict(objects) for kind, objects in snapshot._objects.items()}
         self.watches.history[:] = snapshot.watches.history
+        self.compact()
+
+    def compact(self) -> None:
+        """Forget all former versions, as etcd does with those of more than five minutes ago."""
+        self.former.clear()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

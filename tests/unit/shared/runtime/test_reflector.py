@@ -7,12 +7,13 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from shared.kubernetes.client import Kube
+from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Kind, Obj
 from shared.observability import metrics
 from shared.runtime import reflector
@@ -287,11 +288,51 @@ async def test_bookmark_moves_the_version_of_an_idle_collection(bench: Bench) ->
 
 
 async def test_page_token_that_expires_leads_to_a_new_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change() -> None:
+        bench.user.delete(CONFIG_MAP, "default", "b")
+        bench.server.compact()
+
     monkeypatch.setattr(reflector, "LIST_PAGE_ITEMS", 1)
-    bench.server.faults.answer(410, when=requests("GET", "/configmaps"), skip=1)
-    bench.user.delete(CONFIG_MAP, "default", "b")
+    between_pages(bench, monkeypatch, change)
     bench.reflector.refresh()
+    await bench.until(lambda: bench.reflector.loss is not None)
     await bench.synced()
+
+
+async def test_changes_between_pages_are_neither_missed_nor_undone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "cdefg":
+        bench.write(name, key="1")
+    await bench.synced()
+
+    def recreate() -> None:
+        bench.user.delete(CONFIG_MAP, "default", "a")
+        bench.write("a", key="2")
+
+    monkeypatch.setattr(reflector, "LIST_PAGE_ITEMS", 2)
+    delete, write = partial(bench.user.delete, CONFIG_MAP, "default"), bench.write
+    changes = (lambda: (delete("b"), delete("f")), lambda: (write("ab"), write("g", key="2")), recreate)
+    left = between_pages(bench, monkeypatch, *changes)
+    bench.reflector.refresh()
+    await bench.until(lambda: not left)
+    await bench.synced()
+    assert set(bench.content) == set("acdeg") | {"ab"}
+
+
+def between_pages(bench: Bench, monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], object]) -> list[object]:
+    """Make one change after each page of the next list; return those that are left."""
+    request = bench.server.request
+    left: list[Any] = list(changes)
+
+    async def answer(sent: Request) -> Response:
+        answered = await request(sent)
+        if left and "limit" in sent.query:
+            left.pop(0)()
+        return answered
+
+    monkeypatch.setattr(bench.server, "request", answer)
+    return left
 
 
 async def test_loss_is_reported_when_it_lasts_and_when_it_ends(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.client import Kube, Request
+from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Obj
 from shared.testing import ApiServer, Crash, Served, reads
@@ -18,8 +18,10 @@ from shared.testing.api_server.requests import merge_patch, selects
 from shared.testing.faults import requests
 from tests.support import paths
 from tests.support.api_server_scenarios import SCENARIOS, WIDGET, config_map, deployment, replay, service, widget
+from tests.support.list_pages import KINDS, replay_pages
 
 RECORDED: dict[str, list[Obj]] = json.loads((paths.RECORDED / "kubernetes/kube-apiserver.json").read_text())
+PAGES: dict[str, list[Obj]] = json.loads((paths.RECORDED / "kubernetes/list-pages.json").read_text())
 
 
 @pytest.fixture
@@ -42,8 +44,15 @@ def test_responses_match_those_of_a_real_api_server(server: ApiServer, name: str
     assert json.loads(json.dumps(replayed)) == RECORDED[name]
 
 
+@pytest.mark.parametrize("plural", KINDS)
+def test_pages_of_lists_match_those_of_a_real_api_server(server: ApiServer, plural: str) -> None:
+    replayed = replay_pages(server, KINDS[plural], "cache", server.compact)
+    assert json.loads(json.dumps(replayed)) == PAGES[plural]
+
+
 def test_every_recorded_scenario_is_replayed() -> None:
     assert RECORDED.keys() == SCENARIOS.keys()
+    assert PAGES.keys() == KINDS.keys()
 
 
 # Reads and creations.
@@ -80,16 +89,6 @@ async def test_lists_select_by_labels_and_namespace(server: ApiServer, kube: Kub
 )
 def test_label_selectors_follow_kubectl_syntax(selector: str, matches: bool) -> None:
     assert selects(selector)({"a": "1", "b": "2"}) is matches
-
-
-async def test_long_lists_are_paginated(server: ApiServer) -> None:
-    for name in "abc":
-        server.actor("kubectl").create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name))
-    first = server.handle(Request("GET", CONFIG_MAP.path("cache"), {"limit": "2"})).body
-    query = {"limit": "2", "continue": first["metadata"]["continue"]}
-    rest = server.handle(Request("GET", CONFIG_MAP.path("cache"), query)).body
-    assert [item["metadata"]["name"] for item in first["items"] + rest["items"]] == ["a", "b", "c"]
-    assert "continue" not in rest["metadata"]
 
 
 async def test_new_object_gets_server_set_metadata(kube: Kube) -> None:
