@@ -20,7 +20,7 @@ from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
-from operators.etcd.steps.connection_secret import ensure_connection
+from operators.etcd.steps.connection_secret import claim_name, ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import ensure_auth, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
@@ -78,6 +78,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
+            partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed

@@ -150,7 +150,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
-    connected = await connection.read(kube, resource.namespace, resource.name)
+    connected = await connection.read(kube, cache, *key)
     secrets = await read_secrets(resource, kube, connected)
     access = Access(connect, workload.port or resource.spec.container_port, secrets, resource.certificate)
     return Observed(

@@ -15,7 +15,7 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
-from operators.memcached.steps.connection_secret import ensure_connection
+from operators.memcached.steps.connection_secret import claim_name, ensure_connection
 from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.issuing import create_certificates, renew_certificates
 from operators.memcached.steps.provisioning import (
@@ -52,6 +52,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
+            partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(create_certificates, settings),  # that the operator issues or requests, before servers
             partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,

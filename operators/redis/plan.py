@@ -24,7 +24,7 @@ from operators.redis.steps.adoption import adopt_volumes, mark_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
-from operators.redis.steps.connection_secret import ensure_connection
+from operators.redis.steps.connection_secret import claim_name, ensure_connection
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
@@ -87,6 +87,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another cluster
+            partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed

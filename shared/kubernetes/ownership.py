@@ -110,6 +110,16 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
+def owner_of(obj: Obj) -> str:
+    """Return the owner of an object for a message: its controller, otherwise the resource that its labels name."""
+    controller, labels = controller_of(obj), obj["metadata"].get("labels") or {}
+    if controller is not None:
+        return f"{controller['kind']} {controller['name']} (uid {controller['uid']})"
+    if INSTANCE in labels:
+        return f"{labels.get(NAME, 'a resource')} {labels[INSTANCE]}, by its labels"
+    return "a user: it has no owner"
+
+
 def of_another_controller(obj: Obj, kind: Kind, name: str) -> bool:
     """Return whether an object has a controller, and it is not the named one; without a controller it may be adopted.
 
@@ -154,8 +164,7 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         own = controller_of(desired) or {}
         is_former = all(controller.get(key) == own.get(key) for key in ("apiVersion", "kind", "name"))
         raise (FormerObject if is_former else ForeignObject)(
-            f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
-            "changed. Rename this resource, or delete that object."
+            f"{what} belongs to {owner_of(observed)}. It was not changed. Rename this resource, or delete that object."
         )
     labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
     if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):

@@ -134,7 +134,7 @@ CONNECTION_SECRET_TAKEN = COMMON.add(
     "ConnectionSecretTaken",
     Severity.ACTION,
     "The resource is ready, but the Secret NAME-connection belongs to another owner, so that clients cannot use it.",
-    "Secret {name} belongs to another owner, and was not changed: clients find no connection Secret of this resource. "
+    "Secret {name} belongs to {owner}, and was not changed: clients find no connection Secret of this resource. "
     "Delete or rename that Secret, or set spec.connectionSecret to false.",
 )
 CREATE_TIMEOUT = COMMON.add(

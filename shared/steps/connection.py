@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import SECRET, Obj
-from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, require_owned
+from shared.kubernetes.kinds import SECRET, SERVICE, Obj
+from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, owner_of, require_owned
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
@@ -24,7 +24,8 @@ from shared.kubernetes.secrets import (
     encoded,
     find_own,
 )
-from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.runtime.cache import Cache
+from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.reasons import CONNECTION_SECRET_TAKEN
 from shared.status.verdict import Progress
 
@@ -46,9 +47,12 @@ class ConnectionSecret:
 
     Attributes:
         found: the Secret; None if it does not exist.
+        service: the Service with the name of the resource, which every kind has: another resource of that name cannot
+            have it too. None if this operator has none.
     """
 
     found: Obj | None = field(default=None, repr=False)
+    service: Obj | None = field(default=None, repr=False)
 
     @property
     def content(self) -> Mapping[str, str]:
@@ -94,20 +98,37 @@ def secret_name(resource: str) -> str:
     return f"{resource}-connection"
 
 
-async def read(kube: Kube, namespace: str, resource: str) -> ConnectionSecret:
+async def read(kube: Kube, cache: Cache, namespace: str, resource: str) -> ConnectionSecret:
     """Read the Secret of a resource."""
-    return ConnectionSecret(await find_own(kube, namespace, secret_name(resource)))
+    found = await find_own(kube, namespace, secret_name(resource))
+    return ConnectionSecret(found, cache.get(SERVICE, namespace, resource))
 
 
 def is_owned(own: Owner, component: str, seen: ConnectionSecret | None) -> bool:
     """Whether the Secret exists and belongs to this resource."""
-    if seen is None or seen.found is None:
+    return seen is not None and _belongs_to(_secret(own, component, "", {}), seen.found, own)
+
+
+def _belongs_to(made: Obj, found: Obj | None, own: Owner) -> bool:
+    if found is None:
         return False
     try:
-        require_owned(_secret(own, component, "", {}), seen.found, own.uid)
+        require_owned(made, found, own.uid)
     except ForeignObject:
         return False
     return True
+
+
+def claim_name(own: Owner, service: Obj, seen: ConnectionSecret | None) -> Step:
+    """Create the Service with the name of the resource before any Secret.
+
+    Of two resources of one name only one can have it, without another request. The plan of the other one stops here.
+
+    Args:
+        service: the Service, which a later step keeps as the spec requests.
+    """
+    is_claimed = seen is None or _belongs_to(service, seen.service, own)
+    return PASS if is_claimed else Step.do(Apply(SERVICE, service))
 
 
 def known_credentials(own: Owner, component: str, seen: ConnectionSecret | None) -> tuple[str, str]:
@@ -136,6 +157,8 @@ def keep_connection(
         return PASS if is_empty else Step.do(WriteSecret(_secret(own, component, connection.type, {}), seen.found))
     if seen.found is None and None in connection.content.values():
         return PASS  # clients would find a connection without a password, for example
+    if seen.found is None and not _belongs_to(own.object(SERVICE, own.name, component=component), seen.service, own):
+        return PASS  # clients of another resource of this name would find a database that does not exist
     present = seen.content if is_owned(own, component, seen) else {}
     content = {key: present.get(key, "") if text is None else text for key, text in connection.content.items()}
     made = _secret(own, component, connection.type, {key: text for key, text in content.items() if text})
@@ -149,8 +172,8 @@ def keep_connection(
                 (),
                 Progress.DONE,
                 CONNECTION_SECRET_TAKEN,
-                f"Secret {secret_name(own.name)} belongs to another owner, and was not changed: clients find no "
-                "connection Secret of this resource. Delete or rename that Secret, or set spec.connectionSecret to "
+                f"Secret {secret_name(own.name)} belongs to {owner_of(seen.found)}, and was not changed: clients find "
+                "no connection Secret of this resource. Delete or rename that Secret, or set spec.connectionSecret to "
                 "false.",
                 warning=True,
                 requeue=RETRY_SECONDS,

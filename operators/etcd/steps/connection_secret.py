@@ -6,12 +6,19 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
-from operators.etcd.objects import names
+from operators.etcd.objects import names, services
 from operators.etcd.objects.names import CLIENT_PORT, COMPONENT
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
+from shared.steps import connection as connections
 from shared.steps.connection import Connection, certificates, credentials, keep_connection
+
+
+def claim_name(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Create the Service with the name of the resource before anything that clients of another one may find."""
+    own = names.owner(resource, settings.operator)
+    return connections.claim_name(own, services.headless_service(resource, own), seen.connection)
 
 
 def ensure_connection(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:

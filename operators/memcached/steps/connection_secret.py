@@ -6,12 +6,20 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
+from operators.memcached.objects import service
 from operators.memcached.objects.names import client_secret, owner, service_host
 from operators.memcached.objects.pod import COMPONENT
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
+from shared.steps import connection as connections
 from shared.steps.connection import Connection, certificates, credentials, keep_connection
+
+
+def claim_name(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Create the Service with the name of the resource before anything that clients of another one may find."""
+    own = owner(resource, settings.operator)
+    return connections.claim_name(own, service.service(resource, own), facts.observed.connection)
 
 
 def ensure_connection(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:

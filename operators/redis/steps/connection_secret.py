@@ -8,14 +8,21 @@ from urllib.parse import quote
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
-from operators.redis.objects import names
+from operators.redis.objects import names, services
 from operators.redis.objects.names import COMPONENT
 from operators.redis.security.users import USER
 from operators.redis.settings import Settings
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki.certs import joined
 from shared.runtime.plan import PASS, Step
+from shared.steps import connection as connections
 from shared.steps.connection import Connection, certificates, credentials, keep_connection
+
+
+def claim_name(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Create the Service with the name of the resource before anything that clients of another one may find."""
+    own = names.owner(resource, settings.operator)
+    return connections.claim_name(own, services.headless_service(resource, own), seen.connection)
 
 
 def ensure_connection(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:

@@ -81,7 +81,7 @@ async def test_creation_writes_each_object_once_and_the_status_twice(harness: Ha
     harness.apply("cache", size=2)
     await harness.run()
     kinds = [(str(write.verb), write.kind) for write in harness.server.log.writes()]
-    applied = [("APPLY", kind) for kind in ("Secret", "NetworkPolicy", "Service", "Deployment")]
+    applied = [("APPLY", kind) for kind in ("Service", "NetworkPolicy", "Deployment", "Secret")]
     assert kinds == [*applied, ("PATCH", "Memcached")]
     await harness.settle()
     others = [write for write in harness.server.log.writes() if write.kind not in ("Memcached", "Secret")]

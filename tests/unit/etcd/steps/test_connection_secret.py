@@ -10,8 +10,10 @@ import pytest
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.client.server import Access
+from operators.etcd.objects import names
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps.connection_secret import connection, ensure_connection
+from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of, encoded
 from shared.runtime.plan import PASS, WriteSecret
 from shared.steps.connection import ConnectionSecret
@@ -22,7 +24,9 @@ ENDPOINTS = ",".join(f"http://demo-{number}.demo.default.svc:2379" for number in
 
 def facts(*, secrets: Secrets | None = None, spec: Any = None, **more: Any) -> tuple[EtcdCluster, Assessment]:
     resource = cluster(3, **(spec or {}))
-    found = seen(resource, *[VOTER] * 3, secrets=secrets or Secrets(), connection=ConnectionSecret(), **more)
+    service = names.owner(resource, SETTINGS.operator).object(SERVICE, resource.name, component=names.COMPONENT)
+    published = ConnectionSecret(service=service)
+    found = seen(resource, *[VOTER] * 3, secrets=secrets or Secrets(), connection=published, **more)
     return resource, Assessment.of(resource, found)
 
 

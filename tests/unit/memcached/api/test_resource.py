@@ -9,11 +9,12 @@ import pytest
 from operators.memcached.api.memory import overhead_mib
 from operators.memcached.api.resource import API, WORKLOADS, Memcached, validate
 from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.objects.names import owner
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import SERVICE, Obj
 from shared.runtime.plan import Apply, WriteSecret
 from shared.steps.connection import ConnectionSecret
 from tests.support import paths
@@ -79,7 +80,7 @@ def objects_of(changed: Obj) -> list[Obj]:
     observed = Observed(
         Workload(WORKLOADS[parsed.spec.workload]),
         secrets=Secrets(users="app:one\n" if parsed.spec.auth else ""),
-        connection=ConnectionSecret(),
+        connection=ConnectionSecret(service=owner(parsed, "memcached-operator").object(SERVICE, "cache", component="")),
     )
     return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply | WriteSecret)]
 

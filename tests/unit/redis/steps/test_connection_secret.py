@@ -9,8 +9,10 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
+from operators.redis.objects import names
 from operators.redis.security.users import Passwords
 from operators.redis.steps.connection_secret import connection, ensure_connection
+from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, WriteSecret
 from shared.steps.connection import ConnectionSecret
@@ -22,7 +24,9 @@ NODES = ",".join(f"demo-{number}.demo.default.svc:6379" for number in range(6))
 def facts(passwords: Passwords | None, **spec: Any) -> tuple[RedisCluster, Assessment]:
     resource, seen = world(*formed())
     resource = RedisCluster.parse({**resource.obj, "spec": resource.obj["spec"] | spec})
-    seen = replace(seen, secrets=replace(seen.secrets, passwords=passwords), connection=ConnectionSecret())
+    service = names.owner(resource, SETTINGS.operator).object(SERVICE, resource.name, component=names.COMPONENT)
+    published = ConnectionSecret(service=service)
+    seen = replace(seen, secrets=replace(seen.secrets, passwords=passwords), connection=published)
     return resource, Assessment.of(resource, seen)
 
 

@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import SERVICE, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import content_of, encoded
 from shared.runtime.plan import Step, WriteSecret
 from shared.steps.connection import Connection, ConnectionSecret, credentials, keep_connection, status
 
 OWN = Owner(Kind("example.com", "v1", "Shop", "shops"), "default", "shop", "u-1", "redis", "redis-operator")
+OWN_SERVICE = OWN.object(SERVICE, "shop", component="node")
 KNOWN = Connection("redis", "shop.default.svc", 6379, "redis://shop", credentials("default", "one"))
 UNKNOWN = replace(KNOWN, uri=None, values=credentials(None, None))
 
 
 def keep(connection: Connection, found: Obj | None, *, is_requested: bool = True) -> Step:
-    return keep_connection(OWN, "node", connection, ConnectionSecret(found), is_requested=is_requested)
+    return keep_connection(OWN, "node", connection, ConnectionSecret(found, OWN_SERVICE), is_requested=is_requested)
 
 
 def written(step: Step) -> WriteSecret:
@@ -117,3 +118,11 @@ def test_status_names_the_secret_once_it_has_content() -> None:
 def test_password_is_in_no_text_of_the_plan() -> None:
     secret = replace(KNOWN, values=credentials("default", "pa55word"))
     assert "pa55word" not in repr((secret, keep(secret, None), ConnectionSecret(present(password="pa55word"))))
+
+
+@pytest.mark.parametrize("uid", ["", "u-2"])
+def test_secret_is_not_created_while_another_resource_has_the_name(uid: str) -> None:
+    """Clients of that resource would find a database that does not exist."""
+    other = replace(OWN, uid=uid).object(SERVICE, "shop", component="node") if uid else None
+    seen = ConnectionSecret(None, other)
+    assert not keep_connection(OWN, "node", KNOWN, seen, is_requested=True).actions
