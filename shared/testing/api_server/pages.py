@@ -44,7 +44,7 @@ class Token(NamedTuple):
         """Parse the value of the parameter `continue`.
 
         Raises:
-            Failure: it is not a token of this server.
+            Failure: the text is no token of this server.
         """
         try:
             found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
