@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
-from operators.memcached.objects.pod import CONTAINER
+from operators.memcached.objects.pod import CONTAINER, reloads_users
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
@@ -151,7 +151,8 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
     connected = await connection.read(kube, cache, *key)
-    secrets = await read_secrets(resource, kube, connected)
+    is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
+    secrets = await read_secrets(resource, kube, connected, hashes_users=is_former)
     access = Access(connect, workload.port or resource.spec.container_port, secrets, resource.certificate)
     return Observed(
         workload=workload,

@@ -23,6 +23,11 @@ SECRETS_RETRY_SECONDS = 15.0
 """Seconds until unusable Secrets are read again."""
 
 
+MAX_KEYS = 1024
+"""Maximum number of keys of a Secret that is read. An API server limits only the size of the values, so that a Secret
+may have 100,000 keys; those that operators write have less than 600."""
+
+
 async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Obj | None]:
     """Return the current Secrets by name; None for one that does not exist."""
     unique_names = sorted(set(names))
@@ -46,9 +51,12 @@ async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
 
 
 def content_of(secret: Obj | None) -> Mapping[str, str]:
-    """Return the content of a Secret by key; values that are not text are omitted."""
-    found = {}
-    for key, value in ((secret or {}).get("data") or {}).items():
+    """Return the content of a Secret by key; values that are not text are omitted, and all of more than MAX_KEYS."""
+    found: dict[str, str] = {}
+    data = (secret or {}).get("data") or {}
+    if len(data) > MAX_KEYS:
+        return found
+    for key, value in data.items():
         try:
             found[key] = base64.b64decode(value).decode()
         except (binascii.Error, UnicodeDecodeError):

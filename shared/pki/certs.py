@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import ssl
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import NamedTuple
 
-_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+from shared.pki.memo import remembered
+
+MAX_CERTIFICATES, MAX_CERTIFICATES_BYTES = 256, 256 * 1024
+"""Maximum number of authorities in a Secret of a user, and size of their text: a system's bundle has 150, and 220 KiB.
+Parsing and loading them takes 40 ms. Twice as much is accepted of the operator's copy, which has those of two Secrets
+while one replaces the other."""
+
+MAX_SAME_NAME = 16
+"""Maximum number of authorities with the same subject in such a Secret: all of them may have signed a certificate."""
+
+MAX_CHAIN, MAX_CHAIN_BYTES = 16, 64 * 1024
+"""Maximum number of certificates that a server presents, and size of their text. Each handshake verifies all."""
+
+MAX_KEY_BYTES = 8 * 1024
+"""Maximum size of a key: RSA with 8,192 bits has 6 KiB. Each handshake signs with it."""
+
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 _UTC_TIME = 0x17  # the other form, GeneralizedTime, has four-digit years
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
@@ -54,6 +68,11 @@ class Certificate:
     hosts: frozenset[str]
     pem: str = field(repr=False)
 
+    def serves(self, host: str) -> bool:
+        """Whether clients accept the certificate for a DNS name: it has the name, or a wildcard for its first label."""
+        names, name = {each.lower() for each in self.hosts}, host.lower()
+        return name in names or f"*.{name.partition('.')[2]}" in names
+
     @property
     def is_named(self) -> bool:
         """Whether the subject has a common name."""
@@ -68,14 +87,19 @@ class IssuedCertificate:
     certificate: Certificate
 
 
-@lru_cache(maxsize=1024)  # the same few are parsed repeatedly
 def usable(pair: Pair) -> IssuedCertificate | None:
     """Return the parsed certificate of a pair; None if a server cannot use the pair."""
+    return IssuedCertificate(pair, read(pair.certificate)[0]) if _is_usable(pair) else None
+
+
+@remembered(lambda _: 0)
+def _is_usable(pair: Pair) -> bool:
     try:
         server_context(pair)
-        return IssuedCertificate(pair, read(pair.certificate)[0])
+        read(pair.certificate)
     except ValueError:
-        return None
+        return False
+    return True
 
 
 def joined(certificates: Iterable[Certificate]) -> str:
@@ -87,12 +111,54 @@ def read(text: str) -> tuple[Certificate, ...]:
     """Return the certificates in a text, in order.
 
     Raises:
-        ValueError: there is none, or one cannot be parsed.
+        ValueError: there is none, one cannot be parsed, or there are too many.
     """
-    found = tuple(_certificate(block) for block in _BLOCK.findall(text))
-    if not found:
-        raise ValueError("no certificate in PEM format found (-----BEGIN CERTIFICATE-----)")
+    if excess := excess_of(text, 2 * MAX_CERTIFICATES, 2 * MAX_CERTIFICATES_BYTES):
+        raise ValueError(excess)
+    found = _read(text)
+    if isinstance(found, str):
+        raise ValueError(found)  # noqa: TRY004 (the text is at fault)
     return found
+
+
+def excess_of(text: str, most: int = MAX_CERTIFICATES, most_bytes: int = MAX_CERTIFICATES_BYTES) -> str:
+    """Return how much more certificates a text has than are accepted; empty if it has not."""
+    count = text.count(_BEGIN)
+    if count <= most and len(text) <= most_bytes:
+        return ""
+    return (
+        f"{count:,} certificates in {len(text):,} bytes; at most {most} in {most_bytes:,} bytes are accepted: remove "
+        "those that are not needed"
+    )
+
+
+def _size(found: tuple[Certificate, ...] | str) -> int:
+    """Return the approximate size of the result of `_read`, in bytes."""
+    if isinstance(found, str):
+        return len(found)
+    return sum(
+        1024 + len(each.pem) + len(each.subject) + len(each.issuer) + sum(160 + len(host) for host in each.hosts)
+        for each in found
+    )
+
+
+@remembered(_size)
+def _read(text: str) -> tuple[Certificate, ...] | str:
+    """Return the certificates in a text, or why there is none or one cannot be parsed."""
+    try:
+        found = tuple(map(_certificate, _blocks(text)))
+    except ValueError as error:
+        return str(error)
+    return found or f"no certificate in PEM format found ({_BEGIN})"
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Yield the PEM blocks of the certificates in a text."""
+    at = text.find(_BEGIN)
+    while at >= 0 and (end := text.find(_END, at)) >= 0:
+        end += len(_END)
+        yield text[at:end]
+        at = text.find(_BEGIN, end)
 
 
 def parse(der: bytes) -> Certificate:
@@ -139,6 +205,8 @@ def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if authority:
+        if excess := excess_of(authority, 2 * MAX_CERTIFICATES, 2 * MAX_CERTIFICATES_BYTES):
+            raise ValueError(excess)
         try:
             context.load_verify_locations(cadata=authority)
         except ssl.SSLError as error:
@@ -147,6 +215,7 @@ def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
 
 
 def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
+    require_loadable(pair)
     with _as_file(f"{pair.key}\n{pair.certificate}") as path:
         try:
             # Without a password OpenSSL would prompt for one on the terminal if the key is encrypted.
@@ -155,6 +224,24 @@ def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
             what = "the key does not belong to the certificate" if error.reason == "KEY_VALUES_MISMATCH" else str(error)
             raise ValueError(f"certificate and key cannot be used: {what}") from None
     return context
+
+
+def require_loadable(pair: Pair) -> None:
+    """Require a pair that OpenSSL loads within milliseconds.
+
+    Raises:
+        ValueError: the pair is too large, or the key is encrypted: its author chooses how long OpenSSL tries to decrypt
+            it, up to hours.
+    """
+    if excess := excess_of(pair.certificate, MAX_CHAIN, MAX_CHAIN_BYTES):
+        raise ValueError(excess)
+    if len(pair.key) > MAX_KEY_BYTES:
+        raise ValueError(
+            f"the key has {len(pair.key):,} bytes; at most {MAX_KEY_BYTES:,} are accepted: use an elliptic-curve key, "
+            "or RSA with up to 8,192 bits"
+        )
+    if any("ENCRYPTED" in text for text in pair):
+        raise ValueError("the key is encrypted, and there is no password for it: store it unencrypted")
 
 
 @contextmanager

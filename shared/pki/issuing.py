@@ -6,15 +6,8 @@ issues none.
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
 from shared.pki.rotation import CertificateOrder, Made
-
-MAX_AT_ONCE = 2
-"""Maximum number of certificates issued concurrently; further orders wait."""
-
-_makers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="certificates")
+from shared.pki.threads import in_thread
 
 
 async def make(order: CertificateOrder) -> Made:
@@ -24,7 +17,7 @@ async def make(order: CertificateOrder) -> Made:
         OSError: issuing failed; the message has the reason and no key material.
     """
     try:
-        return await asyncio.get_running_loop().run_in_executor(_makers, _fulfil, order)
+        return await in_thread(_fulfil, order)
     except (TypeError, ValueError) as error:
         raise OSError(f"issuing a certificate failed: {error}") from None
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    MAX_KEYS,
+    PASSWORD_KEY,
+    PRIVATE_KEY,
+    content_of,
+)
 from shared.pki import certs
+from shared.pki.memo import remembered
 from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
+
+MAX_PASSWORD_BYTES = 4096
+"""Maximum size of a password."""
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, not defined in Python's ssl module
 
@@ -45,7 +56,7 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: the Secret does not exist, lacks a key, or has a value that is not text.
+        UnusableSecret: the Secret does not exist, lacks a key, has too many, or has a value that is not text.
     """
     if secret is None:
         raise UnusableSecret(
@@ -53,6 +64,9 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
             f"{at}: Secret {name} does not exist. Create it with {' and '.join(keys)}, or name another Secret.",
         )
     given = secret.get("data") or {}
+    if len(given) > MAX_KEYS:
+        wrong = f"{len(given):,} keys, and at most {MAX_KEYS:,} are accepted. Leave only {', '.join(keys)}."
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if missing := [key for key in keys if not given.get(key)]:
         raise UnusableSecret(SECRET_MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Add it.")
     try:
@@ -68,9 +82,12 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
         at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: there is no password, or it begins or ends with a line break.
+        UnusableSecret: there is no password, it is too long, or it begins or ends with a line break.
     """
     (password,) = texts(at, name, secret, PASSWORD_KEY)
+    if (size := len(password.encode())) > MAX_PASSWORD_BYTES:
+        wrong = f"{PASSWORD_KEY} has {size:,} bytes, and at most {MAX_PASSWORD_BYTES:,} are accepted. Choose another."
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if password != password.strip("\r\n"):
         raise UnusableSecret(
             SECRET_INVALID,
@@ -111,15 +128,36 @@ def certificate_of(
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if needs_authority else ()))
     certificate, key, *authorities = texts(at, name, secret, *keys)
     pair, authority = certs.Pair(certificate, key), "".join(authorities)
-    if wrong := _wrong(pair, authority, hosts, is_client=is_client):
+    bundle = content_of(secret).get(AUTHORITY_KEY, "")  # also one that servers do not need: the operator trusts it
+    if wrong := wrong_with_bundle(bundle) or _wrong(pair, authority, hosts, is_client=is_client):
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     return pair, authority
 
 
-@lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
+@remembered(len)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
 def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
     wrong = wrong_with_pair(pair, authority if is_client else "", ignore_validity=True)
     return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, ignore_validity=True))
+
+
+def wrong_with_bundle(authority: str) -> str:
+    """Return why a text has too many authorities; empty if it has not, or if it cannot be parsed.
+
+    Each of them costs time and memory, and so does each handshake with one that has the name of an issuer.
+    """
+    if excess := certs.excess_of(authority):
+        return f"{AUTHORITY_KEY}: {excess}. Clients need only the authorities that issue their certificates."
+    try:
+        subjects = Counter(each.subject for each in dict.fromkeys(certs.read(authority)))
+    except ValueError:  # reported where the authorities are used
+        return ""
+    most = max(subjects.values())
+    if most > certs.MAX_SAME_NAME:
+        return (
+            f"{AUTHORITY_KEY}: {most} certificates have the same subject, and at most {certs.MAX_SAME_NAME} are "
+            "accepted: remove those that have been replaced."
+        )
+    return ""
 
 
 def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: bool = False) -> str:
@@ -128,12 +166,13 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: b
     Args:
         authority: PEM certificates that verify clients, including the owner of the certificate; empty if the server
             does not request client certificates.
-        whenever: see `certificate_of`.
+        ignore_validity: whether the dates of certificates do not count.
 
     Returns:
         The keys of the Secret, the problem and how to fix it; empty if there is no problem.
     """
     try:
+        certs.require_loadable(pair)
         certs.read(pair.certificate)
         serving, connecting = certs.server_context(pair), unverifying(pair)
     except ValueError as wrong:
@@ -159,7 +198,7 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
     Args:
         pair: usable certificate and key.
         hosts: names of the server, all of which are checked.
-        whenever: see `certificate_of`.
+        ignore_validity: whether the dates of certificates do not count.
 
     Returns:
         See `wrong_with_pair`.

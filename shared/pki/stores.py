@@ -45,6 +45,9 @@ KEYS = {
 FORMER_KEY = "former.crt"
 """Keys of Secrets with a certificate or with authorities."""
 
+MAX_BUNDLES_BYTES = 768 * 1024
+"""Maximum size of all trust bundles in a Secret, whose values may have 1 MiB together."""
+
 
 # Serving certificate: shared by replicas.
 
@@ -163,10 +166,14 @@ def authorities_content(authorities: Authorities) -> dict[str, str]:
 
 
 def trust_content(authorities: Iterable[Certificate]) -> dict[str, str]:
-    """Return the trust bundle as content of a Secret: under one key for clients, and one key per authority for pods."""
+    """Return the trust bundle as content of a Secret: under one key for clients, and one key per authority for pods.
+
+    Of a large bundle, such as that of a system, only the newest authorities have a key, which new pods need.
+    """
     known = tuple(authorities)
     bundle = joined(known)
-    return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in known}
+    fitting = max(MAX_BUNDLES_BYTES // max(len(bundle), 1) - 1, 1)
+    return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in known[:fitting]}
 
 
 def authority_key(newest: Certificate) -> str:

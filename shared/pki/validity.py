@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from itertools import islice
 
 from shared.pki import certs
 from shared.pki.certs import Certificate, Pair
+from shared.pki.memo import remembered
 from shared.pki.secret_checks import refusal, unverifying
 
 WARNING = timedelta(days=7)
@@ -69,24 +70,30 @@ def validity_of(pair: Pair, trusted: Iterable[Certificate]) -> Validity:
     return Validity(begins, ends, None if issued == begins else issued)
 
 
-@lru_cache(maxsize=1024)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
-def signers(pair: Pair, trusted: tuple[Certificate, ...]) -> tuple[Certificate, ...]:
+def signers(pair: Pair, trusted: Iterable[Certificate]) -> tuple[Certificate, ...]:
     """Return those authorities that verify a certificate, regardless of the time.
 
-    Names are not sufficient: an authority that is renewed with a new key usually keeps its name.
+    A name alone is not sufficient: an authority that is renewed with a new key usually keeps its name. Of those with
+    the name, at most twice `certs.MAX_SAME_NAME` are tried: a copy has those of two Secrets.
+
+    Raises:
+        ValueError: see `validity_of`.
     """
-    return tuple(each for each in trusted if _verifies(each, pair))
+    issuers = {each.issuer for each in certs.read(pair.certificate)}
+    named = dict.fromkeys(each for each in trusted if each.subject in issuers)
+    return tuple(each for each in islice(named, 2 * certs.MAX_SAME_NAME) if _verifies(each.pem, pair))
 
 
-def _verifies(authority: Certificate, pair: Pair) -> bool:
+@remembered(lambda _: 0)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
+def _verifies(authority: str, pair: Pair) -> bool:
     """Whether clients or servers that trust an authority accept a certificate from the other side."""
     try:
-        client = certs.client_context(None, authority.pem)
+        client = certs.client_context(None, authority)
         client.check_hostname = False
         if not refusal(certs.server_context(pair), client, ignore_validity=True):
             return True
         serving = certs.server_context(pair)
-        serving.load_verify_locations(cadata=authority.pem)
+        serving.load_verify_locations(cadata=authority)
         serving.verify_mode = client.verify_mode
         return not refusal(serving, unverifying(pair), ignore_validity=True)
     except ValueError:

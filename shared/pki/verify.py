@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from functools import lru_cache
 
 from shared.pki import certs
+from shared.pki.memo import Memo, remembered
 
 _CAUSES = {
     "CERTIFICATE_REQUIRED": "the server requires a client certificate: configure one.",
@@ -37,7 +37,11 @@ def failure(error: BaseException) -> ssl.SSLError | None:
     return found
 
 
-@lru_cache(maxsize=64)
+_contexts = Memo()
+"""Contexts, apart from other results: only they are needed where no thread can compute them."""
+
+
+@remembered(lambda _: 64 * 1024, _contexts)
 def trust(authority: str, pair: certs.Pair | None) -> ssl.SSLContext:
     """Return a shared context for all servers of a database; a renewed certificate gets another context.
 

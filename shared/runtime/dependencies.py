@@ -150,8 +150,10 @@ class Dependencies:
     def keep(self, name: _Name, obj: Obj | None) -> None:
         """Keep what was read of an object (None: it does not exist), unless the copies are too large."""
         self._drop(name)
+        if not self.are_observed:
+            return
         packed = marshal.dumps(obj)
-        if self.are_observed and self._copies_bytes + len(packed) <= MAX_COPIES_BYTES:
+        if self._copies_bytes + len(packed) <= MAX_COPIES_BYTES:
             self._copies[name] = packed
             self._copies_bytes += len(packed)
 

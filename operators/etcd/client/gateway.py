@@ -17,6 +17,7 @@ Credentials appear in no error, and are sent only to servers that require them.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ Key = tuple[str, int, str, str]
 
 
 class Tokens:
-    """Tokens of members for a user and a password; the least recently used ones are dropped."""
+    """Tokens of members for a user and the digest of a password; the least recently used ones are dropped."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
@@ -83,7 +84,8 @@ class Gateway:
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         cluster = endpoint.host.partition(".")[2]  # tokens are valid at all members of a cluster
-        self._key = (cluster, endpoint.port, access.user, access.password)
+        password = hashlib.sha256(access.password.encode()).hexdigest()
+        self._key = (cluster, endpoint.port, access.user, password)
         self._access = access
         self._wire = Wire(endpoint, access)
         self._version = ""

@@ -27,6 +27,7 @@ from shared.pki.certs import Certificate, Pair, joined
 from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
 from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
+from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
 from shared.steps.passwords import own_secret
@@ -91,7 +92,7 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
             authentication is still enabled.
     """
     stored = {resources.credentials_secret(resource)} if with_stored else set()
-    return judge(resource, await find(kube, resource.namespace, names(resource) | stored))
+    return await evaluate(judge, resource, await find(kube, resource.namespace, names(resource) | stored))
 
 
 def names(resource: EtcdCluster) -> set[str]:

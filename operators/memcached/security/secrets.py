@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.names import server_secret, users_secret
@@ -18,9 +17,11 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
+from shared.pki.memo import remembered
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
 from shared.pki.stores import authorities_of, certificate_secrets, validities
+from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
@@ -103,7 +104,7 @@ class Secrets:
         return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem))
 
 
-@lru_cache(maxsize=1024)  # 40 ms each, and the same few are needed repeatedly
+@remembered(len)  # 40 ms each, and the same few are needed repeatedly
 def _slow_digest(text: str, salt: str) -> str:
     return hashlib.scrypt(text.encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=16).hex()
 
@@ -113,19 +114,29 @@ def fingerprint(certificate: bytes) -> str:
     return hashlib.sha256(certificate).hexdigest()
 
 
-async def read_secrets(resource: Memcached, kube: Kube, connected: ConnectionSecret) -> Secrets:
+async def read_secrets(
+    resource: Memcached, kube: Kube, connected: ConnectionSecret, *, hashes_users: bool = False
+) -> Secrets:
     """Read the Secrets that the spec names from the API server, and parse them.
 
     Args:
         connected: the Secret for clients.
+        hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     names = {users_secret(resource), *_certificates(resource)} - {""}
-    secrets = parse_secrets(resource, await find(kube, resource.namespace, names))
+    secrets = await evaluate(_parsed, resource, await find(kube, resource.namespace, names), hashes_users=hashes_users)
     if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
         return secrets
     content = content_of(own_secret(resource.uid, resource.name, "memcached", connected.found))
     user, password = content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
     return replace(secrets, remembered=(user, password) if user and password else None)
+
+
+def _parsed(resource: Memcached, found: Mapping[str, Obj | None], *, hashes_users: bool) -> Secrets:
+    secrets = parse_secrets(resource, found)
+    if hashes_users:
+        secrets.startup_digest(resource.uid, with_users=True)
+    return secrets
 
 
 def _certificates(resource: Memcached) -> tuple[str, ...]:
@@ -194,11 +205,11 @@ def _generated(resource: Memcached, found: Mapping[str, Obj | None]) -> Obj | No
 
 def _users_file_problem(text: str) -> str:
     """Return the first problem that any version of memcached has with a users file; empty if there is none."""
-    *lines, rest = text.split("\n")
-    if rest:  # 1.6.18 drops the last character
+    if not text.endswith("\n"):  # 1.6.18 drops the last character
         return "the last line has no line break, and memcached would truncate the password. Add a line break."
-    if len(lines) > MAX_USERS:
-        return f"{len(lines)} lines, but memcached reads only {MAX_USERS}. Remove the others."
+    if (count := text.count("\n")) > MAX_USERS:
+        return f"{count:,} lines, but memcached reads only {MAX_USERS}. Remove the others."
+    *lines, _ = text.split("\n")
     for number, line in enumerate(lines, 1):
         user, _, password = line.partition(":")
         if not user or not password or re.search(r"\s", line):

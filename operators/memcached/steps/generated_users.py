@@ -12,7 +12,7 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects.names import owner, users_secret
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY
-from operators.memcached.security.secrets import MAX_USERS
+from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, Step
@@ -33,7 +33,7 @@ def provide_users(settings: Settings, resource: Memcached, facts: Assessment, no
         return PASS
     own, secret = owner(resource, settings.operator), facts.observed.secrets.found.get(users_secret(resource))
     user, password = connection.known_credentials(own, COMPONENT, facts.observed.connection)
-    former = content_of(secret).get(USERS_KEY, "").splitlines(keepends=True)[: MAX_USERS - 1]
+    former = _lines(content_of(secret).get(USERS_KEY, ""))[: MAX_USERS - 1]
     generated = GeneratedPassword(
         own=own,
         component=COMPONENT,
@@ -52,7 +52,7 @@ def provide_users(settings: Settings, resource: Memcached, facts: Assessment, no
 
 def _expire(generated: GeneratedPassword, facts: Assessment, now: datetime) -> Step:
     """Remove former passwords once all servers have accepted the new one and the overlap is over."""
-    lines = generated.present.splitlines(keepends=True)
+    lines = _lines(generated.present)
     if len(lines) < 2 or facts.accepted_users != facts.observed.secrets.users_digest:
         return PASS
     generated_at = generated.generated_at
@@ -60,3 +60,8 @@ def _expire(generated: GeneratedPassword, facts: Assessment, now: datetime) -> S
     if now < ends:
         return Step(requeue=max((ends - now).total_seconds(), 1.0))
     return Step.do(generated.rewritten(lines[0]))
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a users file, as far as memcached may read them."""
+    return text[: MAX_USERS * MAX_LINE_BYTES].splitlines(keepends=True)

@@ -27,6 +27,7 @@ from shared.pki.secret_checks import (
     password_of,
 )
 from shared.pki.stores import certificate_secrets, certificates_in, validities
+from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
 from shared.steps.passwords import own_secret
@@ -63,7 +64,7 @@ class Secrets:
 
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
-    return judge(resource, await find(kube, resource.namespace, names(resource)))
+    return await evaluate(judge, resource, await find(kube, resource.namespace, names(resource)))
 
 
 def names(resource: RedisCluster) -> set[str]:

@@ -34,6 +34,9 @@ USER = "default"
 CURRENT, NEXT, FORMER = "password", "next", "former"
 """Keys of the Secret, in addition to the file of the nodes."""
 
+MAX_FORMER_BYTES = 64 * 1024
+"""Maximum size of the former passwords in the Secret; more cannot be parsed."""
+
 _MAY_READ = "+ping +info +cluster|info +cluster|nodes +cluster|slots +client|setname +slowlog +latency +select"
 
 
@@ -74,9 +77,9 @@ class Passwords:
         try:
             former = tuple(
                 Former(str(each["password"]), datetime.fromisoformat(each["until"]))
-                for each in json.loads(content.get(FORMER, "[]"))
+                for each in json.loads(content.get(FORMER, "[]")[:MAX_FORMER_BYTES])
             )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
         return cls(content.get(CURRENT, ""), content.get(NEXT), former, content.get(EXPORTER_PASSWORD_KEY, ""))
 

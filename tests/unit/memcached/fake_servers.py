@@ -30,9 +30,16 @@ def signer(name: str) -> certs.Pair:
 
 
 @cache
-def certificate(name: str = "cache", *, by: str = "ca", client: bool = True, ended: bool = False) -> certs.Pair:
+def certificate(
+    name: str = "cache",
+    *,
+    by: str = "ca",
+    client: bool = True,
+    ended: bool = False,
+    hosts: tuple[str, ...] = ("cache", f"cache.{NAMESPACE}.svc"),
+) -> certs.Pair:
     ends = BEGINS + timedelta(hours=1) if ended else ENDS
-    return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
+    return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=hosts, client=client)
 
 
 def der(pair: certs.Pair) -> bytes:

@@ -25,10 +25,11 @@ from shared.kubernetes.kinds import SECRET
 from shared.pki import ca, certs
 from shared.pki.ca import authority, fulfil, issue
 from shared.pki.certs import Pair
-from shared.pki.issuing import MAX_AT_ONCE, make
+from shared.pki.issuing import make
 from shared.pki.rotation import LIFETIME, CertificateOrder, Made
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory
+from shared.pki.threads import MAX_AT_ONCE
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import certificates_of
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify

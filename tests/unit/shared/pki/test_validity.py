@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from shared.pki import ca, certs
 from shared.pki.certs import Certificate, Pair
@@ -83,3 +86,53 @@ def test_end_of_a_certificate_is_reported_by_its_own_life_although_its_authority
 @pytest.mark.parametrize(("days", "includes"), [(-2, False), (-1, True), (0, True), (1, False)])
 def test_period_includes_its_begin_and_not_its_end(days: int, includes: bool) -> None:
     assert Validity(NOW - DAY, NOW + DAY).includes(NOW + days * DAY) is includes
+
+
+def test_only_authorities_with_the_name_of_an_issuer_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def verifies(pem: str, _: Pair) -> bool:
+        tried.append(pem)
+        return True
+
+    monkeypatch.setattr("shared.pki.validity._verifies", verifies)
+    pair, trusted = authority()
+    others = [
+        certs.read(ca.authority(f"other-{number}", begins=NOW, ends=NOW + DAY).certificate)[0] for number in (1, 2)
+    ]
+    assert signers(issued(pair), (*others, trusted)) == (trusted,)
+    assert tried == [trusted.pem]
+
+
+def test_authority_of_an_intermediate_one_is_a_signer() -> None:
+    root, namesake = _authority("root", 1000), certs.read(_authority("root", 1000).certificate)[0]
+    trusted, intermediate = certs.read(root.certificate)[0], _authority("intermediate", 5, root)
+    leaf = ca.issue(intermediate, "x", begins=NOW - DAY, ends=NOW + 9 * DAY, hosts=["a.example.com"], client=True)
+    chained = Pair(leaf.certificate + intermediate.certificate, leaf.key)
+    assert signers(chained, (namesake, trusted)) == (trusted,)
+    assert validity_of(chained, (namesake, trusted)).ends == NOW + 5 * DAY, "of the intermediate authority"
+
+
+def _authority(name: str, days: int, by: Pair | None = None) -> Pair:
+    """Return an authority that may sign further ones, signed by another one or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    issuer = x509.load_pem_x509_certificate(by.certificate.encode()).subject if by else subject
+    signer = serialization.load_pem_private_key(by.key.encode(), None) if by else key
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - DAY)
+        .not_valid_after(NOW + days * DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return Pair(
+        made.public_bytes(serialization.Encoding.PEM).decode(),
+        key.private_bytes(serialization.Encoding.PEM, form, plain).decode(),
+    )

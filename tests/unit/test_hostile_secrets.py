@@ -1,0 +1,225 @@
+"""Secrets of users with any content: the operators refuse what costs too much, in a sentence, and stay responsive.
+
+Each Secret that a spec names gets each kind of hostile content, one at a time. A reconcile may then occupy the event
+loop for at most 100 ms, and need at most 20 MiB (shared/testing/cost.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+import operators
+from shared.cli.options import parse_options
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.pki import ca
+from shared.pki.certs import Pair
+from shared.status.conditions import READY
+from shared.testing import cost
+from shared.testing.api_server.server import ApiServer
+from shared.testing.harness.harness import NAMESPACE, Harness
+from shared.testing.kubelet.workloads import Workloads
+
+BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+MIB = 1024 * 1024
+
+Content = dict[str, bytes]
+
+
+@functools.cache
+def authority(number: int = 0, name: str = "team-ca") -> Pair:
+    """Return an authority: another number is another key."""
+    return ca.authority(name, begins=BEGINS, ends=ENDS)
+
+
+@functools.cache
+def issued(*hosts: str) -> Pair:
+    return ca.issue(authority(), "", begins=BEGINS, ends=ENDS, hosts=hosts, client=True)
+
+
+def certificate(*hosts: str) -> Content:
+    pair = issued(*hosts)
+    found = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority().certificate}
+    return {key: text.encode() for key, text in found.items()}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A Secret that a spec names.
+
+    Attributes:
+        operator: name of the operator, whose first kind is attacked.
+        spec: spec of the resource.
+        secrets: valid content of all Secrets, by name.
+        name: the Secret that gets other content.
+    """
+
+    operator: str
+    spec: Obj
+    secrets: Mapping[str, Content]
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The key of the Secret that the operator reads, of several the first."""
+        return next(iter(self.secrets[self.name]))
+
+    @property
+    def has_certificate(self) -> bool:
+        return "tls.crt" in self.secrets[self.name]
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.name}"
+
+
+SERVED = certificate("*.cache.default.svc", "cache.default.svc", "cache-client.default.svc")
+WORLDS: Mapping[str, tuple[Obj, Mapping[str, Content]]] = {
+    "memcached": (
+        {"size": 1, "auth": {"secretName": "users"}, "tls": {"secretName": "served", "clientAuth": "required"}},
+        {"users": {"users": b"app:secret\n"}, "served": SERVED},
+    ),
+    "etcd": (
+        {
+            "size": 1,
+            "auth": {"rootSecretName": "root"},
+            "tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "served"}},
+        },
+        {"root": {"password": b"secret"}, "peers": SERVED, "served": SERVED},
+    ),
+    "redis": (
+        {"replicas": 6, "auth": {"secretName": "users"}, "tls": {"mode": "secret", "secretName": "served"}},
+        {"users": {"password": b"secret"}, "served": SERVED},
+    ),
+}
+KINDS = {operator.name: operator.kinds for operator in operators.installed()}
+TARGETS = [Target(operator, *WORLDS[operator], name) for operator in KINDS for name in WORLDS[operator][1]]
+
+
+# Content.
+
+
+def _bundle(count: int, *, same_name: bool = False) -> bytes:
+    """Return authorities: of 64 keys, so that the test is fast; names repeat after 64 too."""
+    names = (f"ca-{number % 64}" if not same_name else "team-ca" for number in range(count))
+    return "".join(authority(number % 64 + 1, name).certificate for number, name in enumerate(names)).encode()
+
+
+def _with_many_names() -> bytes:
+    return ca.issue(
+        authority(), "", begins=BEGINS, ends=ENDS, hosts=[f"h{number}.example.com" for number in range(9_000)]
+    ).certificate.encode()
+
+
+_ENCRYPTED = (
+    "MIHtMFgGCSqGSIb3DQEFDTBLMCoGCSqGSIb3DQEFDDAdBAgXvP0DKY6PTgIDf///MAwGCCqGSIb3DQIJBQAwHQYJYIZIAWUDBAEq"
+    "BBC/6uWnE1Qv6NUJgz9wbPgkBIGQLdi6AcsiOD+5N+Em2nQXF54f1HnVmF4BLLIw1lX3dpURNUnx5z7e08QEfQ2ZxFvomHg1b9Vr"
+    "2DTRzY7a7JvEM3sB6ZPczsAqes2Bhy2JfqvRiO/jijysAGis1gfvaIWhPiHEGARvPsKcLbfnWK/tpI/vagsUs4GemZwVlgXxUNIl"
+    "tnFr6RuWlRz/UTwMXB9q"
+)
+"""A key that is encrypted with PBKDF2 and 8,388,607 iterations, which take 5 s; 2,147,483,647 would take 20 minutes."""
+
+
+def _encrypted_key() -> bytes:
+    return f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{_ENCRYPTED}\n-----END ENCRYPTED PRIVATE KEY-----\n".encode()
+
+
+Change = Callable[[Target], Content]
+
+
+def _value(value: bytes) -> Change:
+    """Replace the value that the operator reads."""
+    return lambda target: {**target.secrets[target.name], target.key: value}
+
+
+ANY: Mapping[str, Change] = {
+    "1 MiB of letters": _value(b"x" * MIB),
+    "1 MiB of line breaks": _value(b"\n" * MIB),
+    "1 MiB of short lines": _value(b"a:b\n" * (MIB // 4)),
+    "1 MiB of a long word": _value(b"a:" + b"\xc3\xa4" * (MIB // 2 - 8) + b"\n"),
+    "bytes that are not text": _value(b"\xff" * MIB),
+    "NUL bytes": _value(b"\0" * MIB),
+    "4,000 keys": lambda target: target.secrets[target.name] | {f"k{number}": b"" for number in range(4_000)},
+    "another value of 1 MiB": lambda target: target.secrets[target.name] | {"other": b"x" * (MIB - 16_384)},
+}
+CERTIFICATES: Mapping[str, Change] = {
+    name: lambda target, change=change: target.secrets[target.name] | change()  # type: ignore[misc]
+    for name, change in {
+        "1,200 authorities": lambda: {"ca.crt": _bundle(1_200)},
+        "256 authorities of the issuer's name": lambda: {"ca.crt": _bundle(256, same_name=True)},
+        "16 authorities of the issuer's name": lambda: {
+            "ca.crt": authority().certificate.encode() + _bundle(15, same_name=True)
+        },
+        "240 authorities": lambda: {"ca.crt": authority().certificate.encode() + _bundle(240)},
+        "authorities that do not end": lambda: {"ca.crt": b"-----BEGIN CERTIFICATE-----" * 38_000},
+        "authority with 9,000 names": lambda: {"ca.crt": _with_many_names()},
+        "certificate with 9,000 names": lambda: {"tls.crt": _with_many_names()},
+        "chain of 1,200 certificates": lambda: {"tls.crt": _bundle(1_200)},
+        "certificate that does not end": lambda: {"tls.crt": b"-----BEGIN CERTIFICATE-----" * 38_000},
+        "encrypted key": lambda: {"tls.key": _encrypted_key()},
+        "encrypted key with the certificate": lambda: {"tls.crt": _encrypted_key(), "tls.key": b"none"},
+        "key of 1 MiB": lambda: {"tls.key": b"-----BEGIN PRIVATE KEY-----\n" + b"A" * (MIB // 2)},
+        "DER elements without end": lambda: {
+            "ca.crt": ssl.DER_cert_to_PEM_cert(b"\x30\x83\x02\xee\xf0" + b"\x30\x00" * 96_000).encode()
+        },
+    }.items()
+}
+ACCEPTED = {"16 authorities of the issuer's name", "240 authorities", "another value of 1 MiB"}
+CASES = [
+    pytest.param(target, name, id=f"{target}, {name}")
+    for target in TARGETS
+    for name in (*ANY, *(CERTIFICATES if target.has_certificate else ()))
+]
+
+
+async def reconciled(target: Target, secrets: Mapping[str, Content]) -> Harness:
+    """Let the operator reconcile a resource with these Secrets once, within the limits."""
+    options = parse_options(f"{target.operator}-operator", target.operator, ["--agent-image=operator:1"], {})
+    served = KINDS[target.operator]
+    workloads = Workloads(ApiServer([each.resource.kind for each in served]))
+    harness = Harness(served[0].controller(options), workloads=workloads)
+    for name, content in secrets.items():
+        data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+        metadata = {"name": name, "namespace": NAMESPACE}
+        harness.user_client.apply(
+            SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}, force=True
+        )
+    harness.apply("cache", **target.spec)
+    async with cost.bounded():
+        results = await harness.run()
+    assert not {"error", "terminal_error"} & set(results)
+    return harness
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+async def test_valid_secrets_are_accepted(target: Target) -> None:
+    harness = await reconciled(target, target.secrets)
+    assert _reason(harness) not in ("SecretInvalid", "SecretMissing")
+
+
+@pytest.mark.parametrize(("target", "name"), CASES)
+async def test_hostile_secret_is_refused_in_a_sentence_and_stops_no_other_resource(target: Target, name: str) -> None:
+    content = {**ANY, **CERTIFICATES}[name](target)
+    harness = await reconciled(target, {**target.secrets, target.name: content})
+    reason, message = _reason(harness), _ready(harness)["message"]
+    if name in ACCEPTED:
+        assert reason not in ("SecretInvalid", "SecretMissing")
+    else:
+        assert reason == "SecretInvalid"
+        assert f"Secret {target.name}" in message
+    assert len(message) <= 1_000
+    assert not any(word in message for word in ("xxxx", "a:b", "AAAA", "PRIVATE"))
+
+
+def _ready(harness: Harness) -> Obj:
+    conditions: list[Obj] = harness.resource("cache")["status"]["conditions"]
+    return next(found for found in conditions if found["type"] == READY)
+
+
+def _reason(harness: Harness) -> str:
+    return str(_ready(harness)["reason"])
