@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
+from operators.memcached.objects.names import server_hosts
 from operators.memcached.objects.pod import CONTAINER, reloads_users
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
@@ -153,7 +154,8 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     connected = await connection.read(kube, cache, *key)
     is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
     secrets = await read_secrets(resource, kube, connected, hashes_users=is_former)
-    access = Access(connect, workload.port or resource.spec.container_port, secrets, resource.certificate)
+    port = workload.port or resource.spec.container_port
+    access = Access(connect, port, secrets, resource.certificate, server_hosts(resource))
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,

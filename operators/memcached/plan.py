@@ -24,6 +24,7 @@ from operators.memcached.steps.provisioning import (
     ensure_network_policy,
     ensure_servers,
     ensure_service,
+    report_certificate_without_name,
     report_ending_certificates,
     require_exporter_image,
     require_secrets,
@@ -67,6 +68,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
+            report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
         )
 

@@ -19,6 +19,15 @@ from shared.status.reasons import (
 
 REASONS = Catalogue("runbook/memcached.md")
 
+CERTIFICATE_WITHOUT_NAME = REASONS.add(
+    "CertificateWithoutName",
+    Severity.WARNING,
+    "The resource is ready, but the certificate of its servers lacks their DNS name, and spec.auth is set.",
+    (
+        "Secret {name}: tls.crt has no DNS name {host}, and with spec.auth, passwords are sent only to servers whose "
+        "certificate has it, or is this very one. Issue it with that name."
+    ),
+)
 NO_EXPORTER_IMAGE = REASONS.add(
     "NoExporterImage",
     Severity.ACTION,
@@ -96,6 +105,10 @@ REASONS.extend(
 REASONS.extend(
     SECRET_INVALID,
     "spec.auth: Secret {secret_name}: {users_key}: {problem}",
+    (
+        "spec.tls: Secret {name}: {certificate_key} has no DNS name {missing_name}, and with spec.auth, passwords are "
+        "sent only to servers whose certificate has it. Issue it with that name."
+    ),
 )
 REASONS.extend(
     SECRET_MISSING,

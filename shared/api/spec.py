@@ -318,6 +318,19 @@ class Issuer(SpecModel):
     name: Name = Field(description="Name of the issuer.")
     kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Kind of the issuer.")
 
+    def warnings(self, trusting: str) -> list[str]:
+        """Return a warning about an issuer of all namespaces, whose certificates are trusted.
+
+        Args:
+            trusting: clause that names the servers that accept each of them.
+        """
+        if self.kind != "ClusterIssuer":
+            return []
+        return [
+            f"spec.tls.issuer: a ClusterIssuer issues certificates in all namespaces, and {trusting}. Use an Issuer of "
+            "this namespace."
+        ]
+
 
 Uid = Annotated[str, Field(max_length=63, pattern=r"^[0-9A-Za-z]([-0-9A-Za-z_.]*[0-9A-Za-z])?$")]
 """UID of an object; it is also the value of a label."""

@@ -104,12 +104,14 @@ TARGETS = [Target(operator, *WORLDS[operator], name) for operator in KINDS for n
 # Content.
 
 
+@functools.cache
 def _bundle(count: int, *, same_name: bool = False) -> bytes:
     """Return authorities: of 64 keys, so that the test is fast; names repeat after 64 too."""
     names = (f"ca-{number % 64}" if not same_name else "team-ca" for number in range(count))
     return "".join(authority(number % 64 + 1, name).certificate for number, name in enumerate(names)).encode()
 
 
+@functools.cache
 def _with_many_names() -> bytes:
     return ca.issue(
         authority(), "", begins=BEGINS, ends=ENDS, hosts=[f"h{number}.example.com" for number in range(9_000)]

@@ -132,7 +132,8 @@ def _of_version(spec: EtcdClusterSpec) -> list[str]:
 
 
 def _of_safety(spec: EtcdClusterSpec) -> list[str]:
-    warnings = []
+    issuer = spec.tls.issuer
+    warnings = issuer.warnings("members accept each of them from peers") if issuer else []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
         warnings.append("spec.auth: without TLS, passwords are sent over the network in plain text. Set tls.mode.")
     if spec.auto_compaction is None:

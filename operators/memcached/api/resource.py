@@ -201,6 +201,8 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.tls: status.servers lists IP addresses, for which the certificate is not valid. Clients must verify "
             f"the name {resource.name}.{resource.namespace}.svc instead; or set spec.workload to StatefulSet."
         )
+    if spec.tls and spec.tls.issuer and spec.needs_client_certificate and spec.auth is None:
+        warnings += spec.tls.issuer.warnings("servers accept each of them from clients")
     if spec.warm_restart:
         warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operators.memcached.api.resource import API, Memcached
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
+from shared.pki.rotation import in_domains
 from shared.steps import passwords
 
 
@@ -35,6 +36,12 @@ def client_secret(resource: Memcached) -> str:
 def service_host(resource: Memcached) -> str:
     """Return the DNS name of all servers, for clients."""
     return f"{resource.name}.{resource.namespace}.svc"
+
+
+def server_hosts(resource: Memcached) -> tuple[str, ...]:
+    """Return the DNS names that only servers of the resource have; the first one is that of the Service."""
+    hosts = (service_host(resource), f"{server_name(resource, 0)}.{service_host(resource)}")
+    return (*(name for host in hosts for name in in_domains(host)), f"{resource.name}.{resource.namespace}")
 
 
 def server_name(resource: Memcached, number: int) -> str:

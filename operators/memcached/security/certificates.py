@@ -51,12 +51,14 @@ class RefreshCertificates(Call):
         port: port of the servers.
         secrets: credentials and certificate of the operator as a client.
         recorded: fingerprint of the certificate that all servers served last.
+        hosts: DNS names of the servers.
     """
 
     addresses: tuple[tuple[str, str], ...]
     port: int
     secrets: Secrets = field(repr=False)
     recorded: str = ""
+    hosts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"refresh_certs on {', '.join(name for name, _ in self.addresses)}"
@@ -76,7 +78,7 @@ async def inspect_certificate(access: Access, address: str) -> ServedCertificate
 
 async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:
     """Make servers reload their certificates; the next inspection shows the result."""
-    access = Access(connect, call.port, call.secrets, call.recorded)
+    access = Access(connect, call.port, call.secrets, call.recorded, call.hosts)
     await asyncio.gather(*(_refresh_server(access, address) for _, address in call.addresses))
 
 

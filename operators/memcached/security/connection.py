@@ -10,6 +10,7 @@ from functools import partial
 from operators.memcached.client.errors import NotTrusted
 from operators.memcached.client.server import Server
 from operators.memcached.security.secrets import Secrets, fingerprint
+from shared.pki import certs
 from shared.pki.secret_checks import unverifying, verifying_signatures
 
 TIMEOUT_SECONDS = 3.0
@@ -29,12 +30,14 @@ class Access:
         secrets: certificate and passwords of the operator as a client.
         recorded: fingerprint of the certificate that all servers served last; empty if none is recorded. During a
             renewal, a server still serves it.
+        hosts: DNS names of the servers (`names.server_hosts`).
     """
 
     connect: Connect
     port: int
     secrets: Secrets = field(repr=False)
     recorded: str = ""
+    hosts: tuple[str, ...] = ()
 
     @asynccontextmanager
     async def connected(self, address: str, credentials: tuple[str, str] | None) -> AsyncIterator[Server]:
@@ -45,8 +48,8 @@ class Access:
 
         Raises:
             MemcachedError: NotTrusted if there is a password to send, and the certificate of the server is neither that
-                of the Secret, nor the recorded one, nor signed by a CA in the Secret. Its names and dates do not count:
-                a server with an expired certificate must load the next one.
+                of the Secret, nor the recorded one, nor one with a name of the resource and signed by a CA in the
+                Secret. Its dates do not count: a server with an expired certificate must load the next one.
         """
         server = await self._connect(address, credentials)
         try:
@@ -70,4 +73,15 @@ class Access:
             verifying = verifying_signatures(pair, self.secrets.issuers)
             if verifying is None:
                 raise
-            return await connect(tls=verifying)
+        try:
+            return await connect(tls=verifying, trusts=self._is_named)
+        except NotTrusted as error:  # another certificate of the CA, which may serve all tenants
+            raise NotTrusted(f"{error} It is not the one in the Secret, and has no DNS name {self.hosts[0]}.") from None
+
+    def _is_named(self, certificate: bytes) -> bool:
+        """Whether a certificate in DER form has one of the names of the servers."""
+        try:
+            found = certs.parse(certificate)
+        except ValueError:
+            return False
+        return any(map(found.serves, self.hosts))

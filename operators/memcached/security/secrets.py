@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.names import server_secret, users_secret
+from operators.memcached.objects.names import server_hosts, server_secret, users_secret
 from operators.memcached.objects.pod import USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, PASSWORD_KEY, content_of, digest, find, key_of
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.memo import remembered
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
@@ -53,6 +53,8 @@ class Secrets:
         found: Secrets by name; None for one that does not exist.
         successor: CA that does not sign yet, with tls.mode self; None if there is none.
         trusted_from: time at which every mounted file has the present CAs; None if it is unknown.
+        missing_name: DNS name of the servers that their certificate lacks, although there are passwords to send to
+            them; empty if it has one.
         remembered: user and password that servers accept, from the connection Secret, while the users file cannot be
             used; None if they are unknown, or if the servers cannot be verified.
     """
@@ -69,6 +71,7 @@ class Secrets:
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
     successor: certs.Certificate | None = None
     trusted_from: datetime | None = None
+    missing_name: str = ""
     remembered: tuple[str, str] | None = field(default=None, repr=False)
 
     @property
@@ -154,7 +157,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     """
     auth, mode = resource.spec.auth, resource.spec.tls_mode
     startup_inputs: list[tuple[bytes, bytes]] = []
-    users = authority = issuers = users_digest = ""
+    users = authority = issuers = users_digest = missing_name = ""
     pair: certs.Pair | None = None
     problem: SecretProblem | None = None
     validity = validities(found, _certificates(resource), authority_secret(resource.name))
@@ -181,11 +184,37 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             issuers, authority = content_of(secret).get(AUTHORITY_KEY, ""), "" if mode == "self" else authority
             if authority:
                 startup_inputs.append((key_of(secret), authority.encode()))
+            missing_name = "" if auth is None else _missing_name(resource, pair)
+            if missing_name and not resource.certificate:  # nothing runs with it yet
+                raise UnusableSecret(
+                    SECRET_INVALID,
+                    f"spec.tls: Secret {name}: {CERTIFICATE_KEY} has no DNS name {missing_name}, and with spec.auth, "
+                    "passwords are sent only to servers whose certificate has it. Issue it with that name.",
+                )
     except UnusableSecret as error:  # without users: no password is sent to servers that cannot be verified
         return Secrets(problem or error.problem, validity=validity, versions=versions, found=found)
-    former = digest(startup_inputs)
-    rotation = _rotation(resource, found)
-    return Secrets(problem, users, pair, authority, issuers, users_digest, former, validity, versions, found, *rotation)
+    former, (successor, trusted_from) = digest(startup_inputs), _rotation(resource, found)
+    return Secrets(
+        problem=problem,
+        users=users,
+        pair=pair,
+        authority=authority,
+        issuers=issuers,
+        users_digest=users_digest,
+        former_digest=former,
+        validity=validity,
+        versions=versions,
+        found=found,
+        successor=successor,
+        trusted_from=trusted_from,
+        missing_name=missing_name,
+    )
+
+
+def _missing_name(resource: Memcached, pair: certs.Pair) -> str:
+    """Return the DNS name of the Service if a certificate has no name of the servers; else an empty string."""
+    hosts, certificate = server_hosts(resource), certs.read(pair.certificate)[0]
+    return "" if any(map(certificate.serves, hosts)) else hosts[0]
 
 
 def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[certs.Certificate | None, datetime | None]:

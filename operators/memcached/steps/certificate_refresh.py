@@ -7,7 +7,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.objects.names import server_secret
+from operators.memcached.objects.names import server_hosts, server_secret
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import (
     REFRESH_INTERVAL_SECONDS,
@@ -67,7 +67,8 @@ def _refresh(resource: Memcached, facts: Assessment, stale: Sequence[Pod], done:
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
     port = observed.workload.port or resource.spec.container_port
-    actions = (RefreshCertificates(due, port, observed.secrets, resource.certificate),) if due else ()
+    call = RefreshCertificates(due, port, observed.secrets, resource.certificate, server_hosts(resource))
+    actions = (call,) if due else ()
     return Step(
         actions,
         Progress.PROGRESSING,

@@ -7,7 +7,7 @@ from datetime import datetime
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
-from operators.memcached.objects.names import owner
+from operators.memcached.objects.names import owner, server_secret
 from operators.memcached.objects.pod import (
     CONTAINER,
     EXPORTER,
@@ -18,7 +18,7 @@ from operators.memcached.objects.pod import (
     reloads_users,
     sidecar_image,
 )
-from operators.memcached.reasons import NO_EXPORTER_IMAGE
+from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
@@ -56,6 +56,18 @@ def require_valid_certificates(_resource: Memcached, facts: Assessment, now: dat
 def report_ending_certificates(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Report a certificate that ends soon."""
     return certificates.report_ending_certificates(facts.observed.secrets.validity, now)
+
+
+def report_certificate_without_name(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Report a certificate of running servers without their DNS name: only by this very one are they recognized."""
+    host = facts.observed.secrets.missing_name
+    if not host:
+        return PASS
+    return Step.note(
+        CERTIFICATE_WITHOUT_NAME,
+        f"Secret {server_secret(resource)}: tls.crt has no DNS name {host}, and with spec.auth, passwords are sent "
+        "only to servers whose certificate has it, or is this very one. Issue it with that name.",
+    )
 
 
 def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:

@@ -124,9 +124,10 @@ def _of_pods(resource: RedisCluster) -> list[str]:
 
 
 def _of_safety(resource: RedisCluster) -> list[str]:
-    if resource.spec.auth is not None and resource.spec.tls.mode == "none":
+    tls = resource.spec.tls
+    if resource.spec.auth is not None and tls.mode == "none":
         return ["spec.auth: without spec.tls, passwords are sent unencrypted. Set tls.mode."]
-    return []
+    return tls.issuer.warnings("nodes accept each of them on the cluster bus") if tls.issuer else []
 
 
 def _of_version(resource: RedisCluster) -> list[str]:

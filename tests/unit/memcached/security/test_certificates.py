@@ -349,6 +349,48 @@ async def test_certificate_of_the_same_ca_is_trusted_if_it_is_not_recorded(world
     assert address in world.fleet.refreshed
 
 
+async def test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password(world: World) -> None:
+    """A CA may serve many tenants, and the address of a pod may be given to a server of another one."""
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate()))
+    await world.settled(**SECURE)
+    address = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
+    for hosts in (("other.default.svc",), ("cache.other.svc",), ("cache",), ("*.svc",)):
+        world.fleet.passwords.clear()
+        world.fleet.impostors[address] = certificate("impostor", hosts=hosts)
+        world.fleet.files = certificate(f"renewed for {hosts}")
+        world.apply_secret(tls_secret(world.fleet.files))
+        made = await world.reconcile_again()
+        assert address not in world.fleet.passwords
+        assert "has no DNS name cache.default.svc." in made["status"]["conditions"][0]["message"]
+
+
+async def test_new_memcached_whose_certificate_has_no_name_of_it_is_refused(world: World) -> None:
+    world.apply_secret(secret("users", users="app:secret\n"))
+    world.apply_secret(tls_secret(certificate(hosts=("other.default.svc",))))
+    made = await world.settled(**SECURE)
+    assert reason(made) == "SecretInvalid"
+    assert "Secret cache-tls: tls.crt has no DNS name cache.default.svc, " in made["status"]["conditions"][0]["message"]
+    assert world.fleet.connections == 0
+    for name in ("cache.default.svc.cluster.local", "*.default.svc", "*.cache.default.svc", "CACHE.default"):
+        world.apply_secret(tls_secret(certificate(hosts=(name,))))
+        assert reason(await world.settled(**SECURE)) != "SecretInvalid", name
+
+
+async def test_running_servers_without_a_name_in_their_certificate_are_kept_and_can_get_one(world: World) -> None:
+    nameless = tls_secret(certificate(hosts=("other.default.svc",)))
+    world.apply_secret(nameless)
+    world.fleet.files = certificate(hosts=("other.default.svc",))
+    assert reason(await world.settled(**TLS)) == "Ready", "without passwords, names do not matter"
+    world.apply_secret(secret("users", users="app:secret\n"))
+    noted = await world.settled(**SECURE)
+    assert (reason(noted), noted["status"]["conditions"][0]["status"]) == ("CertificateWithoutName", "True")
+    assert "has no DNS name cache.default.svc" in noted["status"]["conditions"][0]["message"]
+    world.fleet.files = certificate("renewed")
+    world.apply_secret(tls_secret(certificate("renewed")))
+    assert reason(await world.reconcile_again()) == "Ready", "they are recognized by their former certificate"
+
+
 async def test_running_servers_load_a_renewed_certificate(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     made = await world.settled(**MUTUAL)
