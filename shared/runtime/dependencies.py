@@ -170,6 +170,11 @@ class Dependencies:
         self._settled.pop(key, None)
         self._forget(key, set(self._read.get(key, ())))
 
+    def forget_all(self, owns: Callable[[Key], bool]) -> None:
+        """Forget the resources that this replica no longer reconciles, so that it reads nothing for them."""
+        for key in [key for key in {**self._read, **self._settled} if owns(key)]:
+            self.forget(key)
+
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
         """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all."""
         polled = self._readers.keys() - self._own

@@ -11,6 +11,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import SECRET, Key, Obj
+from shared.kubernetes.reachability import Reachability, Reported
 from shared.kubernetes.transport import Transports
 from shared.observability import endpoints, http_server, metrics, profiling
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
@@ -87,7 +89,7 @@ class Lane:
     ) -> None:
         self.shard = shard
         controller = self._controller = running.controller
-        self._cache = running.cache
+        self._cache, self._dependencies = running.cache, running.dependencies
         self._workers = workers
         self.queue = Queue(controller.name, pace=pace, slots=workers)
         self.queue.close()
@@ -99,7 +101,7 @@ class Lane:
             recorder=recorder,
             permit=shard.permit,
             loss=lambda key: loss(controller, key.namespace),
-            dependencies=running.dependencies,
+            dependencies=self._dependencies,
         )
 
     @property
@@ -136,6 +138,10 @@ class Lane:
             probing = probe_continuously(controller, self._cache, self.queue, self.shard.owns)
             tasks.add(asyncio.create_task(probing, name=f"{name}-probes"))
         return tasks
+
+    def end(self) -> None:
+        """Forget what only the leader needs."""
+        self._dependencies.forget_all(self.shard.owns)
 
     def resync(self, seconds: float) -> None:
         """Reconcile every resource of the shard within this time."""
@@ -180,15 +186,17 @@ class Process:
         self._options = options
         self._configuration = configuration
         self._streams = transports.watches
+        self._reachability = Reachability(transports.lease, self._return)
+        work, lease = (Reported(each, self._reachability.suspect) for each in (transports.work, transports.lease))
         self._reviews = Kube(transports.reviews, manager=options.operator_name)
-        self._kube = Kube(transports.work, manager=options.operator_name)
+        self._kube = Kube(work, manager=options.operator_name)
         self._recorder = Recorder(self._kube, component=options.operator_name)
         self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
         self._election: Election | None = None
         self._shards: tuple[Shard, ...] = (Shard(),)
         if options.leader_elect:
             self._election = Election(
-                Kube(transports.lease, manager=options.operator_name),
+                Kube(lease, manager=options.operator_name),
                 self._recorder,
                 operator=options.operator_name,
                 namespace=options.leader_elect_namespace,
@@ -199,7 +207,7 @@ class Process:
         pace, workers = Pace(), math.ceil(options.workers / len(self._shards))
 
         def lane(running: RunningController, shard: Shard) -> Lane:
-            fenced = Kube(Fence(transports.work, shard.permit), manager=options.operator_name)
+            fenced = Kube(Fence(work, shard.permit), manager=options.operator_name)
             return Lane(running, shard, fenced, self._recorder, self._loss, pace, workers)
 
         self._controllers = [
@@ -212,6 +220,7 @@ class Process:
             streams=transports.watches,
             configuration=configuration,
             namespaces=options.namespaces,
+            suspect=self._reachability.suspect,
         )
         self._certificates: Certificates | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -235,6 +244,7 @@ class Process:
             gc.collect()
             gc.freeze()  # modules: scanning them would be most of the time of a full collection (0.1 s)
             self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
+            self._start(self._reachability.run(), "reachability")
             self._start(self._recorder.run(), "events")
             self._start(self._resync(), "resync")
             self._start(self._settle_memory(), "gc")
@@ -303,12 +313,24 @@ class Process:
             self._end.set_exception(error)
 
     async def _resync(self) -> None:
-        """Relist and reconcile everything periodically, to recover missed events."""
+        """Relist and reconcile everything periodically while this replica leads, to recover missed events.
+
+        The caches of other replicas are kept by their watches. What these may miss without an error is recovered when
+        the replica leads: until then nothing is decided from its cache.
+        """
+        half = self._options.resync / 2
         while True:
-            await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
-            self._watch.refresh()
-            for lane in self._lanes:
-                lane.resync(self._options.resync / 2)
+            await asyncio.sleep(half * random.uniform(0.9, 1.1))
+            if any(lane.queue.is_open for lane in self._lanes):
+                for lane in self._lanes:
+                    lane.resync(half)
+                await self._watch.refresh(half)
+
+    async def _return(self) -> None:
+        """Try everything again that failed during an outage of the API server."""
+        await self._watch.restart()
+        for lane in self._lanes:
+            lane.queue.retry_now()
 
     async def _settle_memory(self) -> None:
         """Freeze listed objects, which are long-lived: scanning them is most of the garbage collector's cost."""
@@ -345,12 +367,17 @@ class Process:
                     )
                 await _stop(workers, SHUTDOWN_GRACE_SECONDS)
                 await self._recorder.flush(EVENT_GRACE_SECONDS)
+        for lane in lanes:
+            lane.end()
         for ended in (lost, *workers):
             if ended.done() and not ended.cancelled():
                 ended.result()
 
     def _loss(self, controller: Controller[Any, Any], namespace: str) -> Loss | None:
-        return self._watch.loss(controller, namespace)
+        loss = self._watch.loss(controller, namespace)
+        if loss is not None and self._reachability.is_down:
+            return replace(loss, seconds=0.0)  # everything is lost: nothing can be reported, and need not be afterwards
+        return loss
 
     # Probes.
 

@@ -155,6 +155,12 @@ class Queue:
         self.add_after(key, delay)
         return delay
 
+    def retry_now(self) -> None:
+        """Add every key that waits for its retry: what failed is over, as after an outage of the API server."""
+        failed, self._failures = self._failures, {}
+        for key in failed:
+            self.add(key)
+
     def failures(self, key: Key) -> int:
         """Return the number of consecutive failures."""
         return self._failures.get(key, 0)

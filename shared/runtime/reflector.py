@@ -4,7 +4,8 @@
      ▲             │
      └── back off ◀┴── any error: refused, broken, stalled, unreadable, an older version
 
-Every error leads to a full load after a delay with jitter; none ends the process. While a collection is not both loaded
+Every error leads to a full load after a delay with jitter; none ends the process. A load that recovers events which
+were lost without an error leaves the watch open, which delivers events meanwhile. While a collection is not both loaded
 and watched, it is lost: the operator does not observe it, and reports that. Collections do not affect each other.
 """
 
@@ -15,7 +16,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn, Protocol
@@ -85,22 +86,36 @@ class CachedContent:
 
     Args:
         labels: label selector as text.
+        limit: limits the number of collections that are listed at the same time.
     """
 
     accept = "application/json"
 
-    def __init__(self, kube: Kube, kind: Kind, namespace: str | None, labels: str, caches: Iterable[Cache]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        kind: Kind,
+        namespace: str | None,
+        labels: str,
+        caches: Iterable[Cache],
+        limit: AbstractAsyncContextManager[object] | None = None,
+    ) -> None:
         self._kube = kube
         self._kind = kind
         self._namespace = namespace
         self._labels = labels
         self._caches = tuple(caches)
+        self._limit = limit or nullcontext()
 
     async def load(self) -> int:
         """Replace the content of the caches by a list, page by page.
 
         Without a resourceVersion in the request, the list is a consistent read: never older than what was read before.
         """
+        async with self._limit:
+            return await self._load()
+
+    async def _load(self) -> int:
         relists = [Relist(cache, self._kind, self._namespace) for cache in self._caches]
         after = ""
         while True:
@@ -184,7 +199,8 @@ class Reflector:
         self._lost_since: float | None = clock()
         self._is_reported = False
         self._failed_at, self._delay = clock(), 0.0
-        self._watching: asyncio.Timeout | None = None
+        self._attempt: asyncio.Timeout | None = None
+        self._refreshing: asyncio.Future[int] | None = None
 
     @property
     def what(self) -> str:
@@ -198,35 +214,72 @@ class Reflector:
             return None
         return Loss(self.what, self._problem, self._clock() - self._lost_since)
 
-    def refresh(self) -> None:
-        """Load the collection again now, to recover events that were lost without an error."""
-        if self._watching is not None:
-            self._watching.reschedule(asyncio.get_running_loop().time())
+    async def refresh(self) -> None:
+        """Load the collection again while it is watched, to recover events that were lost without an error.
+
+        Nothing is lost if that fails: the next refresh tries again. The watch continues, unless the versions of the
+        server went back, as after the restore of a control plane: the watch would deliver nothing more.
+        """
+        if self._lost_since is not None or self._refreshing is not None:
+            return  # it is loaded anyway
+        refreshing = self._refreshing = asyncio.ensure_future(self._content.load())
+        try:
+            await asyncio.wait({refreshing})
+        finally:
+            refreshing.cancel()
+            self._refreshing = None
+        if refreshing.cancelled():
+            return
+        if (error := refreshing.exception()) is not None:
+            log.info("%s: not listed again: %s", self.what, error)
+        elif refreshing.result() < self._version:
+            self._end_attempt()
+
+    def restart(self) -> None:
+        """Load the collection again at once: the API server is ready again after it was down.
+
+        What was in progress may wait for an answer that never comes. The loss counts from now on, because it was not
+        one of this collection alone.
+        """
+        self._delay = 0.0
+        self._problem, self._lost_since = "not listed again since the API server is back", self._clock()
+        self._end_attempt()
+
+    def _end_attempt(self) -> None:
+        """End the present load, watch or delay, so that the collection is loaded at once."""
+        if self._attempt is not None:
+            self._attempt.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
         """Load and watch until cancelled."""
+        delay = 0.0
         while True:
             error: Exception
+            attempt = self._attempt = asyncio.timeout(None)
             try:
-                self._version = await self._content.load()
-                await self._watch_until_refresh()
-                continue
+                async with attempt:
+                    await self._load_and_watch(delay)
             except KubeError as found:
                 error = found
             except Exception as found:  # an object that cannot be stored, for example: the collection is not observed
+                if attempt.expired():
+                    delay = 0.0
+                    continue
                 log.exception("internal error (a bug in the operator) while watching %s", self.what)
                 error = found
+            finally:
+                self._attempt = None
             self._lose(error)
-            await self._sleep(self._next_delay(error))
+            delay = self._next_delay(error)
 
-    async def _watch_until_refresh(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None) as self._watching:
-                try:
-                    while True:
-                        await self._watch()
-                finally:
-                    self._watching = None
+    async def _load_and_watch(self, delay: float) -> NoReturn:
+        if delay:
+            await self._sleep(delay)
+        if self._refreshing is not None:
+            self._refreshing.cancel()  # its older pages would overwrite what is loaded now
+        self._version = await self._content.load()
+        while True:
+            await self._watch()
 
     async def _watch(self) -> None:
         """Watch until the server ends the stream in good order."""

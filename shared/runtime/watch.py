@@ -9,6 +9,7 @@ No other module imports kopf.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -39,6 +40,12 @@ SHUTDOWN_GRACE_SECONDS = 2.0
 MAX_BLIND_SECONDS = 300.0
 """Seconds without any observed collection after which the operator is not ready."""
 
+RETURN_SECONDS = 5.0
+"""Longest time after an outage of the API server until resources are reconciled, although some are not observed."""
+
+MAX_LISTS = 4
+"""Maximum number of collections that are listed at the same time: each page takes memory and time of the event loop."""
+
 MAX_LISTED_LOSSES = 5
 """Maximum number of lost collections that readiness lists."""
 
@@ -56,6 +63,7 @@ class Watch:
 
     Args:
         namespaces: namespaces to watch; empty for all.
+        suspect: called when a collection is lost: the API server may be down.
 
     Attributes:
         synced: set once every collection was tried, and some controller is observed in some namespace.
@@ -69,8 +77,10 @@ class Watch:
         streams: Streams,
         configuration: Configuration,
         namespaces: tuple[str, ...],
+        suspect: Callable[[], None] = lambda: None,
     ) -> None:
         self._watched = tuple(watched)
+        self._suspect = suspect
         self._kube = kube
         self._streams = streams
         self._configuration = configuration
@@ -114,10 +124,23 @@ class Watch:
         """Return which collections are not observed, although the operator is ready; None if all are."""
         return f"not observed: {_listed(self.losses)}" if self.losses else None
 
-    def refresh(self) -> None:
-        """List everything again, to recover events that were missed unnoticed."""
+    async def refresh(self, seconds: float) -> None:
+        """List everything again within a time in seconds, one collection after the other. The watches continue."""
         for reflector in self._cached.values():
-            reflector.refresh()
+            await reflector.refresh()
+            await asyncio.sleep(seconds / len(self._cached))
+
+    async def restart(self) -> None:
+        """List everything again at once, because the API server is ready again after it was down.
+
+        Returns when everything is observed, or after `RETURN_SECONDS`.
+        """
+        for reflector in (*self._cached.values(), *self._named.values()):
+            reflector.restart()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETURN_SECONDS):
+                while self.losses:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
 
     async def run(self, begun: Callable[[], None]) -> None:
         """Watch until cancelled.
@@ -171,8 +194,9 @@ class Watch:
                 caches.setdefault(kind, []).append(cache)
                 selector = controller.labels_of(kind)
                 labels[kind] = selector and labels.get(kind, selector)  # "": a controller needs all of them
+        limit = asyncio.Semaphore(MAX_LISTS)
         for kind, namespace in dict.fromkeys(_collection(kind, at) for kind in caches for at in self._scopes):
-            content = CachedContent(self._kube, kind, namespace, labels[kind], caches[kind])
+            content = CachedContent(self._kube, kind, namespace, labels[kind], caches[kind], limit)
             changed = partial(self._note_change, kind, namespace)
             reflector = Reflector(self._streams, content, kind, namespace, labels=labels[kind], changed=changed)
             yield (kind, namespace), reflector
@@ -196,6 +220,8 @@ class Watch:
             observed = (not self.loss(watched.controller, at) for watched in self._watched for at in self._scopes)
             if any(observed):
                 self.synced.set()
+        if self._cached[kind, namespace].loss:
+            self._suspect()
         if not is_reported or self.is_blind:
             return
         for controller, cache, _ in self._watched:

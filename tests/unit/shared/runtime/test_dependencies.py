@@ -77,6 +77,17 @@ async def test_poll_that_fails_reports_nothing(bench: Bench) -> None:
     assert bench.reported == []
 
 
+async def test_former_leader_reads_nothing(bench: Bench) -> None:
+    """Otherwise it would read every Secret of a shard that another replica leads, for ever."""
+    await bench.read(OTHER, "unused")
+    bench.dependencies.forget_all(lambda key: key == SHOP)
+    assert bench.dependencies.names(SECRET, None) == [("default", "unused")], "the other shard is still led"
+    bench.dependencies.forget_all(lambda _: True)
+    bench.server.log.reset()
+    await bench.poll()
+    assert bench.server.log.is_empty
+
+
 async def test_only_what_the_last_reconcile_read_counts(bench: Bench) -> None:
     await bench.read(SHOP, "unused")
     bench.write("users", "new")

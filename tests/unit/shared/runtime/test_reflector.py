@@ -240,9 +240,63 @@ async def test_restore_without_an_error_is_recovered_by_a_refresh(bench: Bench) 
     bench.write("a", key="after")
     await asyncio.sleep(0.01)
     assert bench.content != bench.truth
-    bench.reflector.refresh()
+    await bench.reflector.refresh()
     await bench.synced()
     assert bench.slept == []
+
+
+async def test_refresh_does_not_cut_the_watch(bench: Bench) -> None:
+    bench.streams.is_silent = True
+    bench.write("a", key="missed")
+    bench.user.delete(CONFIG_MAP, "default", "b")
+    bench.streams.is_silent = False
+    bench.server.seconds = lambda _: 0.05
+    refreshing = asyncio.create_task(bench.reflector.refresh())
+    await asyncio.sleep(0.02)
+    bench.write("c")
+    await bench.until(lambda: "c" in bench.content)
+    await refreshing
+    assert bench.content == bench.truth
+    assert (len(bench.streams.opened), bench.slept) == (1, []), "the watch was not cut"
+
+
+async def test_refresh_that_fails_loses_nothing(bench: Bench) -> None:
+    bench.server.faults.answer(503, when=requests("GET", "/configmaps"))
+    await bench.reflector.refresh()
+    assert (bench.reflector.loss, len(bench.streams.opened)) == (None, 1)
+
+
+async def test_refresh_ends_when_its_watch_breaks(bench: Bench) -> None:
+    """The pages of the refresh are older than those of the load that follows, and would overwrite them."""
+    bench.server.seconds = lambda _: 0.05
+    refreshing = asyncio.create_task(bench.reflector.refresh())
+    await asyncio.sleep(0.02)
+    bench.streams.cut()
+    await bench.until(lambda: bench.reflector.loss is not None)
+    bench.server.seconds = lambda _: 0.0
+    await asyncio.wait_for(refreshing, 1)
+    await bench.synced()
+
+
+async def test_collection_is_loaded_at_once_when_the_server_is_back(bench: Bench) -> None:
+    """A watch without an answer, a load that hangs and a delay end; the next error has the first delay again."""
+    for is_silent in (False, True):
+        bench.streams.is_silent = is_silent
+        if not is_silent:
+            bench.streams.cut()
+        bench.write("a", key=f"after {is_silent}")
+        bench.server.seconds = lambda _: 3600.0
+        await asyncio.sleep(0.01)
+        bench.server.seconds, bench.streams.is_silent = lambda _: 0.0, False
+        bench.now += LOSS_REPORTED_SECONDS
+        bench.reflector.restart()
+        assert bench.reflector.loss is not None
+        assert bench.reflector.loss.seconds == 0, "nothing is reported in statuses"
+        await bench.synced()
+    bench.streams.cut()
+    await bench.until(lambda: bench.reflector.loss is not None)
+    await bench.synced()
+    assert 0.8 <= bench.slept[-1] <= 1.6
 
 
 async def test_watch_that_ends_in_good_order_continues_without_a_list(bench: Bench) -> None:
@@ -294,8 +348,8 @@ async def test_page_token_that_expires_leads_to_a_new_list(bench: Bench, monkeyp
 
     monkeypatch.setattr(reflector, "LIST_PAGE_ITEMS", 1)
     between_pages(bench, monkeypatch, change)
-    bench.reflector.refresh()
-    await bench.until(lambda: bench.reflector.loss is not None)
+    bench.streams.cut()
+    await bench.until(lambda: len(bench.slept) == 2)
     await bench.synced()
 
 
@@ -314,8 +368,8 @@ async def test_changes_between_pages_are_neither_missed_nor_undone(
     delete, write = partial(bench.user.delete, CONFIG_MAP, "default"), bench.write
     changes = (lambda: (delete("b"), delete("f")), lambda: (write("ab"), write("g", key="2")), recreate)
     left = between_pages(bench, monkeypatch, *changes)
-    bench.reflector.refresh()
-    await bench.until(lambda: not left)
+    await bench.reflector.refresh()
+    assert not left
     await bench.synced()
     assert set(bench.content) == set("acdeg") | {"ab"}
 

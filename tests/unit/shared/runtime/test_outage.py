@@ -1,0 +1,218 @@
+"""After an outage of the API server, everything is observed within seconds, and healthy resources cost no request.
+
+Time is simulated. The resources are polled, as those of etcd and Redis are, so that their reconciles fail meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import CONFIG_MAP, Key, Kind, Obj
+from shared.kubernetes.reachability import INTERVAL_SECONDS, READY, Reachability, Reported
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.pacing import Pace
+from shared.runtime.plan import Plan
+from shared.runtime.process import Lane, RunningController
+from shared.runtime.reflector import Loss
+from shared.runtime.shards import Shard
+from shared.runtime.watch import Watch, Watched
+from shared.status.events import Recorder
+from shared.status.verdict import Verdict
+from shared.testing import ApiServer
+from shared.testing.api_server.streams import WatchServer
+from tests.support.virtual_time import in_virtual_time
+
+BOX = Kind("example.com", "v1", "Box", "boxes")
+RESOURCES = 1000
+OUTAGE_SECONDS, MAX_OBSERVED_SECONDS = 60.0, 5.0
+POLL_SECONDS = 20.0
+RENEWAL = Request("PATCH", "/apis/coordination.k8s.io/v1/namespaces/platform/leases/box-operator")
+FREE = {RENEWAL.path, READY.path}
+"""Paths of requests whose number does not depend on that of the resources."""
+
+
+class Wire:
+    """The connection to an API server, which an outage interrupts.
+
+    Attributes:
+        requests: requests since they were last cleared.
+        hangs: whether requests of the outage have no answer at all, until the client waits no longer.
+    """
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._streams = WatchServer(server)
+        self.is_down = False
+        self.hangs = False
+        self.requests: list[Request] = []
+
+    def fail(self) -> None:
+        self.is_down = True
+        if not self.hangs:
+            self._streams.cut()
+
+    async def request(self, request: Request) -> Response:
+        self.requests.append(request)
+        await self._pass()
+        if request in (READY, RENEWAL):
+            return Response(200, {})
+        return await self._server.request(request)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._pass()
+        async with self._streams.stream(request, accept=accept) as lines:
+            yield lines
+
+    async def _pass(self) -> None:
+        await asyncio.sleep(0.01)
+        if self.is_down:
+            await asyncio.sleep(30 if self.hangs else 0)
+            raise Unavailable("no answer from the API server")
+
+
+class World:
+    """An operator of boxes.
+
+    Attributes:
+        reconciled: boxes that were observed since they were last cleared.
+    """
+
+    def __init__(self) -> None:
+        self.server = ApiServer([BOX])
+        self.wire = Wire(self.server)
+        self.reconciled: set[str] = set()
+        self.reachability = Reachability(self.wire, self._return)
+        self._reported = Reported(self.wire, self.reachability.suspect)
+        kube = Kube(self._reported, manager="box-operator")
+        self.recorder = Recorder(kube, component="box-operator")
+        controller: Controller[Obj, None] = Controller(
+            "box-operator", BOX, (CONFIG_MAP,), dict, self._observe, self._plan
+        )
+
+        def lane(running: RunningController, shard: Shard) -> Lane:
+            return Lane(running, shard, kube, self.recorder, self._loss, Pace(), 256)
+
+        running = RunningController(controller, [Shard()], lane)
+        self.lane = running.lanes[0]
+        self.watch = Watch(
+            [Watched(controller, running.cache, running.dependencies)],
+            kube=kube,
+            streams=self.wire,
+            configuration=None,  # type: ignore[arg-type]  # only kopf needs it
+            namespaces=(),
+            suspect=self.reachability.suspect,
+        )
+
+    async def renew(self) -> None:
+        """Renew a Lease, as the leader does: its requests notice an outage without broken connections."""
+        while True:
+            with contextlib.suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(5):
+                    await self._reported.request(RENEWAL)
+            await asyncio.sleep(2.5)
+
+    def _loss(self, controller: Controller[Obj, None], namespace: str) -> Loss | None:
+        loss = self.watch.loss(controller, namespace)
+        return replace(loss, seconds=0.0) if loss and self.reachability.is_down else loss
+
+    async def _return(self) -> None:
+        await self.watch.restart()
+        self.lane.queue.retry_now()
+
+    async def _observe(self, resource: Obj, _: Cache, __: Kube) -> None:
+        self.reconciled.add(resource["metadata"]["name"])
+
+    def _plan(self, _: Obj, __: None, ___: datetime) -> Plan:
+        return Plan((), Verdict(message="All is well."), {}, poll=POLL_SECONDS)
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["refused", "no answer"])
+@in_virtual_time
+async def test_everything_is_observed_soon_after_an_outage_at_no_cost(hangs: bool) -> None:
+    world = World()
+    user = world.server.actor("user")
+    for number in range(RESOURCES):
+        metadata = {"name": f"box-{number}", "namespace": f"shop-{number % 10}"}
+        user.create(BOX, {"apiVersion": BOX.api_version, "kind": BOX.name, "metadata": metadata, "spec": {}})
+    world.watch.start()
+    background = (world.reachability.run(), world.recorder.run(), world.renew())
+    tasks = [asyncio.create_task(each) for each in background]
+    await world.watch.synced.wait()
+    tasks += await world.lane.open()
+    await asyncio.sleep(40)
+    assert len(world.reconciled) == RESOURCES
+    version = world.server.version
+    world.wire.requests.clear()
+    await asyncio.sleep(100)
+    assert {request.path for request in world.wire.requests} == {RENEWAL.path}, "nothing else is sent"
+    world.wire.hangs = hangs
+    world.wire.fail()
+    await asyncio.sleep(OUTAGE_SECONDS)
+    assert world.reachability.is_down
+    world.wire.is_down = False
+    world.wire.requests.clear()
+    world.reconciled.clear()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while world.watch.losses or len(world.reconciled) < RESOURCES:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    assert clock() - began <= MAX_OBSERVED_SECONDS
+    await asyncio.sleep(100)
+    lists = [request.path for request in world.wire.requests if request.path not in FREE]
+    assert set(lists) == {BOX.path(), CONFIG_MAP.path()}
+    assert len(lists) <= 10
+    assert world.server.version == version, "no status and no event is written"
+    assert not any(world.lane.queue.failures(Key(f"shop-{n % 10}", f"box-{n}")) for n in range(RESOURCES))
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await world.watch.stop()
+    world.lane.queue.close()
+
+
+class Flaky:
+    """An API server that is not ready for some requests."""
+
+    def __init__(self, *answers: int) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    async def request(self, _: Request) -> Response:
+        self.asked += 1
+        status = self._answers.pop(0)
+        if not status:
+            raise Unavailable("no answer")
+        return Response(status, None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "returns"), [((200,), 0), ((403,), 0), ((0, 200), 1), ((0, 500, 503, 200), 1), ((0, 403), 1)]
+)
+@in_virtual_time
+async def test_return_is_reported_only_after_the_server_was_down(answers: tuple[int, ...], returns: int) -> None:
+    server, returned = Flaky(*answers), 0
+
+    async def note() -> None:
+        nonlocal returned
+        returned += 1
+
+    reachability = Reachability(server, note)
+    task = asyncio.create_task(reachability.run())
+    await asyncio.sleep(10)
+    assert server.asked == 0
+    for _ in range(5):
+        reachability.suspect()
+    await asyncio.sleep(len(answers) * INTERVAL_SECONDS + 1)
+    assert (server.asked, returned, reachability.is_down) == (len(answers), returns, False)
+    task.cancel()
+    await asyncio.wait({task})
