@@ -12,35 +12,53 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
-from aiohttp import web
-
-from shared.api.spec import Admission
+from shared.api.spec import MAX_ERRORS, Admission
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
-from shared.observability.endpoints import Handler
-from shared.observability.http_server import Limits
+from shared.observability.http_server import Handler, Limits, Request, Response, Route
 
 log = logging.getLogger(__name__)
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 DEFAULT, VALIDATE = "/default", "/validate"
 
-LIMITS = Limits(connections=512, requests=512, body_bytes=4 * 1024 * 1024)
-"""An API server handles up to 600 requests at once, over one connection each. A body holds two objects of the largest
-size that etcd stores by default, and the envelope; parsed, 4 MiB of JSON can take 100 MiB."""
+LIMITS = Limits(connections=256, requests=128, large_bodies=16, body_bytes=1024 * 1024)
+"""A body holds two states of a resource and the envelope. A resource of the reference manifests has 20 KiB with its
+managed fields and its status; kubectl apply cannot store one of more than 256 KiB, the limit of annotations."""
+
+MAX_VALUES = 20_000
+"""Maximum number of values in a body, estimated by the separators of JSON; a parsed value needs up to 400 bytes."""
+
+MAX_DEPTH = 64
+"""Maximum number of containers around a value. The specs need 12."""
+
+INLINE_BYTES = 16 * 1024
+"""Size above which a review takes more than a few milliseconds, and runs in a thread instead of the event loop."""
+
+MAX_DIGITS = 20
+"""Maximum number of digits of an integer, and of characters of another number: large ones are slow to convert."""
+
+MAX_NAME_CHARACTERS = 253
+
+MAX_ERROR_CHARACTERS = 1000
+"""Length of an error, which may quote values of the resource."""
 
 MAX_QUOTED_CHARACTERS = 100
 """Length of a part of a bad request that is repeated in the response and in the log."""
+
+_SEPARATORS = (b",", b"[", b"{")
 
 _KIND_PARTS = ("group", "version", "kind")
 
@@ -82,10 +100,10 @@ class AdmissionRequest:
         return bool(default(self.obj).get("spec") == default(self.old).get("spec"))
 
 
-def routes(admissions: Iterable[Admission]) -> list[web.RouteDef]:
+def routes(admissions: Iterable[Admission]) -> list[Route]:
     """Return the routes of the webhooks of an operator."""
     known = {_identity(admission): admission for admission in admissions}
-    return [web.post(path, _webhook(path, answer, known)) for path, answer in _ANSWERS.items()]
+    return [Route("POST", path, _webhook(path, answer, known)) for path, answer in _ANSWERS.items()]
 
 
 def json_patch(before: Any, after: Any, at: str = "") -> Iterator[Obj]:
@@ -114,20 +132,29 @@ def _default(incoming: AdmissionRequest) -> Obj:
 def _validate(incoming: AdmissionRequest) -> Obj:
     if incoming.leaving or incoming.settled:
         return {"allowed": True}
+    if not isinstance(incoming.obj.get("metadata", {}).get("name"), str):
+        raise BadRequest("the resource has no metadata.name.")
     review = incoming.admission.review(incoming.obj, incoming.old)
     answer: Obj = {"allowed": not review.errors}
     if review.warnings:
         answer["warnings"] = [" ".join(warning.split()) for warning in dict.fromkeys(review.warnings)]
     if review.errors:
         metrics.WEBHOOK_REFUSALS.labels(kind=incoming.admission.kind.name).inc()
-        answer["status"] = _refusal(incoming, review.errors)
+        answer["status"] = _refusal(incoming, [_cut(error) for error in review.errors[:MAX_ERRORS]])
     return answer
 
+
+def _cut(error: str) -> str:
+    return error if len(error) <= MAX_ERROR_CHARACTERS else f"{error[: MAX_ERROR_CHARACTERS - 3]}..."
+
+
+_REVIEWER = ThreadPoolExecutor(1, "reviews")
+"""Thread of large reviews, one at a time: each may need some megabytes."""
 
 _ANSWERS: Mapping[str, Callable[[AdmissionRequest], Obj]] = {DEFAULT: _default, VALIDATE: _validate}
 
 
-def _refusal(incoming: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
+def _refusal(incoming: AdmissionRequest, errors: list[str]) -> Obj:
     """Return a Status in the form of the API server's own validation: kubectl lists the fields with their errors."""
     kind, metadata = incoming.admission.kind, incoming.obj.get("metadata", {})
     return {
@@ -138,7 +165,7 @@ def _refusal(incoming: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
         "details": {
             "group": kind.group,
             "kind": kind.name,
-            "name": metadata.get("name") or metadata.get("generateName", ""),
+            "name": str(metadata.get("name") or metadata.get("generateName", ""))[:MAX_NAME_CHARACTERS],
             "causes": [_cause(kind.name.lower(), error) for error in errors],
         },
     }
@@ -155,35 +182,32 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
     """Return the handler of a webhook; a defect of the operator is answered with 500 and never allows a request."""
     in_flight, latency = metrics.WEBHOOK_IN_FLIGHT.labels(webhook=path), metrics.WEBHOOK_LATENCY.labels(webhook=path)
 
-    async def respond(request: web.Request) -> web.Response:
+    def respond(body: bytes) -> Response:
         try:
-            incoming = _read(await request.read(), known)
+            incoming = _read(body, known)
+            response = {"uid": incoming.uid, **answer(incoming)}
+            return Response.json({"apiVersion": API_VERSION, "kind": KIND, "response": response})
         except BadRequest as error:
             log.warning("%s: bad request: %s", path, error)
-            return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
-        try:
-            response = {"uid": incoming.uid, **answer(incoming)}
+            return Response.text(f"{error}\n", HTTPStatus.BAD_REQUEST)
         except Exception:
             metrics.WEBHOOK_PANICS.inc()
             log.exception("%s: internal error (a bug in the operator)", path)
-            return web.Response(
-                status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error; see the operator's log\n"
-            )
-        return web.json_response({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+            return Response.text("internal error; see the operator's log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    async def measured(request: web.Request) -> web.StreamResponse:
+    async def measured(request: Request) -> Response:
         started = time.perf_counter()
-        code = HTTPStatus.INTERNAL_SERVER_ERROR.value
+        code: int = HTTPStatus.INTERNAL_SERVER_ERROR
         with in_flight.track_inprogress():
             try:
-                answered = await respond(request)
+                if len(request.body) <= INLINE_BYTES:
+                    answered = respond(request.body)
+                else:
+                    answered = await asyncio.get_running_loop().run_in_executor(_REVIEWER, respond, request.body)
                 code = answered.status
-            except web.HTTPException as refusal:
-                code = refusal.status
-                raise
             finally:
                 latency.observe(time.perf_counter() - started)
-                metrics.WEBHOOK_REQUESTS.labels(webhook=path, code=str(code)).inc()
+                metrics.WEBHOOK_REQUESTS.labels(webhook=path, code=str(int(code))).inc()
         return answered
 
     metrics.WEBHOOK_REQUESTS.labels(webhook=path, code="200")  # rate() needs an initial value
@@ -191,17 +215,22 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
 
 
 def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
+    if (values := sum(map(body.count, _SEPARATORS))) > MAX_VALUES:
+        raise BadRequest(f"the body has about {values} values; use at most {MAX_VALUES}. Shorten the resource.")
     try:
-        review = json.loads(body)
+        review = json.loads(body, parse_int=_integer, parse_float=_fraction, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
+        raise BadRequest(f"the body is not JSON: {str(error)[:MAX_QUOTED_CHARACTERS]}") from None
+    if _is_deeper(review, MAX_DEPTH):
+        raise BadRequest(f"the body has more than {MAX_DEPTH} levels. Remove some from the resource.")
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
         given = _versioned(review.get("kind"), review.get("apiVersion")) if isinstance(review, dict) else "another type"
         raise BadRequest(
             f"the request must be an {KIND} of {API_VERSION}, not {given}. Set admissionReviewVersions to [v1]."
         )
     request = review.get("request")
-    if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
+    uid = request.get("uid") if isinstance(request, dict) else None
+    if not isinstance(request, dict) or not isinstance(uid, str) or len(uid) > MAX_NAME_CHARACTERS:
         raise BadRequest("the AdmissionReview has no request with a uid.")
     kind = request.get("kind")
     group, version, name = (str(kind.get(part)) if isinstance(kind, dict) else "" for part in _KIND_PARTS)
@@ -215,7 +244,36 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
     obj, old = request.get("object") or {}, request.get("oldObject") or None
     if not isinstance(obj, dict) or not isinstance(old, dict | None):
         raise BadRequest("request.object and request.oldObject are not objects.")
-    return AdmissionRequest(request["uid"], admission, obj, old)
+    if not all(isinstance(part.get("metadata", {}), dict) for part in (obj, old or {})):
+        raise BadRequest("metadata of a resource is not an object.")
+    return AdmissionRequest(uid, admission, obj, old)
+
+
+def _integer(digits: str) -> int:
+    return int(digits) if len(digits) <= MAX_DIGITS else _no_number(digits)
+
+
+def _fraction(digits: str) -> float:
+    return float(digits) if len(digits) <= MAX_DIGITS else _no_number(digits)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:MAX_DIGITS]} is not a number of at most {MAX_DIGITS} digits")
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    """Return whether a value has more levels of containers: recursive functions will read it."""
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _versioned(kind: Any, version: Any) -> str:

@@ -18,7 +18,7 @@ from pydantic.config import JsonDict
 
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import OPAQUE, EnvVar, ListedResources, Quantity, distinct
-from shared.api.spec import INT32, INT64, Name, Rule, SpecModel, as_object
+from shared.api.spec import INT32, INT64, AtMost, Name, Rule, SpecModel, as_object
 from shared.kubernetes.kinds import Obj
 
 MAX_CONTAINERS, MAX_VOLUMES, MAX_MOUNTS, MAX_PORTS = 8, 16, 16, 8
@@ -50,7 +50,7 @@ def _bounded(given: Obj) -> Obj:
     return given
 
 
-Opaque = Annotated[dict[str, Any], Field(max_length=16, json_schema_extra=OPAQUE), AfterValidator(_bounded)]
+Opaque = Annotated[dict[str, Any], AtMost(16), Field(json_schema_extra=OPAQUE), AfterValidator(_bounded)]
 
 
 class PullSecret(SpecModel):
@@ -174,7 +174,7 @@ class VolumeMount(SpecModel):
     read_only: ReadOnly = Field(None, description="Whether the container cannot write to the volume.")
 
 
-Mounts = Annotated[list[VolumeMount], distinct("mount_path"), Field(max_length=MAX_MOUNTS)]
+Mounts = Annotated[list[VolumeMount], Field(max_length=MAX_MOUNTS), distinct("mount_path")]
 
 
 class _Container(SpecModel):
@@ -188,7 +188,7 @@ class _Container(SpecModel):
     args: Annotated[list[Argument], Field(max_length=64)] = Field(
         default_factory=list, description="Arguments of the program."
     )
-    env: Annotated[list[EnvVar], distinct("name"), Field(max_length=32)] = Field(
+    env: Annotated[list[EnvVar], Field(max_length=32), distinct("name")] = Field(
         default_factory=list, description="Environment variables.", json_schema_extra=_by("name")
     )
     resources: ListedResources = Field(
@@ -243,7 +243,7 @@ class ExtraContainer(_Container):
     It has no probes: a pod serves its clients although a container next to the database fails.
     """
 
-    ports: Annotated[list[ContainerPort], distinct("container_port"), Field(max_length=MAX_PORTS)] = Field(
+    ports: Annotated[list[ContainerPort], Field(max_length=MAX_PORTS), distinct("container_port")] = Field(
         default_factory=list,
         description="TCP ports on which the container listens.",
         json_schema_extra=_by("containerPort"),
@@ -320,7 +320,7 @@ class ExtraVolume(SpecModel):
 class PodExtensions(SpecModel):
     """Settings of pods that connect them to their surroundings, directly in the spec."""
 
-    image_pull_secrets: Annotated[list[PullSecret], distinct("name"), Field(max_length=16)] = Field(
+    image_pull_secrets: Annotated[list[PullSecret], Field(max_length=16), distinct("name")] = Field(
         default_factory=list,
         description="Secrets with credentials for the registries of the images.",
         json_schema_extra=_by("name"),
@@ -346,12 +346,12 @@ class PodExtensions(SpecModel):
     container_security_context: ContainerSecurityContext | None = Field(
         None, description="Security settings of the main container; within the Pod Security level restricted."
     )
-    extra_containers: Annotated[list[ExtraContainer], distinct("name"), Field(max_length=MAX_CONTAINERS)] = Field(
+    extra_containers: Annotated[list[ExtraContainer], Field(max_length=MAX_CONTAINERS), distinct("name")] = Field(
         default_factory=list,
         description="Further containers of each pod, such as a log shipper. A change replaces the pods one by one.",
         json_schema_extra=_by("name"),
     )
-    extra_init_containers: Annotated[list[ExtraInitContainer], distinct("name"), Field(max_length=MAX_CONTAINERS)] = (
+    extra_init_containers: Annotated[list[ExtraInitContainer], Field(max_length=MAX_CONTAINERS), distinct("name")] = (
         Field(
             default_factory=list,
             description="Containers that run before the database starts, after those of the operator. A change "
@@ -359,7 +359,7 @@ class PodExtensions(SpecModel):
             json_schema_extra=_by("name"),
         )
     )
-    extra_volumes: Annotated[list[ExtraVolume], distinct("name"), Field(max_length=MAX_VOLUMES)] = Field(
+    extra_volumes: Annotated[list[ExtraVolume], Field(max_length=MAX_VOLUMES), distinct("name")] = Field(
         default_factory=list,
         description="Further volumes of each pod, for extraVolumeMounts and the extra containers.",
         json_schema_extra=_by("name"),

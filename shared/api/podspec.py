@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
-from shared.api.spec import INT32, INT64, Name, Rule, SpecModel, as_object
+from shared.api.spec import INT32, INT64, AtMost, Name, Rule, SpecModel, as_object
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
@@ -86,10 +86,10 @@ _MAX_RESOURCES = 8
 class ResourceRequirements(SpecModel):
     """CPU and memory of a container."""
 
-    limits: Annotated[dict[str, Quantity], Field(max_length=_MAX_RESOURCES)] = Field(
+    limits: Annotated[dict[str, Quantity], AtMost(_MAX_RESOURCES)] = Field(
         default_factory=dict, description="Maximum that the container may use, such as memory: 256Mi."
     )
-    requests: Annotated[dict[str, Quantity], Field(max_length=_MAX_RESOURCES)] = Field(
+    requests: Annotated[dict[str, Quantity], AtMost(_MAX_RESOURCES)] = Field(
         default_factory=dict, description="Amount that the scheduler reserves for the container, such as cpu: 100m."
     )
 
@@ -290,7 +290,7 @@ class PodSettings(SpecModel):
     resources: ResourceRequirements = Field(
         default_factory=ResourceRequirements, description="CPU and memory of the main container."
     )
-    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+    node_selector: Annotated[dict[str, LabelValue], AtMost(32)] = Field(
         default_factory=dict, description="Labels that a node must have to run the pods."
     )
     tolerations: Annotated[list[Toleration], Field(max_length=64)] = Field(
@@ -311,14 +311,14 @@ class PodSettings(SpecModel):
         description="PodDisruptionBudget of the pods; {} allows one unavailable pod. Without this field there is none.",
     )
     priority_class_name: Name | None = Field(None, description="PriorityClass of the pods.")
-    labels: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+    labels: Annotated[dict[str, LabelValue], AtMost(32)] = Field(
         default_factory=dict,
         description="Additional labels of the pods; labels that the operator sets cannot be used.",
     )
-    annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
+    annotations: Annotated[dict[str, str], AtMost(64)] = Field(
         default_factory=dict, description="Additional annotations of the pods."
     )
-    env: Annotated[list[EnvVar], distinct("name"), Field(max_length=128)] = Field(
+    env: Annotated[list[EnvVar], Field(max_length=128), distinct("name")] = Field(
         default_factory=list,
         description="Environment variables of the main container.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
@@ -26,6 +26,30 @@ Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """A time in RFC 3339."""
 Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A DNS subdomain, which is what Kubernetes accepts as the name of most objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Maximum number of entries of a dictionary, checked before them: pydantic checks its max_length after them."""
+
+    entries: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(value: Any) -> Any:
+            if isinstance(value, dict) and len(value) > self.entries:
+                context = {"field_type": "Dictionary", "max_length": self.entries, "actual_length": len(value)}
+                raise PydanticKnownError("too_long", context)
+            return value
+
+        inner = cast("core_schema.DictSchema", handler(source))
+        return core_schema.no_info_before_validator_function(check, {**inner, "max_length": self.entries})
+
+
+MAX_ERRORS = 20
+"""Maximum number of wrong values that a message lists."""
+
+_MAX_KEY_CHARACTERS = 100
+_MAX_VALUE_CHARACTERS = 80
 
 
 class InvalidSpec(Exception):
@@ -115,12 +139,16 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         at: path of the part in the resource, such as `spec`, for messages.
 
     Raises:
-        InvalidSpec: the message has one sentence for each wrong value.
+        InvalidSpec: the message has one sentence for each wrong value, up to `MAX_ERRORS`.
     """
     try:
         return model.model_validate(obj)
     except ValidationError as error:
-        raise InvalidSpec(" ".join(_sentence(at, dict(found)) for found in error.errors())) from None
+        found = error.errors(include_url=False)
+        sentences = [_sentence(at, dict(each)) for each in found[:MAX_ERRORS]]
+        if len(found) > MAX_ERRORS:
+            sentences.append(f"{len(found) - MAX_ERRORS} more values are wrong.")
+        raise InvalidSpec(" ".join(sentences)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +328,9 @@ _ADVICE = {
 
 
 def _sentence(at: str, found: Mapping[str, Any]) -> str:
-    where = at + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+    where = at + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part[:_MAX_KEY_CHARACTERS]}" for part in found["loc"]
+    )
     advice = _ADVICE.get(found["type"])
     advice_text = advice.format(**found.get("ctx", {})) if advice else f"is invalid: {found['msg']}."
     given = "" if found["type"] == "missing" else f" {_short(found['input'])}"
@@ -308,8 +338,13 @@ def _sentence(at: str, found: Mapping[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    """Return the beginning of a value as JSON; the rest is not encoded."""
+    text = ""
+    for part in json.JSONEncoder(default=str, ensure_ascii=False).iterencode(value):
+        text += part
+        if len(text) > _MAX_VALUE_CHARACTERS:
+            return f"{text[: _MAX_VALUE_CHARACTERS - 3]}..."
+    return text
 
 
 class Issuer(SpecModel):

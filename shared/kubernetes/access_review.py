@@ -9,12 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aiohttp import web
-
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import KubeError, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
-from shared.observability.endpoints import Handler
+from shared.observability.http_server import Handler, Request, Response
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
@@ -54,8 +52,8 @@ class Guard:
     def protect(self, handler: Handler) -> Handler:
         """Return the handler, restricted to authorized requests."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
-            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        async def answer(request: Request) -> Response:
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
                 verdict = AccessVerdict(401, "send the token of a service account as `Authorization: Bearer …`")
             else:
@@ -63,7 +61,7 @@ class Guard:
             if verdict.status == 200:
                 return await handler(request)
             headers = {"WWW-Authenticate": "Bearer"} if verdict.status == 401 else {}
-            return web.Response(status=verdict.status, text=verdict.text + "\n", headers=headers)
+            return Response.text(f"{verdict.text}\n", verdict.status, headers)
 
         return answer
 

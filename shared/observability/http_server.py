@@ -1,72 +1,127 @@
-"""HTTP server of an operator: aiohttp, with limits that keep a client from exhausting it.
+"""HTTP/1.1 server of the operators and of the exporter of memcached, on plain asyncio.
 
-Anything that can reach the pod can connect: the API server, the kubelet and Prometheus, and every other pod as well. So
-each server limits its connections, requests and bodies, and no client, which is an IP address, gets more than half of
-any limit. All servers share the event loop with the workers and the Lease; the limits also bound what a turn of the
-loop takes.
+Anything that can reach the pod can connect: the API server, the kubelet and Prometheus, and every other pod as well.
+All servers share the event loop with the workers and the Lease. Therefore the cost of each client is bounded:
 
-aiohttp's own server has one timeout for headers and idle connections, and no limit on connections. Therefore
-connections are accepted here and passed to it.
+- A connection that waits for its client holds at most a head, a small body, and as much again in the kernel.
+- When all connections are used, a new one replaces the one that has waited longest for its client, of the client, which
+  is an IP address, with most connections. A client that holds connections open does not keep out another one.
+- Requests in progress are limited; one client gets at most half of them. Large bodies count from their first byte.
+- After each request the event loop continues with its other work, also if the next request has already arrived.
+
+A body without Content-Length is refused, and none is decompressed. The exporter runs in every pod: this module imports
+nothing that uses much memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import re
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
-
-from aiohttp import web
-from aiohttp.http import HttpProcessingError
-
-from shared.observability import metrics
-from shared.observability.endpoints import Handler
+from typing import Any, NamedTuple, cast
 
 log = logging.getLogger(__name__)
 
-server_log = logging.getLogger(f"{__name__}.aiohttp")
-server_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""Logger of aiohttp's server, without requests that are no HTTP: any client could fill the log with them."""
-
 LARGE_BODY_BYTES = 64 * 1024
-"""Size above which a request body is large: up to it, aiohttp buffers a body before its handler reads it."""
+"""Size above which a request body is large."""
+
+MAX_HEAD_BYTES = 16 * 1024
+"""Size of request line and headers. The token of a service account is about 1 KiB."""
 
 MAX_HEADERS = 40
-"""Maximum number of headers of a request; each is at most 8190 bytes."""
+
+RECEIVE_BUFFER_BYTES = 32 * 1024
+"""Size of a connection's receive buffer in the kernel, which doubles it; it bounds what one read returns."""
 
 SHUTDOWN_SECONDS = 1.0
 """Seconds allowed at exit for requests in progress, and for clients to confirm that a TLS connection ends."""
 
+LINGER_SECONDS = 1.0
+"""Seconds for which the rest of a refused request is read: a client that still sends could miss the response."""
+
 BACKLOG = 128
 """Number of connections that the kernel holds until they are accepted."""
-
-_refused_connections = metrics.HTTP_REFUSED.labels(what="connection")
-_refused_requests = metrics.HTTP_REFUSED.labels(what="request")
 
 ACCEPT_RETRY_SECONDS = 0.1
 """Seconds until connections are accepted again after a failure, such as too many open files."""
 
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_MAX_LENGTH_DIGITS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request.
+
+    Attributes:
+        method: GET, HEAD or POST.
+        path: path of the target, without the query.
+        query: the query, without the question mark.
+        headers: values by lower-case name; those of a repeated header are joined by commas.
+        body: the body; empty if there is none.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response."""
+
+    status: int = HTTPStatus.OK
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def text(cls, text: str, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
+        """Return a response with a text."""
+        return cls(status, text.encode(errors="replace"), headers=headers or {})
+
+    @classmethod
+    def json(cls, content: object) -> Response:
+        """Return a response with a JSON document."""
+        return cls(body=json.dumps(content).encode(), content_type="application/json")
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Route(NamedTuple):
+    """Handler of a path. A route of GET is one of HEAD as well."""
+
+    method: str
+    path: str
+    handler: Handler
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a server. One client gets at most half of connections, requests and large bodies.
+    """Limits of a server.
 
     Attributes:
-        connections: open connections; further ones are closed at once.
-        requests: requests in progress; further ones get 429, or 503 if no single client is the cause.
-        large_bodies: requests in progress with a body above `LARGE_BODY_BYTES`; refused like requests.
+        connections: open connections; a further one replaces one that waits for its client, or is closed at once.
+        requests: requests in progress. One client gets at most half, and then 429; all clients together get 503.
+        large_bodies: requests with a body above `LARGE_BODY_BYTES`, refused like requests.
         body_bytes: size of a request body; a larger one gets 413.
-        header_seconds: time for the TLS handshake, and for the headers of the first request.
-        idle_seconds: time without a request. The default is above the 90 s after which Go's clients, such as the API
-            server, close an idle connection: otherwise a webhook call could meet a connection that is just closed.
-        request_seconds: time to read a body, handle the request and send the response.
+        header_seconds: time for the TLS handshake, and for the head of a request.
+        idle_seconds: time without a request; 0 closes a connection after each response. The default is above the 90 s
+            after which Go's clients, such as the API server, close an idle connection: otherwise a webhook call could
+            meet a connection that is just closed.
+        request_seconds: time to read a body, and again to handle the request and send the response.
     """
 
     connections: int = 64
@@ -78,11 +133,33 @@ class Limits:
     request_seconds: float = 30.0
 
 
+class Refused(Exception):
+    """The request is not handled; the response has the reason, and the connection is closed.
+
+    Attributes:
+        response: the response.
+    """
+
+    def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.response = Response.text(f"{text}\n", status, {name.replace("_", "-"): headers[name] for name in headers})
+
+
+class _Head(NamedTuple):
+    """Request line and headers, and what follows from them for body and connection."""
+
+    request: Request
+    length: int
+    keep_alive: bool
+    expects: bool
+
+
 class _Quota:
     """Counts what clients use of a limit."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, refused: Callable[[str], None]) -> None:
         self._total = total
+        self._refused = refused
         self._used: Counter[str] = Counter()
 
     @contextlib.contextmanager
@@ -90,67 +167,90 @@ class _Quota:
         """Use one unit while the context is open.
 
         Raises:
-            HTTPTooManyRequests: the client uses half of the limit.
-            HTTPServiceUnavailable: all clients together use the limit.
+            Refused: the client uses half of the limit, or all clients together use the limit.
         """
-        headers = {"Retry-After": "1"}
         if self._used[client] >= self._total / 2:
-            _refused_requests.inc()
-            raise web.HTTPTooManyRequests(text="too many requests from this address\n", headers=headers)
+            self._refused("request")
+            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests from this address; retry", Retry_After="1")
         if self._used.total() >= self._total:
-            _refused_requests.inc()
-            raise web.HTTPServiceUnavailable(text="too many requests\n", headers=headers)
+            self._refused("request")
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests; retry", Retry_After="1")
         self._used[client] += 1
         try:
             yield
         finally:
-            self._used[client] -= 1
-            if not self._used[client]:
-                del self._used[client]
+            self._used -= Counter([client])
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """An open connection.
+
+    Attributes:
+        client: address of the client.
+        accepted: socket of the connection.
+        waits_since: time since which it waits for the client; None while a request is in progress.
+        task: task that serves it.
+        is_served: whether that task has begun.
+    """
+
+    client: str
+    accepted: socket.socket
+    waits_since: float | None
+    task: asyncio.Task[None] | None = None
+    is_served: bool = False
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Streams of a connection; one that was closed before its transport existed is aborted."""
+
+    def __init__(self, reader: asyncio.StreamReader, is_open: Callable[[], bool]) -> None:
+        super().__init__(reader)
+        self._is_open = is_open
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._is_open():
+            cast("asyncio.WriteTransport", transport).abort()
 
 
 class _Server:
     """Accepts connections, and serves requests within limits."""
 
-    def __init__(self, routes: Iterable[web.RouteDef], tls: ssl.SSLContext | None, limits: Limits) -> None:
+    def __init__(
+        self, routes: Iterable[Route], tls: ssl.SSLContext | None, limits: Limits, refused: Callable[[str], None]
+    ) -> None:
+        self._handlers = {(route.method, route.path): route.handler for route in routes}
         self._tls = tls
         self._limits = limits
-        self._handshakes: Counter[str] = Counter()
-        self._silent: set[asyncio.Protocol] = set()  # connections that have not sent a request yet
+        self._refused = refused
+        self._open: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests, self._large_bodies = _Quota(limits.requests), _Quota(limits.large_bodies)
-        application = web.Application(middlewares=[self._limited], client_max_size=limits.body_bytes)
-        application.add_routes(routes)
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            keepalive_timeout=limits.idle_seconds,
-            lingering_time=SHUTDOWN_SECONDS,
-            max_headers=MAX_HEADERS,
-            logger=server_log,
-        )
+        self._ends = False
+        self._requests, self._large_bodies = _Quota(limits.requests, refused), _Quota(limits.large_bodies, refused)
 
-    async def start(self, stack: AsyncExitStack, listeners: Iterable[socket.socket]) -> None:
-        await self._runner.setup()
-        stack.push_async_callback(self._runner.cleanup)
+    def start(self, stack: AsyncExitStack, listeners: Iterable[socket.socket]) -> None:
         stack.push_async_callback(self._stop)
-        for listener in listeners:
-            stack.enter_context(listener)
-            self._start(self._accept(listener))
+        accepting = [self._start(self._accept(stack.enter_context(listener))) for listener in listeners]
+        stack.callback(lambda: [task.cancel() for task in accepting])
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name="http")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _stop(self) -> None:
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
+        """Close what waits for a client, and the others when their requests have ended."""
+        self._ends = True
+        for connection in list(self._open):
+            if connection.waits_since is not None:
+                self._close(connection)
+        for _ in range(2):
+            if tasks := set(self._tasks):
+                await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
+            for task in self._tasks:
+                task.cancel()
 
     # Connections.
 
@@ -158,102 +258,221 @@ class _Server:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, address = await loop.sock_accept(listener)
+                accepted, address = await loop.sock_accept(listener)
             except OSError as error:
                 log.warning("cannot accept a connection, retrying: %s", error)
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
                 continue
-            if self._is_full(address[0]):
-                _refused_connections.inc()
-                connection.close()
-            else:
-                self._start(self._begin(connection, address[0]))
-                self._handshakes[address[0]] += 1
+            if len(self._open) >= self._limits.connections and not self._close_longest_idle():
+                self._refused("connection")
+                accepted.close()
+                continue
+            connection = _Connection(address[0], accepted, loop.time())
+            self._open.add(connection)
+            connection.task = self._start(self._serve(connection))
 
-    def _is_full(self, client: str) -> bool:
-        """Whether all clients, or this one, have as many connections as they may."""
-        assert self._runner.server is not None
-        peers = [handler.peername for handler in self._runner.server.connections]
-        served = sum(peer is not None and peer[0] == client for peer in peers)
-        return (
-            len(peers) + self._handshakes.total() >= self._limits.connections
-            or served + self._handshakes[client] >= self._limits.connections / 2
-        )
+    def _close_longest_idle(self) -> bool:
+        """Close the connection that has waited longest for its client, of the client with most connections."""
+        counts = Counter(connection.client for connection in self._open)
+        waiting = [
+            (counts[connection.client], -connection.waits_since, id(connection), connection)
+            for connection in self._open
+            if connection.waits_since is not None
+        ]
+        if not waiting:
+            return False
+        self._refused("connection")
+        self._close(max(waiting)[-1])
+        return True
 
-    async def _begin(self, connection: socket.socket, client: str) -> None:
-        """Pass a connection to aiohttp, and close it unless a request arrives in time."""
-        assert self._runner.server is not None
-        loop, timeout = asyncio.get_running_loop(), self._limits.header_seconds
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a client that reads nothing would keep a closed connection open
-            milliseconds = int(self._limits.request_seconds * 1000)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        deadline = loop.time() + timeout
-        handler = self._runner.server()
-        self._silent.add(handler)
-        times = {"ssl_handshake_timeout": timeout, "ssl_shutdown_timeout": SHUTDOWN_SECONDS} if self._tls else {}
+    def _close(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection.task is not None:
+            connection.task.cancel()
+        if not connection.is_served:  # and will not be
+            connection.accepted.close()
+
+    async def _serve(self, connection: _Connection) -> None:
+        """Serve the requests of a connection, one after the other, until it is closed."""
+        loop, limits, accepted = asyncio.get_running_loop(), self._limits, connection.accepted
+        connection.is_served = True
+        reader = asyncio.StreamReader(MAX_HEAD_BYTES)
+        protocol = _Protocol(reader, lambda: connection in self._open)
+        writer: asyncio.StreamWriter | None = None
+        times: dict[str, float] = {}
+        if self._tls is not None:
+            times = {"ssl_handshake_timeout": limits.header_seconds, "ssl_shutdown_timeout": SHUTDOWN_SECONDS}
         try:
-            try:
-                transport, _ = await loop.connect_accepted_socket(lambda: handler, connection, ssl=self._tls, **times)
-            finally:
-                self._handshakes -= Counter([client])
-            await asyncio.sleep(deadline - loop.time())
-            if handler in self._silent:
-                transport.abort()
-        except OSError as error:  # the client left, or its handshake failed or took too long
-            log.debug("no connection from %s: %s", client, error)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # a client that reads nothing would keep a closed connection open
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.request_seconds * 1000))
+            began = loop.time()
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **times)
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            wait = limits.header_seconds - (loop.time() - began)
+            while await self._serve_request(reader, writer, connection, wait) and not self._ends:
+                wait = limits.idle_seconds
+                await asyncio.sleep(0)
+        except (OSError, EOFError) as error:  # the client left or is too slow, or its handshake failed
+            log.debug("connection of %s: %s", connection.client, error)
         finally:
-            self._silent.discard(handler)
+            self._open.discard(connection)
+            if writer is not None:
+                writer.transport.abort()
 
     # Requests.
 
-    @web.middleware
-    async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Handle a request within the limits, up to the last byte of its response."""
-        self._silent.discard(request.protocol)
-        client = request.remote or ""
-        try:
-            with self._requests.use(client), self._body(request, client):
-                async with asyncio.timeout(self._limits.request_seconds):
-                    response = await handler(request)
-                    with contextlib.suppress(ConnectionError):  # the client left
-                        await response.prepare(request)
-                        await response.write_eof()
-                    return response
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=HTTPStatus.REQUEST_TIMEOUT)
+    async def _serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection, wait: float
+    ) -> bool:
+        """Serve the next request, if it begins within `wait` seconds.
 
-    def _body(self, request: web.Request, client: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context for reading the body of a request. One of unknown size may be large."""
-        size = request.content_length if request.body_exists else 0
-        if size is not None and size > self._limits.body_bytes:
-            raise web.HTTPRequestEntityTooLarge(max_size=self._limits.body_bytes, actual_size=size)
-        is_large = size is None or size > LARGE_BODY_BYTES
-        return self._large_bodies.use(client) if is_large else contextlib.nullcontext()
+        Returns:
+            Whether the client may send another one.
+        """
+        limits, client, head = self._limits, connection.client, None
+        try:
+            head = await _read_head(reader, wait, limits.header_seconds)
+            if head.length > limits.body_bytes:
+                raise Refused(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"the body has {head.length} bytes; this server reads at most {limits.body_bytes}",
+                )
+            is_large = head.length > LARGE_BODY_BYTES
+            with self._large_bodies.use(client) if is_large else contextlib.nullcontext():
+                if head.expects:
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                async with asyncio.timeout(limits.request_seconds):
+                    body = await reader.readexactly(head.length)
+                with self._requests.use(client):
+                    connection.waits_since = None
+                    async with asyncio.timeout(limits.request_seconds):
+                        response = await self._handle(head.request, body)
+                        keeps = head.keep_alive and limits.idle_seconds > 0 and not self._ends
+                        await _write(writer, response, head.request.method, keeps=keeps)
+                        if not keeps:
+                            await _end(writer)
+                    return keeps
+        except Refused as refusal:
+            connection.waits_since = asyncio.get_running_loop().time()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_SECONDS):
+                    await _write(writer, refusal.response, "", keeps=False)
+                    while await reader.read(MAX_HEAD_BYTES):
+                        pass
+            return False
+        finally:
+            connection.waits_since = asyncio.get_running_loop().time()
+
+    async def _handle(self, request: Request, body: bytes) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        handler = self._handlers.get((method, request.path))
+        if handler is None:
+            allowed = [known for known, path in self._handlers if path == request.path]
+            status = HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.NOT_FOUND
+            return Response.text(f"{status.phrase}\n", status, {"Allow": ", ".join(allowed)} if allowed else {})
+        try:
+            return await handler(Request(request.method, request.path, request.query, request.headers, body))
+        except TimeoutError:
+            raise
+        except Exception:
+            log.exception("%s %s: internal error (a bug)", method, request.path)
+            return Response.text("internal error; see the log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def _read_head(reader: asyncio.StreamReader, wait: float, seconds: float) -> _Head:
+    """Read a head that begins within `wait` seconds, and then takes at most `seconds`.
+
+    Raises:
+        Refused: the request is one that this server does not handle.
+        TimeoutError, EOFError, OSError: there is none.
+    """
+    async with asyncio.timeout(wait):
+        first = await reader.readexactly(1)
+    try:
+        async with asyncio.timeout(min(wait, seconds)):
+            text = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.LimitOverrunError:
+        raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from None
+    line, *lines = text[:-4].split("\r\n")
+    method, target, version = [*line.split(" "), "", ""][:3]
+    if not (version.startswith("HTTP/1.") and target.startswith("/") and method.isalpha()):
+        raise Refused(HTTPStatus.BAD_REQUEST, "the request is not HTTP/1.1")
+    if len(lines) > MAX_HEADERS:
+        raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {MAX_HEADERS} headers")
+    headers = _headers(lines)
+    if "transfer-encoding" in headers:
+        raise Refused(HTTPStatus.LENGTH_REQUIRED, "send a body with Content-Length")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
+    path, _, query = target.partition("?")
+    return _Head(
+        request=Request(method, path, query, headers),
+        length=int(length[:_MAX_LENGTH_DIGITS]) if len(length) <= _MAX_LENGTH_DIGITS else 10**_MAX_LENGTH_DIGITS,
+        keep_alive=version != "HTTP/1.0" and "close" not in headers.get("connection", "").lower(),
+        expects=headers.get("expect", "").lower() == "100-continue",
+    )
+
+
+def _headers(lines: Iterable[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not (colon and _TOKEN.fullmatch(name)):
+            raise Refused(HTTPStatus.BAD_REQUEST, "a header has no valid name")
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
+    return headers
+
+
+async def _write(writer: asyncio.StreamWriter, response: Response, method: str, *, keeps: bool) -> None:
+    status = HTTPStatus(response.status)
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
+        *(() if keeps else ("Connection: close",)),
+    ]
+    writer.write("\r\n".join([*lines, "\r\n"]).encode("latin-1", errors="replace"))
+    if method != "HEAD":
+        writer.write(response.body)
+    await writer.drain()
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection when everything has been sent."""
+    writer.close()
+    with contextlib.suppress(OSError):  # the client left
+        await writer.wait_closed()
 
 
 async def serve(
     stack: AsyncExitStack,
     address: str,
-    routes: Iterable[web.RouteDef],
+    routes: Iterable[Route],
     *,
     tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
-) -> None:
+    refused: Callable[[str], None] = lambda _: None,
+) -> int:
     """Start serving, until the stack is closed.
 
     Args:
         address: host:port, :port for all addresses, or "0" to disable.
         tls: serving certificate; a certificate loaded later applies to new connections. None disables TLS.
         limits: limits of the server; None for the default.
+        refused: called with `connection` or `request` for each one that a limit refuses or ends.
+
+    Returns:
+        The port, which is another one if the address has port 0.
 
     Raises:
         ValueError: the address has another form.
         OSError: the address cannot be bound.
     """
     if address == "0":
-        return
+        return 0
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise ValueError(f"{address!r} is not an address: use host:port, :port, or 0 to disable")
@@ -263,7 +482,8 @@ async def serve(
         raise OSError(
             f"cannot listen on {address}: {error.strerror or error}. Use another address, or 0 to disable."
         ) from None
-    await _Server(routes, tls, limits or Limits()).start(stack, listeners)
+    _Server(routes, tls, limits or Limits(), refused).start(stack, listeners)
+    return int(listeners[0].getsockname()[1])
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:
@@ -279,6 +499,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
             except OSError:  # the kernel has no IPv6
                 continue
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)  # connections inherit it
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.bind(address)

@@ -11,10 +11,9 @@ import cProfile
 import io
 import pstats
 import tracemalloc
+from urllib.parse import parse_qs
 
-from aiohttp import web
-
-from shared.observability.http_server import Limits
+from shared.observability.http_server import Limits, Request, Response, Route
 
 ADDRESS = "127.0.0.1:6060"
 
@@ -33,22 +32,20 @@ class Profiler:
         self._is_busy = False
 
     @property
-    def routes(self) -> list[web.RouteDef]:
-        return [web.get("/debug/profile", self.profile), web.get("/debug/memory", self.memory)]
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/debug/profile", self.profile), Route("GET", "/debug/memory", self.memory)]
 
-    async def profile(self, request: web.Request) -> web.Response:
+    async def profile(self, request: Request) -> Response:
         """Return the functions with the most own time during the next `seconds` (default: 10)."""
-        given = request.query.get("seconds", "10")
+        given = parse_qs(request.query).get("seconds", ["10"])[-1]
         try:
             seconds = float(given)
         except ValueError:
             seconds = 0.0
         if not 0 < seconds <= MAX_PROFILE_SECONDS:
-            return web.Response(
-                status=400, text=f"seconds={given}: use a number above 0 and at most {MAX_PROFILE_SECONDS:g}\n"
-            )
+            return Response.text(f"seconds={given}: use a number above 0 and at most {MAX_PROFILE_SECONDS:g}\n", 400)
         if self._is_busy:
-            return web.Response(status=409, text="another profile is running; retry when it is done\n")
+            return Response.text("another profile is running; retry when it is done\n", 409)
         self._is_busy = True
         profile = cProfile.Profile()
         try:
@@ -58,12 +55,12 @@ class Profiler:
             self._is_busy = False
         text = io.StringIO()
         pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(MAX_LINES)
-        return web.Response(text=text.getvalue())
+        return Response.text(text.getvalue())
 
-    async def memory(self, _: web.Request) -> web.Response:
+    async def memory(self, _: Request) -> Response:
         """Return the source lines that allocated the most memory."""
         if not tracemalloc.is_tracing():
-            return web.Response(status=409, text="memory is not traced; start with PYTHONTRACEMALLOC=1 set\n")
+            return Response.text("memory is not traced; start with PYTHONTRACEMALLOC=1 set\n", 409)
         snapshot = await asyncio.to_thread(tracemalloc.take_snapshot)
         lines = await asyncio.to_thread(snapshot.statistics, "lineno")
-        return web.Response(text="".join(f"{line}\n" for line in lines[:MAX_LINES]))
+        return Response.text("".join(f"{line}\n" for line in lines[:MAX_LINES]))

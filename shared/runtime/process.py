@@ -13,10 +13,9 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from aiohttp import web
 
 from shared.api import admission
 from shared.api.policy import governed
@@ -28,6 +27,7 @@ from shared.kubernetes.kinds import SECRET, Key, Obj
 from shared.kubernetes.reachability import Reachability, Reported
 from shared.kubernetes.transport import Transports
 from shared.observability import endpoints, http_server, metrics, profiling
+from shared.observability.http_server import Route
 from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
@@ -268,12 +268,13 @@ class Process:
         """Serve the HTTP endpoints, on every replica, until the stack is closed."""
         options, tls = self._options, None
         probes = [
-            web.get("/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
-            web.get("/readyz", endpoints.probe(self._watch.unready, self._is_trusted, note=self._watch.note)),
+            Route("GET", "/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
+            Route("GET", "/readyz", endpoints.probe(self._watch.unready, self._is_trusted, note=self._watch.note)),
         ]
-        await http_server.serve(stack, options.probe_address, probes)
+        serve = partial(http_server.serve, stack, refused=endpoints.count_refusal)
+        await serve(options.probe_address, probes, limits=endpoints.PROBE_LIMITS)
         if options.profiling:
-            await http_server.serve(stack, profiling.ADDRESS, profiling.Profiler().routes, limits=profiling.LIMITS)
+            await serve(profiling.ADDRESS, profiling.Profiler().routes, limits=profiling.LIMITS)
         is_secure = options.metrics_secure and options.metrics_address != "0"
         if is_secure or options.webhook_address != "0":
             self._certificates = certificates_of(options, self._kube)
@@ -284,9 +285,10 @@ class Process:
             tls = self._certificates.context
         scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
-        await http_server.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
+        metrics_routes = [Route("GET", "/metrics", scrape)]
+        await serve(options.metrics_address, metrics_routes, tls=metrics_tls, limits=endpoints.SCRAPE_LIMITS)
         webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions)
-        await http_server.serve(stack, options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
+        await serve(options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:
         """Start an orderly shutdown."""

@@ -135,10 +135,10 @@ def _innermost(frame: FrameType) -> str:
 def _memory(cost: Cost) -> Iterator[None]:
     """Measure the peak of the resident memory."""
     gc.collect()
-    gc.freeze()
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     filling = _fill_pools()
+    gc.freeze()
     (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak becomes the present value
     before = _status("VmRSS")
     try:
@@ -154,8 +154,8 @@ def _fill_pools() -> list[list[bytes]]:
     filling, resident = [], _status("VmRSS")
     for size in range(48, 513, 16):  # it serves sizes up to 512 bytes, in steps of 16
         grown = 0
-        while grown < _MIB // 2:  # the kernel counts the pages in batches
-            filling.append([bytes(size - sys.getsizeof(b"")) for _ in range(_MIB // size)])
+        while grown < _MIB // 4:  # the kernel counts the pages in batches
+            filling.append([bytes(size - sys.getsizeof(b"")) for _ in range(_MIB // 2 // size)])
             before, resident = resident, _status("VmRSS")
             grown = resident - before
     return filling

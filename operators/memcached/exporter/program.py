@@ -33,6 +33,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,16 +41,19 @@ from pathlib import Path
 from operators.memcached.client import server as database
 from operators.memcached.client.errors import MemcachedError, TimedOut
 from operators.memcached.client.server import Server
-from operators.memcached.exporter.http import Page, serving
 from operators.memcached.exporter.metrics import exposition, family
 from operators.memcached.exporter.reload import keep_reloaded
-from shared.observability import logs
+from shared.observability import http_server, logs
+from shared.observability.http_server import Limits, Request, Response, Route
 from shared.observability.version import VERSION
 
 log = logging.getLogger(__name__)
 
 _STARTED = time.time()
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+LIMITS = Limits(connections=32, body_bytes=0, header_seconds=5.0, idle_seconds=0.0)
+"""Limits of the HTTP server. The memory limit of the container is small: each connection serves one request."""
 
 
 class FilesUnusable(MemcachedError):
@@ -318,27 +322,26 @@ async def _serve(options: ExporterOptions, stop: asyncio.Event) -> int:
         return 0
     exporter = Exporter(partial(connect, options))
 
-    async def metrics() -> Page:
-        return Page(await exporter.scrape(), _METRICS)
+    async def metrics(_: Request) -> Response:
+        return Response(body=(await exporter.scrape()).encode(), content_type=_METRICS)
 
-    async def health() -> Page:
-        return Page("ok\n")
+    async def health(_: Request) -> Response:
+        return Response.text("ok\n")
 
-    async def index() -> Page:
-        return Page("Metrics of memcached: /metrics\n")
+    async def index(_: Request) -> Response:
+        return Response.text("Metrics of memcached: /metrics\n")
 
+    routes = [Route("GET", "/metrics", metrics), Route("GET", "/healthz", health), Route("GET", "/", index)]
     try:
-        async with serving(*options.listen, {"/metrics": metrics, "/healthz": health, "/": index}) as (host, port):
-            log.info(
-                "Serving metrics of %s on %s, /metrics.", _format_address(*options.address), _format_address(host, port)
-            )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(exporter.aclose)
+            port = await http_server.serve(stack, _format_address(*options.listen), routes, limits=LIMITS)
+            where = _format_address(options.listen[0], port)
+            log.info("Serving metrics of %s on %s, /metrics.", _format_address(*options.address), where)
             await stop.wait()
     except OSError as error:
-        where = _format_address(*options.listen)
-        log.error("Cannot listen on %s: %s. Use another --listen.", where, error.strerror or error)
+        log.error("%s", error)
         return 1
-    finally:
-        await exporter.aclose()
     return 0
 
 

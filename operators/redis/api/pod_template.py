@@ -8,7 +8,7 @@ from pydantic import Field
 
 from operators.redis.api.rules import POD_RULES, VOLUME_RULES
 from shared.api.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
-from shared.api.spec import Name, Rule, SpecModel
+from shared.api.spec import AtMost, Name, Rule, SpecModel
 from shared.kubernetes.kinds import Obj
 
 ImageName = Annotated[str, Field(max_length=512)]
@@ -50,14 +50,14 @@ class Volumes(SpecModel):
 class PodTemplate(SpecModel):
     """Settings of all pods; the list has at most one entry."""
 
-    labels: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+    labels: Annotated[dict[str, LabelValue], AtMost(32)] = Field(
         default_factory=dict, description="Labels added to the pods. Same as spec.labels; set only one of the two."
     )
-    annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
+    annotations: Annotated[dict[str, str], AtMost(64)] = Field(
         default_factory=dict,
         description="Annotations added to the pods. Same as spec.annotations; set only one of the two.",
     )
-    env: Annotated[list[EnvVar], distinct("name"), Field(max_length=128)] = Field(
+    env: Annotated[list[EnvVar], Field(max_length=128), distinct("name")] = Field(
         default_factory=list,
         description="Environment variables of the containers. Same as spec.env; set only one of the two. MAXMEMORY "
         "sets maxmemory, in the format of redis.conf, such as 2gb. Other changes restart the pods one by one.",

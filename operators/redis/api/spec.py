@@ -25,6 +25,7 @@ from shared.api.spec import (
     DELETION_PROTECTION,
     INT32,
     Adopt,
+    AtMost,
     InvalidSpec,
     Issuer,
     Name,
@@ -198,7 +199,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         description="Settings of all pods, as a list of one entry. A setting that spec also has must be set in only "
         "one of the two.",
     )
-    config: Annotated[dict[str, ConfigValue], Field(max_length=128)] = Field(
+    config: Annotated[dict[str, ConfigValue], AtMost(128)] = Field(
         default_factory=dict,
         description="Directives of redis.conf, such as maxmemory-policy: allkeys-lru. Quote values such as "
         '"yes" and "100". Changes apply live where the engine allows it, else by restarting the pods one by one. '

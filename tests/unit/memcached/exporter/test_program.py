@@ -354,8 +354,8 @@ def test_port_in_use_is_reported() -> None:
         )
     assert ended.returncode == 1
     message = json.loads(ended.stderr)["message"]
-    assert message.startswith(f"Cannot listen on {flag.partition('=')[2]}: ")
-    assert message.endswith("Use another --listen.")
+    assert message.startswith(f"cannot listen on {flag.partition('=')[2]}: ")
+    assert message.endswith("Use another address, or 0 to disable.")
 
 
 def test_sidecar_imports_no_operator_dependencies() -> None:

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import MAX_VERDICTS, VERDICT_MAX_AGE_SECONDS, Guard
@@ -19,7 +18,7 @@ from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Obj
 from shared.observability import endpoints, http_server, profiling
-from shared.observability.http_server import Limits
+from shared.observability.http_server import Limits, Route
 
 PATH = "/metrics"
 
@@ -79,7 +78,7 @@ async def scrape() -> AsyncIterator[Scrape]:
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         scrape = Scrape(f"http://127.0.0.1:{port}", session, Reviewer())
         guard = Guard(Kube(scrape.reviewer, manager="operator"), clock=lambda: scrape.now)
-        await http_server.serve(stack, f"127.0.0.1:{port}", [web.get(PATH, guard.protect(endpoints.scrape))])
+        await http_server.serve(stack, f"127.0.0.1:{port}", [Route("GET", PATH, guard.protect(endpoints.scrape))])
         yield scrape
 
 
@@ -153,7 +152,7 @@ async def test_failed_liveness_is_logged_once(caplog: pytest.LogCaptureFixture) 
     problem = [""]
     (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
-        routes = [web.get("/healthz", endpoints.probe(lambda: problem[0] or None, is_liveness=True))]
+        routes = [Route("GET", "/healthz", endpoints.probe(lambda: problem[0] or None, is_liveness=True))]
         await http_server.serve(stack, f"127.0.0.1:{port}", routes)
         session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
         for text, status in (("", 200), ("stuck for 1 s", 500), ("stuck for 2 s", 500), ("", 200)):

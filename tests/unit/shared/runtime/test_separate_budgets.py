@@ -20,7 +20,7 @@ from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.kinds import LEASE
 from shared.kubernetes.transport import MAX_REVIEW_CONNECTIONS, Transports
 from shared.observability import endpoints, http_server
-from shared.observability.http_server import Limits
+from shared.observability.http_server import Limits, Route
 from shared.runtime.leader_election import Leadership, Times
 from shared.status.events import Recorder
 
@@ -88,7 +88,7 @@ async def test_leadership_outlasts_400_requests_to_metrics(server: tuple[ApiServ
 
     async with AsyncExitStack() as stack:
         guard = Guard(Kube(transports.reviews, manager="operator"))
-        routes = [web.get("/metrics", guard.protect(endpoints.scrape))]
+        routes = [Route("GET", "/metrics", guard.protect(endpoints.scrape))]
         await http_server.serve(stack, f"127.0.0.1:{port}", routes)
         lost = await stack.enter_async_context(leadership.term())
         flood = [asyncio.create_task(scrape(client, number)) for client in CLIENTS for number in range(10)]
