@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from shared.api.image import FORM as IMAGE
-from shared.api.podspec import OPAQUE, EnvVar, ListedResources, Quantity, distinct
+from shared.api.podspec import OPAQUE, EnvVar, ListedResources, Quantity, distinct, one_of
 from shared.api.spec import INT32, INT64, AtMost, Name, Rule, SpecModel, as_object
 from shared.kubernetes.kinds import Obj
 
@@ -288,9 +288,6 @@ class ClaimVolume(SpecModel):
     read_only: ReadOnly = Field(None, description="Whether the volume is mounted read-only.")
 
 
-_SOURCES = ("emptyDir", "configMap", "secret", "persistentVolumeClaim", "projected", "csi")
-
-
 class ExtraVolume(SpecModel):
     """A further volume of each pod. Volumes of the node (hostPath) are not possible."""
 
@@ -309,10 +306,9 @@ class ExtraVolume(SpecModel):
     csi: Opaque | None = Field(None, description="A volume of a CSI driver that lives with the pod, as in a pod.")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            f"[{', '.join(f'has(self.{source})' for source in _SOURCES)}].filter(given, given).size() == 1",
-            lambda given: len(as_object(given)) == len(("name", "source")),
-            f"set exactly one of {', '.join(_SOURCES)}; other sources, such as hostPath, are not possible.",
+        one_of(
+            ("emptyDir", "configMap", "secret", "persistentVolumeClaim", "projected", "csi"),
+            "other sources, such as hostPath, are not possible.",
         ),
     )
 

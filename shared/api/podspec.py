@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -173,6 +173,46 @@ class TopologySpread(SpecModel):
     )
 
 
+def one_of(fields: Sequence[str], rest: str) -> Rule:
+    """Return the rule that exactly one of these fields is set.
+
+    Args:
+        fields: names of the fields in a manifest.
+        rest: end of the message.
+    """
+    return Rule(
+        f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(given, given).size() == 1",
+        lambda given: len(as_object(given).keys() & set(fields)) == 1,
+        f"set exactly one of {', '.join(fields)}; {rest}",
+    )
+
+
+class ValueSource(SpecModel):
+    """The source of a variable's value, as in a pod. Kubernetes refuses a pod in which a source is empty."""
+
+    secret_key_ref: dict[str, Any] | None = Field(
+        None, description="A key of a Secret: name, key, optional.", json_schema_extra=OPAQUE
+    )
+    config_map_key_ref: dict[str, Any] | None = Field(
+        None, description="A key of a ConfigMap: name, key, optional.", json_schema_extra=OPAQUE
+    )
+    field_ref: dict[str, Any] | None = Field(
+        None, description="A field of the pod: fieldPath.", json_schema_extra=OPAQUE
+    )
+    resource_field_ref: dict[str, Any] | None = Field(
+        None,
+        description="A request or limit of a container: resource, containerName, divisor.",
+        json_schema_extra=OPAQUE,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        one_of(
+            ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"),
+            "other sources are not possible.",
+        ),
+    )
+
+
 class EnvVar(SpecModel):
     """An environment variable of the main container."""
 
@@ -180,11 +220,7 @@ class EnvVar(SpecModel):
         description="Name of the variable: printable ASCII without '='."
     )
     value: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Value of the variable.")
-    value_from: dict[str, Any] | None = Field(
-        None,
-        description="Source of the value, as in a pod: secretKeyRef, configMapKeyRef, fieldRef.",
-        json_schema_extra=OPAQUE,
-    )
+    value_from: ValueSource | None = Field(None, description="Source of the value, as in a pod.")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

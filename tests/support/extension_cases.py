@@ -221,6 +221,11 @@ REFUSED = (
         "value and valueFrom are mutually exclusive",
     ),
     _both(
+        "an extra variable without a source",
+        extra(env=[{"name": "E", "valueFrom": {}}]),
+        "set exactly one of secretKeyRef",
+    ),
+    _both(
         "an init container named as an extra one",
         {**extra(), "extraInitContainers": [container()]},
         "has the name of one in extraContainers",
@@ -271,14 +276,25 @@ def reserved(*, containers: str, volume: str, path: str, port: int, port_name: s
     )
 
 
+VARIABLES: dict[str, Any] = {
+    "env[].name": {"env": [{"name": "E"}]},
+    "env[].value": {"env": [{"name": "E", "value": "v"}]},
+    **{
+        f"env[].valueFrom.{source}": {"env": [{"name": "E", "valueFrom": {source: values}}]}
+        for source, values in {
+            "secretKeyRef": {"name": "users", "key": "a"},
+            "configMapKeyRef": {"name": "settings", "key": "a"},
+            "fieldRef": {"fieldPath": "spec.nodeName"},
+            "resourceFieldRef": {"resource": "limits.cpu"},
+        }.items()
+    },
+}
 _SHIPPER: dict[str, Any] = {
     "name": {"name": "b"},
     "image": {"image": "b:2"},
     "command[]": {"command": ["/bin/a"]},
     "args[]": {"args": ["--all"]},
-    "env[].name": {"env": [{"name": "E"}]},
-    "env[].value": {"env": [{"name": "E", "value": "v"}]},
-    "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+    **VARIABLES,
     "resources.limits[]": {"resources": {"limits": {"memory": "64Mi"}}},
     "resources.requests[]": {"resources": {"requests": {"memory": "64Mi"}}},
     "securityContext.readOnlyRootFilesystem": {"securityContext": {"readOnlyRootFilesystem": False}},

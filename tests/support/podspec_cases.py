@@ -28,7 +28,10 @@ ACCEPTED = (
     ),
     Case("a toleration of everything", {"tolerations": [{"operator": "Exists"}]}),
     Case("a toleration of a value", {"tolerations": [{"key": "a", "value": "b"}]}),
-    Case("a variable with an empty value and a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
+    Case(
+        "a variable with an empty value and a source",
+        {"env": [{"name": "E", "value": "", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+    ),
     Case("a disruption budget", {"podDisruptionBudget": {}}),
     Case("a disruption budget in pods", {"podDisruptionBudget": {"minAvailable": 0}}),
     Case("a disruption budget in percent", {"podDisruptionBudget": {"maxUnavailable": "100%"}}),
@@ -124,6 +127,22 @@ REFUSED = (
         {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
         "value and valueFrom are mutually exclusive; remove one.",
         "spec.env[0]: value and valueFrom are mutually exclusive; remove one.",
+    ),
+    Case(
+        "a variable without a source",
+        {"env": [{"name": "E", "valueFrom": {}}]},
+        "set exactly one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef",
+        "spec.env[0].valueFrom: set exactly one of secretKeyRef",
+    ),
+    Case(
+        "a variable with two sources",
+        {
+            "env": [
+                {"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}, "secretKeyRef": {"key": "k"}}}
+            ]
+        },
+        "set exactly one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef",
+        "spec.env[0].valueFrom: set exactly one of secretKeyRef",
     ),
     Case(
         "a variable given twice",

@@ -1,7 +1,7 @@
 """Edits of single fields of a spec, drawn from the schema of its CRD.
 
 A leaf is the path of a field without nested fields, such as `tolerations[].key`. Parts that Kubernetes defines
-(`affinity`, `valueFrom`) have no schema in the CRD; their leaves are those of an example.
+(`affinity`, `secretKeyRef`) have no schema in the CRD; their leaves are those of an example.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SOURCES: tuple[Obj, ...] = (
 )
 EXAMPLES: dict[str, tuple[Obj, ...]] = {
     "affinity": (AFFINITY,),
-    "valueFrom": SOURCES,
+    **{name: (part,) for source in SOURCES for name, part in source.items()},
     "podSelector": (SELECTOR,),
     "namespaceSelector": (SELECTOR,),
     **{kind: (volume[kind],) for volume in FULL["extraVolumes"] for kind in ("projected", "csi") if kind in volume},
