@@ -8,10 +8,14 @@ than its CRD.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
@@ -112,6 +116,11 @@ class SpecModel(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
     RULES: ClassVar[tuple[Rule, ...]] = ()
 
+    @cached_property
+    def violations(self) -> tuple[str, ...]:
+        """One sentence for each rule that this spec violates, except each Transition."""
+        return tuple(broken(self, at="spec"))
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, without the cached properties of the original, which may not hold for it."""
         copied = super().model_copy(update=update, deep=deep)
@@ -130,6 +139,54 @@ class SpecModel(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
+MAX_PARSED_BYTES = 48 * 1024
+"""Maximum size of the JSON of all remembered parts; their models take about 40 times as much."""
+
+
+class _Parsed:
+    """The models that were parsed last, by their content: passes of a reconcile, and equal specs, share them.
+
+    A model is frozen, and depends on nothing but its content. Reviews of the webhooks use a thread of their own.
+    """
+
+    def __init__(self) -> None:
+        self._models: OrderedDict[tuple[type[BaseModel], bytes], BaseModel] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, model: type[Model], obj: Mapping[str, Any]) -> Model:
+        """Return the model of a part.
+
+        Raises:
+            ValidationError: the part is invalid.
+        """
+        try:
+            key = model, orjson.dumps(obj, option=_JSON_ONLY)
+        except TypeError:
+            return model.model_validate(obj)
+        with self._lock:
+            if found := self._models.get(key):
+                self._models.move_to_end(key)
+                return cast(Model, found)
+        made = model.model_validate(obj)
+        with self._lock:
+            self._keep(key, made)
+        return made
+
+    def _keep(self, key: tuple[type[BaseModel], bytes], made: BaseModel) -> None:
+        if key in self._models or len(key[1]) > MAX_PARSED_BYTES:
+            return
+        self._models[key] = made
+        self._bytes += len(key[1])
+        while self._bytes > MAX_PARSED_BYTES:
+            (_, oldest), _ = self._models.popitem(last=False)
+            self._bytes -= len(oldest)
+
+
+_JSON_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_parsed = _Parsed()
+
+
 def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
     """Parse a part of a resource.
 
@@ -142,7 +199,7 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         InvalidSpec: the message has one sentence for each wrong value, up to `MAX_ERRORS`.
     """
     try:
-        return model.model_validate(obj)
+        return _parsed.get(model, obj)
     except ValidationError as error:
         found = error.errors(include_url=False)
         sentences = [_sentence(at, dict(each)) for each in found[:MAX_ERRORS]]
@@ -281,7 +338,9 @@ def contradictions(
         before: previous state of the resource; without it, no Transition is checked.
     """
     wrong = _broken(rules, resource, before, "")
-    return wrong + broken(resource.spec, at="spec", before=before.spec if before is not None else None)
+    if before is None:
+        return [*wrong, *resource.spec.violations]
+    return wrong + broken(resource.spec, at="spec", before=before.spec)
 
 
 def _broken(rules: Iterable[Rule], model: object, before: object | None, at: str) -> list[str]:

@@ -294,6 +294,8 @@ def follow(steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen
     poll: float | None = None
     for step in steps:
         answer = step(resource, seen, now)
+        if answer is PASS:
+            continue
         actions += answer.actions
         requeue, poll = shortest(requeue, answer.requeue), shortest(poll, answer.poll)
         reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)

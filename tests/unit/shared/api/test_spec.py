@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
+from shared.api import spec
 from shared.api.crd import structural
 from shared.api.podspec import PodSettings
 from shared.api.spec import InvalidSpec, Rule, SpecModel, Transition, broken, parse
@@ -199,3 +200,29 @@ def test_copy_of_a_model_computes_its_cached_properties_again() -> None:
     assert before.cache == 4
     after = before.model_copy(update={"limit": 4})
     assert (after.cache, before.cache, after == Memory(limit=4)) == (2, 4, True)
+
+
+def test_equal_parts_are_parsed_and_checked_once() -> None:
+    checked: list[SpecModel] = []
+
+    class Box(SpecModel):
+        size: int
+
+        RULES = (Rule("", lambda box: not checked.append(box), "is checked."),)
+
+    first, second, other = (parse(Box, {"size": size}, at="spec") for size in (1, 1, 2))
+    assert first is second
+    assert first.violations == second.violations == other.violations == ()
+    assert checked == [first, other]
+    for wrong in (1.0, True, "1"):
+        with pytest.raises(InvalidSpec):
+            parse(Box, {"size": wrong}, at="spec")
+
+
+def test_remembered_parts_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered = spec._Parsed()
+    monkeypatch.setattr(spec, "MAX_PARSED_BYTES", 100)
+    for number in range(20):
+        made = remembered.get(Thing, {"memoryMB": 1, "unknown": "x" * number * 8})
+        assert made == Thing(memoryMB=1)
+        assert sum(len(content) for _, content in remembered._models) == remembered._bytes <= 100
