@@ -292,6 +292,11 @@ class CustomResource(Generic[Spec]):
         return self.obj.get("status") or {}
 
     @property
+    def is_new(self) -> bool:
+        """Whether no reconcile has ended: only one that was interrupted, for the same spec, can have made objects."""
+        return not self.reported and self.obj["metadata"].get("generation") == 1
+
+    @property
     def adopts_from(self) -> str:
         """UID of the deleted resource whose volumes the spec adopts; empty if it adopts none."""
         given: Adopt | None = getattr(self.spec, "adopt", None)

@@ -109,10 +109,14 @@ class Kube:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._send(Request("GET", kind.path(namespace, name)))
 
-    async def get_own(self, kind: Kind, namespace: str, name: str) -> Obj:
+    async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:  # noqa: ARG002
         """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.
 
         They differ while a reconcile observes a resource (runtime/dependencies.py).
+
+        Args:
+            is_new: whether the object is missing unless something unusual has happened. It may then be reported as
+                missing without a read: a creation fails if it exists, and the next reconcile reads it.
         """
         return await self.get(kind, namespace, name)
 

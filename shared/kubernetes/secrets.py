@@ -35,10 +35,14 @@ async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Ob
     return dict(zip(unique_names, found, strict=True))
 
 
-async def find_own(kube: Kube, namespace: str, name: str) -> Obj | None:
-    """Return a Secret that the operator itself writes; None if it does not exist."""
+async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = False) -> Obj | None:
+    """Return a Secret that the operator itself writes; None if it does not exist.
+
+    Args:
+        is_new: whether it is expected to be missing (`Kube.get_own`).
+    """
     try:
-        return await kube.get_own(SECRET, namespace, name)
+        return await kube.get_own(SECRET, namespace, name, is_new=is_new)
     except NotFound:
         return None
 

@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import KubeError, NotFound
+from shared.kubernetes.errors import Conflict, KubeError, NotFound
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.kubernetes.streams import DELETED, METADATA_ONLY, Event
 
@@ -61,6 +61,7 @@ class Dependencies:
         self._settled: dict[Key, object] = {}
         self._own: set[_Name] = set()
         self._known: dict[Key, dict[_Name, Obj | None]] = {}  # what the running reconciles have read and written
+        self._conflicts: set[_Name] = set()  # objects whose last write was refused: others have written them
         self._writing: dict[_Name, int | None] = {}  # objects being written, with the version reported meanwhile
 
     @contextlib.contextmanager
@@ -84,10 +85,14 @@ class Dependencies:
         version = None
         try:
             answer = await write
+            self._conflicts.discard(noted)
             version = self._read.setdefault(key, {})[noted] = resource_version(answer)
             self._readers.setdefault(noted, set()).add(key)
             self._known.get(key, {})[noted] = answer
             self.keep(noted, answer)
+        except Conflict:
+            self._conflicts.add(noted)
+            raise
         finally:
             reported = self._writing.pop(noted)
             if reported is not None and reported != version:
@@ -95,6 +100,10 @@ class Dependencies:
             elif version is not None:
                 self.report(kind, namespace, name, version)  # to other readers
         return answer
+
+    def has_conflict(self, name: _Name) -> bool:
+        """Whether the last write of an object found it in another state than observed."""
+        return name in self._conflicts
 
     def known(self, key: Key) -> dict[_Name, Obj | None]:
         """Return what the running reconcile of a resource has read and written; nothing is kept outside of one."""
@@ -208,6 +217,7 @@ class Dependencies:
             if not self._readers[name]:
                 del self._readers[name]
                 self._own.discard(name)
+                self._conflicts.discard(name)
                 self._drop(name)
         if not self._read.get(key):
             self._read.pop(key, None)
@@ -252,9 +262,12 @@ class _NotingKube(Kube):
         known[noted] = found
         return _existing(noted, found)
 
-    async def get_own(self, kind: Kind, namespace: str, name: str) -> Obj:
+    async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:
         if kind in self._dependencies.kinds:
-            self._dependencies.note_own((kind, namespace, name))
+            noted = (kind, namespace, name)
+            self._dependencies.note_own(noted)
+            if is_new and not self._dependencies.has_conflict(noted):
+                self._dependencies.known(self._key).setdefault(noted, None)
         return await self.get(kind, namespace, name)
 
 

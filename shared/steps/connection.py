@@ -98,9 +98,13 @@ def secret_name(resource: str) -> str:
     return f"{resource}-connection"
 
 
-async def read(kube: Kube, cache: Cache, namespace: str, resource: str) -> ConnectionSecret:
-    """Read the Secret of a resource."""
-    found = await find_own(kube, namespace, secret_name(resource))
+async def read(kube: Kube, cache: Cache, namespace: str, resource: str, *, is_new: bool = False) -> ConnectionSecret:
+    """Read the Secret of a resource.
+
+    Args:
+        is_new: whether the Secret is expected to be missing, because the resource is new (`Kube.get_own`).
+    """
+    found = await find_own(kube, namespace, secret_name(resource), is_new=is_new)
     return ConnectionSecret(found, cache.get(SERVICE, namespace, resource))
 
 

@@ -31,6 +31,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
 from shared.testing.api_server.kinds import CONFIG_MAP
+from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import NOW, observed_pods, plan, pod
@@ -83,9 +84,36 @@ async def test_creation_writes_each_object_once_and_the_status_twice(harness: Ha
     kinds = [(str(write.verb), write.kind) for write in harness.server.log.writes()]
     applied = [("APPLY", kind) for kind in ("Service", "NetworkPolicy", "Deployment", "Secret")]
     assert kinds == [*applied, ("PATCH", "Memcached")]
+    assert not harness.server.log.reads, "creations fail if the object exists"
     await harness.settle()
     others = [write for write in harness.server.log.writes() if write.kind not in ("Memcached", "Secret")]
     assert len(others) == 3, "NetworkPolicy, Service and Deployment once each"
+
+
+@pytest.mark.parametrize("requested", [True, False])
+async def test_existing_connection_secret_is_read_once_its_creation_is_refused(
+    harness: Harness, *, requested: bool
+) -> None:
+    """A new resource expects none; one of another owner keeps its content, and is reported if it is in the way."""
+    content = {"password": "c2VjcmV0"}
+    name = {"name": "cache-connection", "namespace": NAMESPACE}
+    harness.user_client.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": name, "data": content})
+    resource = await created(harness, connectionSecret=requested)
+    [(_, found)] = harness.server.objects(SECRET)
+    assert (found["data"], reason(resource)) == (content, "ConnectionSecretTaken" if requested else "Ready")
+
+
+async def test_connection_secret_of_an_interrupted_reconcile_is_emptied_if_the_spec_changed_since(
+    harness: Harness,
+) -> None:
+    harness.apply("cache", size=2)
+    harness.server.faults.lose_request(when=requests("PATCH", "/status"))
+    (key,) = harness.cache.keys(KIND)
+    await harness.reconciler.reconcile(key)
+    assert [obj["data"] for _, obj in harness.server.objects(SECRET)], "the process ends before it writes the status"
+    harness.apply("cache", size=2, connectionSecret=False)
+    await harness.restart().settle()
+    assert not any(obj.get("data") for _, obj in harness.server.objects(SECRET))
 
 
 async def test_healthy_resource_causes_no_write_and_one_read(harness: Harness) -> None:
