@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import KubeError, Unavailable
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import Kind
 from shared.observability.http_server import Handler, Request, Response
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
@@ -89,10 +89,10 @@ class Guard:
             raise Unavailable(f"no answer within {REVIEW_TIMEOUT_SECONDS:g} s") from None
 
     async def _review_request(self, token: str, path: str) -> AccessVerdict:
-        reviewed = (await self._review(TOKEN_REVIEW, {"token": token})).get("status") or {}
+        reviewed = await self._kube.review(TOKEN_REVIEW, {"token": token})
         if not reviewed.get("authenticated"):
             return AccessVerdict(401, "the API server rejects this token; it may have expired")
-        user = reviewed["user"]
+        user = reviewed.get("user") or {}
         attributes = {
             "user": user.get("username", ""),
             "uid": user.get("uid", ""),
@@ -100,14 +100,10 @@ class Guard:
             "extra": user.get("extra", {}),
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        access = (await self._review(ACCESS_REVIEW, attributes)).get("status") or {}
+        access = await self._kube.review(ACCESS_REVIEW, attributes)
         if not access.get("allowed"):
             name = attributes["user"]
             return AccessVerdict(
                 403, f"{name} may not GET {path}: bind it to a ClusterRole with nonResourceURLs [{path}]"
             )
         return AccessVerdict(200)
-
-    async def _review(self, kind: Kind, spec: Obj) -> Obj:
-        body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {}, "spec": spec}
-        return await self._kube.create(kind, body)

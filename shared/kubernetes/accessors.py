@@ -30,9 +30,21 @@ def now_rfc3339() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def status_of(resource: Obj) -> Obj:
+    """Return the status of a resource; empty if it has none. Any client with the permission may write any content."""
+    found = resource.get("status")
+    return found if isinstance(found, dict) else {}
+
+
+def conditions_of(status: Obj) -> list[Obj]:
+    """Return the entries under `conditions` of a status, without those that are no objects."""
+    found = status.get("conditions")
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
 def condition(resource: Obj, name: str) -> Obj:
     """Return the condition of a resource with this type; empty if there is none."""
-    return condition_in((resource.get("status") or {}).get("conditions") or [], name)
+    return condition_in(conditions_of(status_of(resource)), name)
 
 
 def condition_in(conditions: list[Obj], name: str) -> Obj:
@@ -45,5 +57,5 @@ def is_true(resource: Obj, name: str) -> bool:
 
 def is_current(resource: Obj) -> bool:
     """Whether the status of a resource describes its current spec."""
-    observed = (resource.get("status") or {}).get("observedGeneration")
+    observed = status_of(resource).get("observedGeneration")
     return bool(observed == resource["metadata"].get("generation"))

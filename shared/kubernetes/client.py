@@ -44,6 +44,9 @@ not know the kind of an owner. It looks for new kinds every 30 seconds.
 Source: plugin/pkg/admission/gc/gc_admission.go and pkg/kubeapiserver/admission/config.go in kubernetes/kubernetes.
 """
 
+MAX_QUOTED = 100
+"""Maximum number of characters that a message quotes of an unexpected response."""
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory in a pod with the credentials and the namespace of its service account."""
 
@@ -107,7 +110,7 @@ class Kube:
         self._write = {"fieldManager": manager, "fieldValidation": "Ignore"}
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        return await self._send(Request("GET", kind.path(namespace, name)))
+        return await self._object(Request("GET", kind.path(namespace, name)), kind, name)
 
     async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:  # noqa: ARG002
         """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.
@@ -132,12 +135,25 @@ class Kube:
             after: `metadata.continue` of the previous page.
         """
         query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
-        found = await self._send(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
+        request = Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v})
+        found = await self._send(request)
+        if not _is_list(kind, found):
+            raise _unexpected(found, f"{kind.name}List", request)
         return complete(kind, found)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
-        return await self._send(Request("POST", path, self._write, obj))
+        return await self._object(Request("POST", path, self._write, obj), kind, obj["metadata"].get("name", ""))
+
+    async def review(self, kind: Kind, spec: Obj) -> Obj:
+        """Return the status of a review (TokenReview, SubjectAccessReview): an object that is answered, not stored."""
+        body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {}, "spec": spec}
+        request = Request("POST", kind.path(), body=body)
+        found = await self._send(request)
+        if not _is_of(kind, found) or not isinstance(found.get("status"), dict):
+            raise _unexpected(found, f"{kind.name} with a status", request)
+        status: Obj = found["status"]
+        return status
 
     async def apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create the object, or set the owned fields of an existing object to those of `obj` (server-side apply).
@@ -145,8 +161,11 @@ class Kube:
         Fields that this manager owned and no longer sends are removed. Fields of other managers stay unless `obj` sets
         them: conflicts are forced, as the Kubernetes documentation advises controllers.
         """
-        path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
-        return await self._send(Request("PATCH", path, {**self._write, "force": "true"}, obj, APPLY_PATCH))
+        name = obj["metadata"]["name"]
+        path = kind.path(obj["metadata"].get("namespace"), name)
+        return await self._object(
+            Request("PATCH", path, {**self._write, "force": "true"}, obj, APPLY_PATCH), kind, name
+        )
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create an object by server-side apply, which records its fields as applied; never change an existing one.
@@ -162,7 +181,7 @@ class Kube:
     ) -> Obj:
         """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole."""
         path = kind.path(namespace, name, subresource)
-        return await self._send(Request("PATCH", path, self._write, patch, MERGE_PATCH))
+        return await self._object(Request("PATCH", path, self._write, patch, MERGE_PATCH), kind, name)
 
     async def delete(
         self,
@@ -186,9 +205,14 @@ class Kube:
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {"propagationPolicy": propagation, "preconditions": preconditions}
-        answer = await self._send(Request("DELETE", kind.path(namespace, name), body=body))
+        request = Request("DELETE", kind.path(namespace, name), body=body)
+        answer = await self._send(request)
         # The response is a Status, the last state of the object, or the terminating object.
-        return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
+        if _is_success(answer):
+            return None
+        if not _is_object(kind, name, answer):
+            raise _unexpected(answer, f"{kind.name} {name} or a Status", request)
+        return answer if answer["metadata"].get("deletionTimestamp") else None
 
     async def evict(self, namespace: str, name: str, *, uid: str) -> None:
         """Evict exactly the observed pod: delete it if its disruption budget allows that now.
@@ -205,15 +229,77 @@ class Kube:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        await self._send(Request("POST", POD.path(namespace, name, "eviction"), body=body))
+        request = Request("POST", POD.path(namespace, name, "eviction"), body=body)
+        answer = await self._send(request)
+        if not _is_success(answer):
+            raise _unexpected(answer, "Status", request)
 
-    async def _send(self, request: Request) -> Obj:
+    async def _object(self, request: Request, kind: Kind, name: str) -> Obj:
+        """Send a request that is answered with an object of this kind and name."""
+        found: Obj = await self._send(request)
+        if not _is_object(kind, name, found):
+            raise _unexpected(found, f"{kind.name} {name}", request)
+        return found
+
+    async def _send(self, request: Request) -> Any:
+        """Return the body of a successful response, of any content."""
         with tracing.http_span(request.method):
             answer = await self._transport.request(request)
             tracing.received(answer.status)
         if answer.status >= 400:
             raise error_of(answer, request)
-        return answer.body if isinstance(answer.body, dict) else {}
+        return answer.body
+
+
+# What the API server, or a proxy in front of it, answers with the status 200 is not always what was requested.
+
+
+def _is_of(kind: Kind, found: Any) -> bool:
+    return isinstance(found, dict) and found.get("kind") == kind.name and found.get("apiVersion") == kind.api_version
+
+
+def _is_object(kind: Kind, name: str, found: Any) -> bool:
+    """Whether something is a stored object of a kind, and of a name unless that is empty (`generateName`)."""
+    return _is_of(kind, found) and _is_stored(found) and name in ("", found["metadata"]["name"])
+
+
+def _is_stored(found: Any) -> bool:
+    """Whether an object has the metadata of a stored one."""
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and _has_version(metadata)
+
+
+def _has_version(metadata: Obj) -> bool:
+    version = metadata.get("resourceVersion")
+    return isinstance(version, str) and version.isdecimal()
+
+
+def _is_list(kind: Kind, found: Any) -> bool:
+    if not isinstance(found, dict) or found.get("kind") != f"{kind.name}List":
+        return False
+    metadata, items = found.get("metadata"), found.get("items") or []
+    is_versioned = isinstance(metadata, dict) and _has_version(metadata)
+    return is_versioned and isinstance(items, list) and all(map(_is_stored, items))
+
+
+def _is_success(found: Any) -> bool:
+    return isinstance(found, dict) and found.get("kind") == "Status" and found.get("status") == "Success"
+
+
+def _unexpected(found: Any, requested: str, request: Request) -> Unavailable:
+    """Return the error about a successful response that is not what was requested."""
+    if isinstance(found, dict) and "kind" in found:
+        metadata = found.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        what = " ".join(filter(None, (str(found["kind"]), str(name or ""), str(found.get("message") or ""))))
+    elif isinstance(found, dict) and "message" in found:
+        what = f"text: {found['message']}"
+    else:
+        what = "no content" if found is None else f"JSON that is no object: {found}"
+    return Unavailable(
+        f"the API server answered with {what[:MAX_QUOTED]!r} instead of {requested} ({request}). Check what is between "
+        "the operator and the API server, such as a proxy."
+    )
 
 
 def error_of(answer: Response, request: Request) -> KubeError:

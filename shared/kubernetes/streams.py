@@ -86,27 +86,29 @@ async def open_watch(
     query |= {"resourceVersion": str(since)} if since else {}
     request = Request("GET", kind.path(namespace), query)
     async with streams.stream(request, accept=accept) as lines:
-        yield _events(request, lines)
+        yield _events(kind, request, lines)
 
 
-async def _events(request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def _events(kind: Kind, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[Event]:
     async for line in lines:
-        yield _event(request, line)
+        yield _event(kind, request, line)
 
 
-def _event(request: Request, line: bytes) -> Event:
+def _event(of: Kind, request: Request, line: bytes) -> Event:
     try:
         frame = orjson.loads(line)
         kind, obj = str(frame["type"]), dict(frame["object"])
         if kind == ERROR:
             raise error_of(Response(int(obj.get("code") or 500), obj), request)
         version = resource_version(obj)
-        if kind not in (ADDED, MODIFIED, DELETED, BOOKMARK) or not version or not _is_named(kind, obj):
-            raise ValueError(f"unexpected event {kind}")
-    except (ValueError, KeyError, TypeError) as error:
+        if kind not in (ADDED, MODIFIED, DELETED, BOOKMARK) or not version or not _is_expected(of, kind, obj):
+            raise ValueError(f"unexpected event {kind} of {obj.get('kind')}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unavailable(f"unreadable watch event: {error} ({request})") from None
     return Event(kind, version, obj)
 
 
-def _is_named(kind: str, obj: Obj) -> bool:
-    return kind == BOOKMARK or bool(obj["metadata"].get("name"))
+def _is_expected(of: Kind, kind: str, obj: Obj) -> bool:
+    """Whether the object of an event is one of the watched kind."""
+    is_kind = obj.get("kind") in (of.name, "PartialObjectMetadata")
+    return kind == BOOKMARK or (is_kind and isinstance(obj["metadata"].get("name"), str))

@@ -5,10 +5,11 @@ The official client's `ApiClient` is not used: it resolves proxies on each reque
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -58,6 +59,7 @@ class HttpTransport:
         self._configuration = configuration
         self._connections = connections
         self._host: str = configuration.host
+        self._address = urlsplit(configuration.host).netloc  # as client-go's metrics name it
         self._tls_version = configuration.tls.version
         self._session = open_session(configuration, connections=connections)
 
@@ -91,14 +93,16 @@ class HttpTransport:
         started = time.perf_counter()
         try:
             sent = None if body is None else encode(body)
-            async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
-                text = await answer.read()
+            with _closed_pool_as_error():
+                async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
+                    text = await answer.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._host).inc()
+            metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
             raise Unavailable(f"no answer from the API server: {why} ({request})") from None
-        metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
-        metrics.REST_LATENCY.labels(verb=method, host=self._host).observe(time.perf_counter() - started)
+        finally:
+            metrics.REST_LATENCY.labels(verb=method, host=self._address).observe(time.perf_counter() - started)
+        metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._address).inc()
         return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
 
     @contextlib.asynccontextmanager
@@ -106,12 +110,13 @@ class HttpTransport:
         """Open a watch and yield its lines (`shared.kubernetes.streams.Streams`)."""
         headers = {"Accept": accept, **await authorization(self._configuration)}
         try:
-            async with self._session.get(self._url(request), headers=headers, timeout=_STREAM_TIMEOUT) as answer:
-                metrics.REST_REQUESTS.labels(code=str(answer.status), method="GET", host=self._host).inc()
-                if answer.status == 200:
-                    yield _lines(answer.content)
-                    return
-                body = _decode(await answer.read())
+            with _closed_pool_as_error():
+                async with self._session.get(self._url(request), headers=headers, timeout=_STREAM_TIMEOUT) as answer:
+                    metrics.REST_REQUESTS.labels(code=str(answer.status), method="GET", host=self._address).inc()
+                    if answer.status == 200:
+                        yield _lines(answer.content)
+                        return
+                    body = _decode(await answer.read())
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"the watch broke: {str(error) or type(error).__name__} ({request})") from None
         if answer.status == 401:
@@ -176,6 +181,18 @@ def _proxy(url: str) -> str | None:
     """Return the proxy for a URL from the environment (HTTPS_PROXY, NO_PROXY)."""
     address = urlsplit(url)
     return None if proxy_bypass(address.hostname or "") else getproxies().get(address.scheme)
+
+
+@contextlib.contextmanager
+def _closed_pool_as_error() -> Iterator[None]:
+    """Raise an error where aiohttp cancels what waits for a connection of a pool that is closed (`_renew`)."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():  # the task itself is cancelled
+            raise
+        raise aiohttp.ClientConnectionError("the connections were closed, because the credentials changed") from None
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,23 @@ CALL = "CALL"
 
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE", CALL})
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+
+GARBAGE: Mapping[str, Any] = {
+    "HTML": {"message": "<html><title>Welcome</title></html>"},  # as `HttpTransport` decodes what is not JSON
+    "half a body": {"message": '{"kind": "Secret", "apiVers'},
+    "no content": None,
+    "a list": [{}],
+    "an empty object": {},
+    "a Status": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500},
+    "another kind": {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "node-1", "uid": "00000000-0000-0000-0000-000000000001", "resourceVersion": "1"},
+    },
+    "metadata as text": {"kind": "Secret", "apiVersion": "v1", "metadata": "a", "items": "b", "status": "c"},
+}
+"""Bodies of successful responses that no API server sends, such as those of a proxy or a captive portal."""
 
 
 class Crash(BaseException):
@@ -94,6 +111,16 @@ class Faults:
         }
         body["message"] = f"injected fault: {status} {reason}".rstrip()
         self._script.append(_Fault(when, skip, times, False, Response(status, body, retry_after)))
+
+    def garble(
+        self, body: Any, *, when: When = writes, skip: int = 0, times: int | None = 1, landed: bool = False
+    ) -> None:
+        """Answer with the status 200 and a body that is not what was requested (`GARBAGE`).
+
+        Args:
+            landed: whether the request is carried out.
+        """
+        self._script.append(_Fault(when, skip, times, landed, Response(200, body)))
 
     def lose_request(self, *, when: When = writes, skip: int = 0, times: int | None = 1) -> None:
         """Time out before the request is carried out."""

@@ -52,7 +52,11 @@ class WatchServer:
         except Failure as failure:
             raise error_of(failure.response(), request) from None
         if (fault := self._server.faults.next(request)) is not None:
-            raise error_of(strike(fault, request), request)
+            answer = strike(fault, request)
+            if answer.status >= 400:
+                raise error_of(answer, request)
+            yield _garbled(answer.body)
+            return
         opened = _Stream(target, is_metadata="PartialObjectMetadata" in accept)
         for event in self._first_events(opened):
             opened.send(event)
@@ -145,6 +149,11 @@ class _Stream:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+
+async def _garbled(body: Any) -> AsyncIterator[bytes]:
+    """Yield a body that is no stream of events as one line, and end."""
+    yield json.dumps(body).encode()
 
 
 def _error(code: int, message: str) -> Obj:

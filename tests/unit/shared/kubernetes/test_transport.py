@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from prometheus_client import REGISTRY
 
 from shared.kubernetes import transport as transport_module
 from shared.kubernetes.client import APPLY_PATCH, Request, Response
@@ -177,4 +178,54 @@ async def test_watch_of_an_unreachable_server_is_unavailable() -> None:
     transport = HttpTransport(Configuration(host="http://127.0.0.1:1"), connections=0)
     with pytest.raises(Unavailable):
         await lines_of(transport)
+    await transport.close()
+
+
+async def test_request_that_waits_for_a_connection_fails_when_the_pool_is_replaced(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool cancels each request that waits for a connection, although its task is not cancelled."""
+    release, started = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        started.set()
+        await release.wait()
+        return web.json_response(THING)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", slow)
+    async with TestServer(application) as running:
+        configuration.host = str(running.make_url("")).rstrip("/")
+        transport = HttpTransport(configuration, connections=1)
+        first, *waiting = (asyncio.create_task(transport.request(Request("GET", "/"))) for _ in range(2))
+        await started.wait()
+        stream = asyncio.create_task(_opened(transport))
+        await asyncio.sleep(0.05)
+        configuration.tls.version += 1
+        monkeypatch.setattr(type(configuration.tls), "reload", lambda _: None)
+        assert await transport._renew()
+        for task in (first, *waiting, stream):
+            with pytest.raises(Unavailable):
+                await task
+        release.set()
+        await transport.close()
+
+
+async def _opened(transport: HttpTransport) -> None:
+    async with transport.stream(Request("GET", "/"), accept="application/json"):
+        pass
+
+
+async def test_latency_includes_failed_requests_and_the_host_is_an_address(configuration: Configuration) -> None:
+    configuration.host = "http://127.0.0.1:1"
+    transport = HttpTransport(configuration)
+    labels = {"verb": "GET", "host": "127.0.0.1:1"}
+
+    def count() -> float:
+        return REGISTRY.get_sample_value("rest_client_request_duration_seconds_count", labels) or 0
+
+    before = count()
+    with pytest.raises(Unavailable):
+        await transport.request(Request("GET", "/"))
+    assert count() == before + 1
     await transport.close()

@@ -134,7 +134,7 @@ async def test_trace_continues_at_the_api_server() -> None:
 
     async def handle(request: web.Request) -> web.Response:
         headers.append(request.headers.get("traceparent"))
-        return web.json_response({})
+        return web.json_response({"kind": f"{THING.name}List", "metadata": {"resourceVersion": "1"}})
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handle)
