@@ -19,6 +19,7 @@ from shared.observability import logs, tracing
 from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.process import Process
+from shared.runtime.supervisor import MustEnd
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def main(operator: Operator, installed: Callable[[], Iterable[Operator]]) -> Non
     logs.configure(options.log_level, options.log_format)
     try:
         asyncio.run(_run(operator, options))
-    except (KubeError, OSError, ValueError) as error:
+    except (KubeError, MustEnd, OSError, ValueError) as error:
         log.error("%s cannot run: %s", options.operator_name, error)
         sys.exit(1)
 

@@ -24,6 +24,11 @@ TERMINAL_ERRORS = Counter(
 PANICS = Counter(
     "controller_runtime_reconcile_panics", "Reconciles that failed because of a bug in the operator.", ["controller"]
 )
+TASK_RESTARTS = Counter(
+    "platform_task_restarts",
+    "Background tasks that ended because of a bug in the operator, and were restarted.",
+    ["task"],
+)
 RECONCILE_TIME = Histogram(
     "controller_runtime_reconcile_time_seconds", "Duration of a reconcile.", ["controller"], buckets=SECONDS
 )

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shared.kubernetes.errors import Conflict, KubeError
+from shared.kubernetes.errors import Conflict, KubeError, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
@@ -85,12 +85,13 @@ class Certificates(ABC):
         """Load or issue a certificate; rotations may follow in `run`.
 
         Raises:
-            KubeError, ValueError, OSError: there is no usable certificate; the message has the reason.
+            Refused, Conflict, ValueError, OSError: there is no usable certificate; the message has the reason. If the
+                API server does not answer, `run` waits for it: until then, connections fail.
         """
         try:
             await self._check()
         except (KubeError, ValueError, OSError) as error:
-            if self._current is None:
+            if self._current is None and not isinstance(error, Unavailable):
                 raise
             self._log_failure(error)
 

@@ -71,7 +71,7 @@ class Dependencies:
         try:
             yield
         finally:
-            del self._known[key]
+            self._known.pop(key, None)
 
     async def written(self, key: Key, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
         """Wait for the response to a write by a reconcile, and note it.

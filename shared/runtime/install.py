@@ -60,6 +60,9 @@ async def require_served(kube: Kube, kind: Kind, namespaces: Sequence[str]) -> N
             return
         except Forbidden as error:
             forbidden = forbidden or error
+        except Unavailable as error:  # the watches find out, and readiness reports it
+            log.warning("cannot check whether %s.%s is served: %s", kind.plural, kind.group, error)
+            return
         except NotFound:
             raise KubeError(
                 f"the API server does not serve {kind.plural}.{kind.group}/{kind.version}: the CRD is not installed. "

@@ -10,7 +10,7 @@ import math
 import random
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -44,6 +44,7 @@ from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.reflector import Loss
 from shared.runtime.shards import Election, Shard, shard_of
+from shared.runtime.supervisor import MustEnd, Supervisor
 from shared.runtime.watch import Watch, Watched
 from shared.status import resource_metrics
 from shared.status.events import Recorder
@@ -75,6 +76,7 @@ class Lane:
         loss: returns a collection that the controller needs in a namespace and that is not observed, if any.
         pace: pace of polls of all lanes.
         workers: maximum number of concurrent reconciles.
+        supervisor: restarts workers.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class Lane:
         loss: Callable[[Controller[Any, Any], str], Loss | None],
         pace: Pace,
         workers: int,
+        supervisor: Supervisor,
     ) -> None:
         self.shard = shard
+        self._supervisor = supervisor
         controller = self._controller = running.controller
         self._cache, self._dependencies = running.cache, running.dependencies
         self._workers = workers
@@ -132,11 +136,11 @@ class Lane:
             self.queue.add(key, Priority.BACKGROUND if accessors.is_current(obj) else Priority.SPEC)
             if number % RESOURCES_PER_TURN == 0:
                 await asyncio.sleep(0)
-        name = controller.name
-        tasks = {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(self._workers)}
+        start, name = self._supervisor.start, controller.name
+        tasks = {start(f"{name}-worker-{n}", self._reconciler.work) for n in range(self._workers)}
         if controller.probe is not None:
-            probing = probe_continuously(controller, self._cache, self.queue, self.shard.owns)
-            tasks.add(asyncio.create_task(probing, name=f"{name}-probes"))
+            probing = partial(probe_continuously, controller, self._cache, self.queue, self.shard.owns)
+            tasks.add(start(f"{name}-probes", probing))
         return tasks
 
     def end(self) -> None:
@@ -205,10 +209,11 @@ class Process:
             )
             self._shards = self._election.shards
         pace, workers = Pace(), math.ceil(options.workers / len(self._shards))
+        supervisor = self._supervisor = Supervisor()
 
         def lane(running: RunningController, shard: Shard) -> Lane:
             fenced = Kube(Fence(work, shard.permit), manager=options.operator_name)
-            return Lane(running, shard, fenced, self._recorder, self._loss, pace, workers)
+            return Lane(running, shard, fenced, self._recorder, self._loss, pace, workers, supervisor)
 
         self._controllers = [
             RunningController(controller, self._shards, lane) for controller in operator.controllers(options)
@@ -218,9 +223,9 @@ class Process:
             [Watched(running.controller, running.cache, running.dependencies) for running in self._controllers],
             kube=self._kube,
             streams=transports.watches,
-            configuration=configuration,
             namespaces=options.namespaces,
             suspect=self._reachability.suspect,
+            supervisor=supervisor,
         )
         self._certificates: Certificates | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -243,14 +248,13 @@ class Process:
             gc.set_threshold(50_000, 20, 50)
             gc.collect()
             gc.freeze()  # modules: scanning them would be most of the time of a full collection (0.1 s)
-            self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
-            self._start(self._reachability.run(), "reachability")
-            self._start(self._recorder.run(), "events")
-            self._start(self._resync(), "resync")
-            self._start(self._settle_memory(), "gc")
-            if self._election is not None:
-                self._start(self._election.run(), "election")
-            leading = {self._start(self._lead(shard), f"leading-{shard.index}") for shard in self._shards}
+            self._start("kopf", partial(self._watch.run, begun=self._end_on_signals))
+            self._start("reachability", self._reachability.run)
+            self._start("events", self._recorder.run)
+            self._start("resync", self._resync)
+            if self._election is not None and len(self._shards) > 1:
+                self._start("election", self._election.run)
+            leading = {self._start(f"leading-{shard.index}", partial(self._lead, shard)) for shard in self._shards}
             served = ", ".join(options.namespaces) or "all namespaces"
             log.info("%s watches %s in %s", options.operator_name, ", ".join(kind.plural for kind in kinds), served)
             try:
@@ -269,7 +273,7 @@ class Process:
         options, tls = self._options, None
         probes = [
             Route("GET", "/healthz", endpoints.probe(self._not_stuck, self._configuration.untrusted, is_liveness=True)),
-            Route("GET", "/readyz", endpoints.probe(self._watch.unready, self._is_trusted, note=self._watch.note)),
+            Route("GET", "/readyz", endpoints.probe(self._watch.unready, self._is_trusted, note=self._note)),
         ]
         serve = partial(http_server.serve, stack, refused=endpoints.count_refusal)
         await serve(options.probe_address, probes, limits=endpoints.PROBE_LIMITS)
@@ -279,9 +283,10 @@ class Process:
         if is_secure or options.webhook_address != "0":
             self._certificates = certificates_of(options, self._kube)
             await self._certificates.open()
-            watch = TrustWatch(self._streams, trusted_objects(options))
-            self._start(watch.run(), "certificate-watch")
-            self._start(self._certificates.run(watch.wait), "certificates")
+            watch = TrustWatch(self._streams, objects := trusted_objects(options))
+            if objects:
+                self._start("certificate-watch", watch.run)
+            self._start("certificates", partial(self._certificates.run, watch.wait))
             tls = self._certificates.context
         scrape = access_review.Guard(self._reviews).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
@@ -301,14 +306,14 @@ class Process:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self._finish)
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
+    def _start(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        task = self._supervisor.start(name, run)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail the process if a background task fails: the operator would otherwise run without it."""
+        """Fail the process if a task requires it (`MustEnd`)."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._end.done():
@@ -320,6 +325,8 @@ class Process:
         The caches of other replicas are kept by their watches. What these may miss without an error is recovered when
         the replica leads: until then nothing is decided from its cache.
         """
+        await self._watch.synced.wait()
+        gc.freeze()  # listed objects are long-lived: scanning them is most of the garbage collector's cost
         half = self._options.resync / 2
         while True:
             await asyncio.sleep(half * random.uniform(0.9, 1.1))
@@ -333,11 +340,6 @@ class Process:
         await self._watch.restart()
         for lane in self._lanes:
             lane.queue.retry_now()
-
-    async def _settle_memory(self) -> None:
-        """Freeze listed objects, which are long-lived: scanning them is most of the garbage collector's cost."""
-        await self._watch.synced.wait()
-        gc.freeze()
 
     async def _lead(self, shard: Shard) -> None:
         """Work on a shard while this replica leads it; it joins the election when its cache is filled."""
@@ -361,7 +363,7 @@ class Process:
                 lane.queue.close()
             if lost.done():  # another replica may start soon: cancel running reconciles
                 if running := await _stop(workers, self._times.notice):
-                    raise TimeoutError(f"leadership was lost, and {running} could not be stopped")
+                    raise MustEnd(f"leadership was lost, and {running} could not be stopped")
             else:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(
@@ -382,6 +384,10 @@ class Process:
         return loss
 
     # Probes.
+
+    def _note(self) -> str | None:
+        """Return what is wrong although the operator is ready: without it, webhooks would fail as well."""
+        return "; ".join(filter(None, (self._watch.note(), self._supervisor.note()))) or None
 
     def _not_stuck(self) -> str | None:
         age = max(lane.queue.oldest_work() for lane in self._lanes)

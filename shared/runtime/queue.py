@@ -228,7 +228,9 @@ class Queue:
         self._turn = None
 
     def done(self, key: Key) -> None:
-        """Finish processing a key; if it was added in the meantime, it waits again."""
+        """Finish processing a key; if it was added in the meantime, it waits again. A second call changes nothing."""
+        if key not in self._handled:
+            return
         self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
         self._fair.done(key, self._clock())
         if key in self._again:

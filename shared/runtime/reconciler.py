@@ -143,35 +143,50 @@ class Reconciler:
 
     async def work(self) -> None:
         """Run one worker until cancelled."""
-        name = self._controller.name
-        busy = metrics.ACTIVE_WORKERS.labels(controller=name)
         while True:
             key = await self._queue.get()
-            busy.inc()
-            started = time.perf_counter()
-            with tracing.trace("reconcile", self._traced(key)):
-                try:
-                    result = await metered(self.reconcile(key), self._queue.pace.note)
-                    tracing.note({"result": result})
-                    if result in FAILURES:
-                        tracing.fail(result)
-                    metrics.RECONCILES.labels(controller=name, result=result).inc()
-                finally:
-                    took = time.perf_counter() - started
-                    metrics.RECONCILE_TIME.labels(controller=name).observe(took, tracing.exemplar())
-                    busy.dec()
-                    self._queue.done(key)
+            try:
+                with tracing.trace("reconcile", self._traced(key)):
+                    await self._reconcile_measured(key)
+            except Exception:  # of the retry itself, or of a metric: the next event or resync reconciles the resource
+                log.exception("%s: internal error (a bug in the operator)", key)
+            finally:
+                self._queue.done(key)
+
+    async def _reconcile_measured(self, key: Key) -> None:
+        name = self._controller.name
+        started = time.perf_counter()
+        try:
+            with metrics.ACTIVE_WORKERS.labels(controller=name).track_inprogress():
+                result = await metered(self.reconcile(key), self._queue.pace.note)
+            tracing.note({"result": result})
+            if result in FAILURES:
+                tracing.fail(result)
+            metrics.RECONCILES.labels(controller=name, result=result).inc()
+            took = time.perf_counter() - started
+            metrics.RECONCILE_TIME.labels(controller=name).observe(took, tracing.exemplar())
+        finally:
+            self._queue.done(key)  # within the trace, which the measured duration refers to
 
     def _traced(self, key: Key) -> tracing.Attributes:
         kind = self._controller.kind.name
         return {tracing.OBJECT_KIND: kind, tracing.NAMESPACE: key.namespace, tracing.OBJECT_NAME: key.name}
 
     async def reconcile(self, key: Key) -> str:
-        """Reconcile one resource as far as possible now.
+        """Reconcile one resource as far as possible now. No error of it reaches the caller, and so other resources.
 
         Returns:
             Result as counted by controller-runtime: success, requeue_after, error or terminal_error.
         """
+        try:
+            return await self._reconcile(key)
+        except Exception:  # such as one in the report of another error
+            log.exception("%s: internal error (a bug in the operator); retrying", key)
+            metrics.PANICS.labels(controller=self._controller.name).inc()
+            self._queue.retry(key)
+            return "error"
+
+    async def _reconcile(self, key: Key) -> str:
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
             self._forget_failures(key)  # owned objects are garbage collected
@@ -356,7 +371,7 @@ class Reconciler:
             live = await self._kube.get(self._controller.kind, key.namespace, key.name)
             was_ready = accessors.is_true(live, conditions.READY) and accessors.is_current(live)
             verdict = Verdict(Progress.WAITING, NOT_OBSERVED, message, warning=True, ready=was_ready)
-            await self._write(live, live.get("status") or {}, verdict, _blind(live, loss.why))
+            await self._write(live, accessors.status_of(live), verdict, _blind(live, loss.why))
         except errors.KubeError as error:
             log.debug("%s: cannot report that %s: %s", key, message, error)
         return result
@@ -383,7 +398,7 @@ class Reconciler:
             return
         try:
             plan = await self._current_plan(obj)
-            reported = (plan.status if plan else obj.get("status") or {}) | change
+            reported = (plan.status if plan else accessors.status_of(obj)) | change
             if plan is not None and plan.heals_after is not None:
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")
             health = plan.health if plan else _blind(obj, verdict.message)

@@ -252,6 +252,13 @@ class Reflector:
 
     async def run(self) -> NoReturn:
         """Load and watch until cancelled."""
+        try:
+            await self._keep()
+        finally:
+            self._problem, self._lost_since = "the watch ended", self._clock()
+            self._publish(is_lost=True)
+
+    async def _keep(self) -> NoReturn:
         delay = 0.0
         while True:
             error: Exception

@@ -1,8 +1,9 @@
 """Watches of an operator: one reflector per collection, inside kopf's life cycle.
 
-kopf is the shell: it logs in, starts the reflectors when it has started (`on.startup`), and ends them before it ends
+kopf is the shell: it starts the reflectors when it has started (`on.startup`), and ends them before it ends
 (`on.cleanup`). Its own watch streams are not used, because they do not fail closed: an ERROR event other than 410, or a
-404, ends the process; a deletion during a broken watch is never reported; and each event costs eight times as much.
+404, ends kopf; a deletion during a broken watch is never reported; and each event costs eight times as much. The same
+holds for its discovery of resources at the start, so that it gets no credentials and sends no request.
 No other module imports kopf.
 """
 
@@ -13,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from shared.runtime.imports import hidden
 
@@ -21,16 +22,15 @@ with hidden("kubernetes"):  # kopf imports it where it is installed, to accept i
     import kopf
 
 from shared.kubernetes.client import Kube
-from shared.kubernetes.credentials import Configuration, authorization
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import Kind
 from shared.kubernetes.streams import Streams
-from shared.kubernetes.transport import open_session
 from shared.runtime import dependencies as named
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies, NamedContent
 from shared.runtime.reflector import CachedContent, Loss, Reflector
+from shared.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Watch:
     Args:
         namespaces: namespaces to watch; empty for all.
         suspect: called when a collection is lost: the API server may be down.
+        supervisor: restarts reflectors.
 
     Attributes:
         synced: set once every collection was tried, and some controller is observed in some namespace.
@@ -75,16 +76,16 @@ class Watch:
         *,
         kube: Kube,
         streams: Streams,
-        configuration: Configuration,
         namespaces: tuple[str, ...],
         suspect: Callable[[], None] = lambda: None,
+        supervisor: Supervisor,
     ) -> None:
         self._watched = tuple(watched)
         self._suspect = suspect
         self._kube = kube
         self._streams = streams
-        self._configuration = configuration
         self._namespaces = namespaces
+        self._supervisor = supervisor
         self._scopes: tuple[str | None, ...] = namespaces or (None,)
         self._cached = dict(self._collections())
         self._named = dict(self._named_collections())
@@ -143,7 +144,7 @@ class Watch:
                     await asyncio.sleep(0.1)
 
     async def run(self, begun: Callable[[], None]) -> None:
-        """Watch until cancelled.
+        """Run kopf until cancelled.
 
         Args:
             begun: called after kopf has set its signal handlers, so that the process can replace them: kopf's would
@@ -166,23 +167,24 @@ class Watch:
                 task.cancel()
             await asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_SECONDS)
         why = next((error for task in ended if not task.cancelled() and (error := task.exception())), None)
-        raise KubeError(f"kopf stopped: {_cause(why) or 'no error'}. The operator exits, to be restarted.")
+        raise KubeError(f"kopf stopped: {_cause(why) or 'no error'}")
 
     def start(self) -> None:
         """Start the reflectors, and the polling of objects that cannot be watched."""
         for reflector in (*self._cached.values(), *self._named.values()):
-            self._tasks.add(asyncio.create_task(reflector.run(), name=f"watch of {reflector.what}"))
+            self._tasks.add(self._supervisor.start(f"watch of {reflector.what}", reflector.run))
         for dependencies in self._dependencies:
             dependencies.are_observed = True
         if self._named:
-            self._tasks.add(asyncio.create_task(self._poll(), name="polling of named objects"))
+            self._tasks.add(self._supervisor.start("polling of named objects", self._poll))
 
     async def stop(self) -> None:
         """End the reflectors."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=SHUTDOWN_GRACE_SECONDS)
+        if tasks:
+            await asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_SECONDS)
 
     # Collections.
 
@@ -241,6 +243,7 @@ class Watch:
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
+        logging.getLogger("kopf.activities.authentication").setLevel(logging.ERROR)  # it warns of the cancelled login
         kopf.on.login(registry=registry)(self._login)
         kopf.on.startup(registry=registry)(self._on_startup)
         kopf.on.cleanup(registry=registry)(self._on_cleanup)
@@ -251,33 +254,18 @@ class Watch:
         settings.scanning.disabled = True
         settings.peering.standalone = True
         settings.posting.enabled = False
-        settings.networking.request_timeout = 30
-        settings.networking.error_backoffs = _Patience()
         return settings
 
-    async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        """Return a session with the official client's credentials."""
-        session = open_session(self._configuration)
-        session.headers.update(await authorization(self._configuration))
-        return kopf.AiohttpSession(server=self._configuration.host, aiohttp_session=session)
+    async def _login(self, **_: Any) -> NoReturn:
+        """Never log in: kopf's requests wait for credentials, and one with an unexpected answer would end kopf."""
+        while True:
+            await asyncio.Event().wait()
 
     async def _on_startup(self, **_: Any) -> None:
         self.start()
 
     async def _on_cleanup(self, **_: Any) -> None:
         await self.stop()
-
-
-class _Patience:
-    """Endless delays in seconds between retries of a request of kopf's that got no response or was forbidden.
-
-    By default kopf gives up after a minute, and then neither exits nor works.
-    """
-
-    def __iter__(self) -> Iterator[float]:
-        yield from (0.5, 1, 2, 5)
-        while True:
-            yield 10.0
 
 
 def _collection(kind: Kind, namespace: str | None) -> tuple[Kind, str | None]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shared.kubernetes import accessors
 from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
 from shared.status.health import Health
@@ -57,8 +58,8 @@ def compose(
         health: Available, Degraded and Observed; what is None stays as last reported.
     """
     generation = resource["metadata"].get("generation", 0)
-    earlier = (resource.get("status") or {}).get("conditions") or []
-    given = status.get("conditions") or ()
+    earlier = accessors.conditions_of(accessors.status_of(resource))
+    given = accessors.conditions_of(status)
     own = [_bounded(entry, {}) for entry in given if entry.get("type") not in _COMPOSED_TYPES]
     conditions = [
         *_conditions(earlier, verdict, generation, now),
@@ -67,7 +68,7 @@ def compose(
     if weaknesses:
         conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
     return {
-        **_bounded(status, resource.get("status") or {}),
+        **_bounded(status, accessors.status_of(resource)),
         "observedGeneration": generation,
         "conditions": [*conditions, *own],
     }
@@ -75,7 +76,7 @@ def compose(
 
 def change(resource: Obj, status: Obj) -> Obj | None:
     """Return the JSON merge patch from the observed status to `status`; None if they are equal."""
-    patch = _merge_patch(resource.get("status") or {}, status)
+    patch = _merge_patch(accessors.status_of(resource), status)
     return {"status": patch} if patch else None
 
 
@@ -84,7 +85,7 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     moving = progress in (Progress.PROGRESSING, Progress.WAITING)
     ready = str(progress is Progress.DONE if verdict.ready is None else verdict.ready)
     before = condition_in(earlier, READY)
-    if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
+    if moving and (not before or (before.get("status"), before.get("reason")) == ("Unknown", verdict.reason)):
         ready = "Unknown"
     values = {
         READY: (ready, verdict.message),
@@ -116,13 +117,14 @@ def _condition(earlier: list[Obj], name: str, value: str, reason: str, message: 
     before = condition_in(earlier, name)
     is_same = (before.get("status"), before.get("reason")) == (value, reason)
     limit = MAX_COLUMN_CHARACTERS if name == READY else MAX_CONDITION_CHARACTERS
-    message = settled(message, before.get("message", "") if is_same else "", limit)
+    message = settled(message, str(before.get("message", "")) if is_same else "", limit)
+    since = before.get("lastTransitionTime") if before.get("status") == value else None
     return {
         "type": name,
         "status": value,
         "reason": str(reason),
         "message": message,
-        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == value else now,
+        "lastTransitionTime": since or now,
         "observedGeneration": generation,
     }
 

@@ -102,6 +102,9 @@ class Recorder:
             except KubeError as error:
                 metrics.EVENTS_DROPPED.inc()
                 log.debug("cannot write event %s: %s", event.reason, error)
+            except Exception:
+                metrics.EVENTS_DROPPED.inc()
+                log.exception("internal error (a bug in the operator) while writing event %s", event.reason)
             finally:
                 backlog.task_done()
 

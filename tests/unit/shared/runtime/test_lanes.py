@@ -15,6 +15,7 @@ from shared.runtime.pacing import Pace
 from shared.runtime.plan import Plan
 from shared.runtime.process import Lane, RunningController
 from shared.runtime.shards import Shard, shard_of
+from shared.runtime.supervisor import Supervisor
 from shared.status.events import Recorder
 from shared.testing import ApiServer
 
@@ -38,7 +39,7 @@ async def running() -> RunningController:
     controller: Controller[Obj, None] = Controller("box-operator", BOX, (), dict, _observe, _plan)
 
     def lane(running: RunningController, shard: Shard) -> Lane:
-        return Lane(running, shard, kube, recorder, lambda *_: None, Pace(), 1)
+        return Lane(running, shard, kube, recorder, lambda *_: None, Pace(), 1, Supervisor())
 
     made = RunningController(controller, [Shard(0, 2), Shard(1, 2)], lane)
     for obj in boxes():

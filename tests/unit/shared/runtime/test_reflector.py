@@ -420,3 +420,26 @@ async def test_metrics_show_lists_errors_and_losses(bench: Bench) -> None:
     assert value(metrics.WATCH_SYNCED) == 1
     assert (value(metrics.WATCH_LISTS) - lists, value(metrics.WATCH_ERRORS, "410") - errors) == (1, 1)
     assert value(metrics.WATCH_LAST_EVENT) > 1e9
+
+
+async def test_collection_is_lost_when_its_reflector_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as by the cancellation of a connection that it waits for."""
+    bench = Bench("ended")
+    task = asyncio.create_task(bench.reflector.run())
+    synced = metrics.WATCH_SYNCED.labels("ConfigMap", "ended")._value
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert synced.get() == 1
+    assert bench.reflector.loss is None
+
+    async def cancelled() -> int:
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiter.cancel()
+        return await waiter
+
+    monkeypatch.setattr(bench.reflector._content, "load", cancelled)
+    bench.reflector.restart()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert synced.get() == 0
+    assert bench.reflector.loss is not None

@@ -20,6 +20,7 @@ from shared.runtime.plan import Plan
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.reflector import Loss
+from shared.runtime.supervisor import Supervisor
 from shared.runtime.watch import Watch, Watched
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
@@ -44,8 +45,8 @@ class Bench:
             [watched for watched, _ in self.lanes],
             kube=self.kube,
             streams=self.streams,
-            configuration=None,  # type: ignore[arg-type]  # only kopf needs it
             namespaces=namespaces,
+            supervisor=Supervisor(),
         )
 
     def _lane(self, kind: Kind, owned: Kind) -> tuple[Watched, Reconciler]:

@@ -184,3 +184,26 @@ def test_all_messages_are_bounded_and_the_column_of_kubectl_most() -> None:
     assert all(900 < length <= 1000 for length in lengths.values())
     assert 900 < len(found["reason"]) <= 1000
     assert re.search(r"A sentence of an error\. \(and 92\d\d more characters\)$", found["conditions"][0]["message"])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+ENTRY = st.dictionaries(
+    st.sampled_from(["type", "status", "reason", "lastTransitionTime"]),
+    st.sampled_from(["Ready", "Reconciling", "Available", "Unknown", "True"]) | JSON,
+)
+ANY_STATUS = JSON | st.fixed_dictionaries({"conditions": JSON | st.lists(ENTRY | JSON, max_size=4)})
+
+
+@given(ANY_STATUS, st.sampled_from(list(Progress)))
+def test_any_content_of_the_status_is_replaced_by_conditions_with_a_time(reported: object, progress: Progress) -> None:
+    """Another client may write the status, and a schema does not require each field of a condition."""
+    observed: Obj = {"metadata": {"name": "a", "generation": 1}, "status": reported}
+    composed = status.compose(observed, {}, Verdict(progress, "Any", "…"), NOW, "", Health())
+    found = {each["type"]: each for each in composed["conditions"] if each.get("type") in ("Ready", "Reconciling")}
+    assert all(each["lastTransitionTime"] for each in found.values())
+    status.change(observed, composed)
+    assert accessors.is_current(observed) in (True, False)
