@@ -165,9 +165,9 @@ class _Parsed:
         except TypeError:
             return model.model_validate(obj)
         with self._lock:
-            if found := self._models.get(key):
+            if (found := self._models.get(key)) is not None:
                 self._models.move_to_end(key)
-                return cast(Model, found)
+                return cast("Model", found)
         made = model.model_validate(obj)
         with self._lock:
             self._keep(key, made)
