@@ -93,7 +93,7 @@ class ImageValues(Values):
 
 
 class LeaderElectionValues(Values):
-    """Timing of the leader election."""
+    """Timing of the leader election, and its priority in the API server."""
 
     lease_duration: Seconds = Field(
         15, description="Time without a renewal of the Lease after which another replica takes over, in seconds."
@@ -106,6 +106,12 @@ class LeaderElectionValues(Values):
     retry_period: Seconds = Field(
         1,
         description="Time between attempts to acquire or renew the Lease, in seconds. At most half of renewDeadline.",
+    )
+    flow_schema: bool = Field(
+        True,
+        description="Create a FlowSchema that gives the requests of the operator for its Leases the priority "
+        "`leader-election`, so that an API server under load costs no leader. It is cluster-scoped, and not created if "
+        "watchNamespaces is set.",
     )
 
 
@@ -384,7 +390,9 @@ class OperatorValues(Values):
         "so that several replicas reconcile at once. Use at least shards + 1 replicas. A change of the number pauses "
         "reconciles for leaderElection.leaseDuration.",
     )
-    leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Timing of the leader election.")
+    leader_election: LeaderElectionValues = Field(
+        LeaderElectionValues(), description="Timing of the leader election, and its priority in the API server."
+    )
     watch_namespaces: Annotated[list[Namespace], Field(json_schema_extra={"uniqueItems": True})] = Field(
         [],
         description="Namespaces that the operator watches. If set, its permissions are limited to them. Empty: all "

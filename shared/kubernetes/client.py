@@ -17,6 +17,7 @@ from shared.kubernetes.errors import (
     Forbidden,
     Invalid,
     KubeError,
+    NamespaceTerminating,
     NotEvictable,
     NotFound,
     Refused,
@@ -306,6 +307,7 @@ def error_of(answer: Response, request: Request) -> KubeError:
     """Return the exception for an unsuccessful response."""
     status = answer.body if isinstance(answer.body, dict) else {}
     code, reason = answer.status, status.get("reason", "")
+    causes = (status.get("details") or {}).get("causes") or ()
     kind: type[KubeError] = Refused
     if budget := _budget_refusal(code, status):
         return NotEvictable(budget, status=code, retry_after=answer.retry_after)
@@ -316,11 +318,12 @@ def error_of(answer: Response, request: Request) -> KubeError:
     elif code == 409:
         kind = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif code in (400, 422):
-        causes = (status.get("details") or {}).get("causes") or ()
         # An apply with the UID of an object that was replaced fails as a change of an immutable field.
         kind = Conflict if any(cause.get("field") == "metadata.uid" for cause in causes) else Invalid
     elif code in (401, 403):
         kind = Undiscovered if _UNDISCOVERED in str(status.get("message", "")) else Forbidden
+        if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+            kind = NamespaceTerminating
     elif code == 404:
         kind = NotFound
     message = status.get("message") or f"HTTP {code}"

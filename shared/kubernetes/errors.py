@@ -16,6 +16,7 @@ class KubeError(Exception):
     └── Refused            the same request never succeeds
         ├── NotFound       404
         ├── Forbidden      401, 403: credentials or RBAC
+        │   └── NamespaceTerminating  403 on creation: the namespace is being deleted
         └── Invalid        400, 422: rejected by schema, CEL or admission; the message has the reason
                            500: an apply has fields that the schema does not declare, or values that it cannot parse
 
@@ -64,6 +65,10 @@ class NotFound(Refused):
 
 class Forbidden(Refused):
     """Credentials or RBAC do not allow it."""
+
+
+class NamespaceTerminating(Forbidden):
+    """The namespace is being deleted: nothing can be created in it, and its resources will be deleted."""
 
 
 class Invalid(Refused):

@@ -118,12 +118,13 @@ class Executor:
 
         Raises:
             Conflict: the observed state is outdated; the following chains are not executed.
+            NamespaceTerminating: the following chains would be refused as well.
         """
         changed, failed = False, list[tuple[int, ExpectedFailure]]()
         for number, actions in enumerate(chains):
             try:
                 changed |= await self._execute_chain(resource, actions)
-            except errors.Conflict:
+            except (errors.Conflict, errors.NamespaceTerminating):
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
                 failed.append((number, failure))

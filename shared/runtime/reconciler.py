@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 from shared.api.spec import InvalidSpec
@@ -56,6 +57,9 @@ FAILURES = frozenset({"error", "terminal_error"})
 
 MIN_FAILURES_REPORTED = 3
 """Number of consecutive failures before the status reports them: the first retry usually succeeds."""
+
+OVERLOADED = frozenset({0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Status of requests that the API server did not answer, or did not want now."""
 
 MAX_COLLECTION_FAILURES = 9
 """Failures in a row, about 30 seconds, after which an object of a deleted resource counts as foreign."""
@@ -131,6 +135,7 @@ class Reconciler:
         )
         self._readiness = Readiness(controller.name)
         self._failing_since: dict[Key, datetime] = {}
+        self._abandoned: dict[Key, str] = {}  # UIDs of resources whose namespace is being deleted
         self.certificates: dict[Key, Certificates] = {}
 
     def begin(self) -> None:
@@ -189,11 +194,9 @@ class Reconciler:
     async def _reconcile(self, key: Key) -> str:
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
-            self._forget_failures(key)  # owned objects are garbage collected
-            self._readiness.forget(key)
-            self._executor.conflicts.forget(key)
-            self.certificates.pop(key, None)
-            self._dependencies.forget(key)
+            self._forget(key)  # owned objects are garbage collected
+            return "success"
+        if self._abandoned.get(key) == obj["metadata"]["uid"]:
             return "success"
         self._readiness.begin(key, obj, self._clock())
         try:
@@ -204,10 +207,12 @@ class Reconciler:
         except errors.Conflict as error:
             return await self._repeat(key, error)
         except ownership.FormerObject as error:
-            if self._queue.failures(key) < MAX_COLLECTION_FAILURES:
-                log.debug("%s: waiting for the garbage collector: %s", key, error)
-                return self._retry(key)
-            return await self._stall(key, error)
+            return await self._await_collection(key, error)
+        except errors.NamespaceTerminating as error:
+            log.info("%s: nothing is changed any more: %s", key, error)
+            self._forget(key)
+            self._abandoned[key] = obj["metadata"]["uid"]
+            return "success"
         except (InvalidSpec, ownership.ForeignObject, errors.Invalid) as error:
             return await self._stall(key, error)
         except (errors.KubeError, DatabaseError) as error:
@@ -221,6 +226,22 @@ class Reconciler:
         if plan.poll is not None:
             self._queue.poll(key, plan.poll)
         return "success" if shortest(plan.requeue, plan.poll) is None else "requeue_after"
+
+    async def _await_collection(self, key: Key, error: ownership.FormerObject) -> str:
+        """Wait for the garbage collector to delete an object of a former resource."""
+        if self._queue.failures(key) < MAX_COLLECTION_FAILURES:
+            log.debug("%s: waiting for the garbage collector: %s", key, error)
+            return self._retry(key)
+        return await self._stall(key, error)
+
+    def _forget(self, key: Key) -> None:
+        """Forget a resource that is deleted, or will be."""
+        self._forget_failures(key)
+        self._readiness.forget(key)
+        self._executor.conflicts.forget(key)
+        self._dependencies.forget(key)
+        self.certificates.pop(key, None)
+        self._abandoned.pop(key, None)
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
@@ -349,7 +370,11 @@ class Reconciler:
         if isinstance(error, errors.Undiscovered):
             patience, at_most = MAX_DISCOVERY_FAILURES + 1, DISCOVERY_RETRY_SECONDS
         result = self._retry(key, at_least=requested or 0.0, at_most=at_most)
-        if self._queue.failures(key) >= patience:
+        failures = self._queue.failures(key)
+        is_overloaded = isinstance(error, errors.KubeError) and error.status in OVERLOADED
+        if is_overloaded and failures > patience and failures & (failures - 1):
+            return result  # a report is more requests: it is repeated after 4, 8, 16 … failures
+        if failures >= patience:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})

@@ -33,6 +33,8 @@ precedence. Arguments, as a list: the root, and the objects as YAML documents.
 ---
 {{ include "operator.clusterAccess" . }}
 ---
+{{ include "operator.flowSchema" . }}
+---
 {{ include "operator.userRoles" . }}
 ---
 {{ include "operator.deployment" . }}

@@ -59,6 +59,26 @@ def is_for_users(role: Obj) -> bool:
     return any("aggregate-to-" in label for label in labels) or role["metadata"]["name"].endswith("-metrics-reader")
 
 
+def test_leases_have_the_priority_of_leader_election(operator_chart: Path) -> None:
+    """Otherwise they wait behind all other service accounts, and an API server under load costs the leader."""
+    objects = render(operator_chart)
+    flow = only(objects, "FlowSchema")
+    assert flow["spec"]["priorityLevelConfiguration"] == {"name": "leader-election"}
+    (rule,) = flow["spec"]["rules"]
+    account = only(objects, "ServiceAccount")["metadata"]
+    (subject,) = rule["subjects"]
+    assert subject["serviceAccount"] == {"name": account["name"], "namespace": account["namespace"]}
+    (granted,) = rule["resourceRules"]
+    assert (granted["resources"], granted["namespaces"]) == (["leases"], [NAMESPACE])
+    leases = [rule for _, rule in rules(objects) if rule.get("resources") == ["leases"]]
+    assert set(granted["verbs"]) == {verb for rule in leases for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize("values", [{"leaderElection": {"flowSchema": False}}, {"watchNamespaces": ["shop"]}])
+def test_leases_have_no_priority_of_their_own_if_that_needs_other_rights(operator_chart: Path, values: Values) -> None:
+    assert not of_kind(render(operator_chart, values), "FlowSchema")
+
+
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 def test_rules_contain_no_wildcards(operator_chart: Path, values: Values) -> None:
     found = list(rules(render(operator_chart, values)))

@@ -29,6 +29,7 @@ from shared.status import conditions
 from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
 from shared.status.verdict import Verdict
+from shared.testing.api_server.kinds import NAMESPACE as NAMESPACE_KIND
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
@@ -355,3 +356,37 @@ async def test_undiscovered_kind_is_awaited_with_short_delays_and_reported_if_th
     lab.boxes.bug = None
     await lab.again()
     assert lab.ready()["reason"] == "Ready"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_overloaded_server_gets_about_one_request_for_each_retry(lab: Lab, status: int) -> None:
+    """A report of each failure would be two more."""
+    lab.edit(DEPLOYMENT, {"replicas": 5})
+    strikes = 0
+
+    def count() -> None:
+        nonlocal strikes
+        strikes += 1
+
+    lab.server.faults.on_strike = count
+    lab.server.faults.answer(status, when=lambda *_: True, times=None)
+    for _ in range(40):
+        assert await lab.again(seconds=60.0) == ["error"]
+    assert strikes <= 40 + 2 * 7, "it is reported after 3, 4, 8, 16 and 32 failures"
+    lab.server.faults.clear()
+    await lab.again(seconds=60.0)
+    assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 1
+
+
+async def test_resource_whose_namespace_is_being_deleted_costs_one_refused_request(lab: Lab) -> None:
+    namespace = {"metadata": {"name": NAMESPACE, "finalizers": ["example.com/test"]}}
+    lab.user_client.create(NAMESPACE_KIND, namespace)
+    lab.user_client.delete(NAMESPACE_KIND, None, NAMESPACE)
+    version = len(lab.server.log.all_writes)
+    for kind in (DEPLOYMENT, SERVICE):
+        lab.user_client.delete(kind, NAMESPACE, "a")
+    for _ in range(10):
+        assert set(await lab.again(seconds=60.0)) == {"success"}
+    assert len(lab.server.log.all_writes) == version + 1
+    assert lab.ready()["reason"] == "Ready", "nothing is reported"
+    assert await lab.events("Forbidden") == []
