@@ -280,11 +280,11 @@ async def test_refresh_ends_when_its_watch_breaks(bench: Bench) -> None:
 
 async def test_collection_is_loaded_at_once_when_the_server_is_back(bench: Bench) -> None:
     """A watch without an answer, a load that hangs and a delay end; the next error has the first delay again."""
-    for is_silent in (False, True):
-        bench.streams.is_silent = is_silent
-        if not is_silent:
+    for breaks in (True, False):
+        bench.streams.is_silent = not breaks
+        if breaks:
             bench.streams.cut()
-        bench.write("a", key=f"after {is_silent}")
+        bench.write("a", key=f"after {breaks}")
         bench.server.seconds = lambda _: 3600.0
         await asyncio.sleep(0.01)
         bench.server.seconds, bench.streams.is_silent = lambda _: 0.0, False
