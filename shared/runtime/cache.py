@@ -16,6 +16,7 @@ from __future__ import annotations
 import marshal
 import weakref
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -97,6 +98,7 @@ class Cache:
         self._pending: dict[
             tuple[Kind, _ObjectName], set[Key]
         ] = {}  # by object being written: resources with events to report
+        self._writes: Counter[tuple[Kind, _ObjectName]] = Counter()  # number of writes in progress, by object
         self._relists: weakref.WeakSet[Relist] = weakref.WeakSet()
         for kind, kept in self._kept.items():
             metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
@@ -184,7 +186,8 @@ class Cache:
         The watch event of the write may arrive first. It is not reported, unless it has a newer version.
         """
         object_name = _ObjectName(namespace, name)
-        pending = self._pending[kind, object_name] = set()
+        pending = self._pending.setdefault((kind, object_name), set())
+        self._writes[kind, object_name] += 1
         try:
             answer = await write
             kept = self._kept[kind].get(object_name)
@@ -192,8 +195,10 @@ class Cache:
                 pending.clear()
             self.put(kind, answer)
         finally:
-            del self._pending[kind, object_name]
-            self.report(pending)
+            self._writes[kind, object_name] -= 1
+            if not self._writes[kind, object_name]:  # of several writes at once, the last one reports
+                del self._writes[kind, object_name], self._pending[kind, object_name]
+                self.report(pending)
         return answer
 
     def drop(self, kind: Kind, obj: Obj) -> set[Key]:

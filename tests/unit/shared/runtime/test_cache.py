@@ -247,3 +247,19 @@ def test_result_does_not_depend_on_the_order_of_events(history: list[tuple[int, 
     for obj, deleted in again:
         (shuffled.cache.on_deleted if deleted else shuffled.cache.on_changed)(POD, obj)
     assert straight.names() == shuffled.names()
+
+
+async def test_two_writes_of_one_object_at_once_report_what_neither_made(watched: Watched) -> None:
+    first, second = await in_progress(watched), await in_progress(watched)
+    watched.cache.on_changed(POD, pod("p-1", 5))
+    await first.answer(5)
+    watched.cache.on_changed(POD, pod("p-1", 6))
+    await second.answer(6)
+    assert watched.reported == []
+    first, second = await in_progress(watched), await in_progress(watched)
+    watched.cache.on_changed(POD, pod("p-1", 9))
+    await second.answer(8)
+    await first.answer(7)
+    assert watched.reported == [OWNER]
+    watched.cache.on_changed(POD, pod("p-1", 10))
+    assert watched.reported == [OWNER, OWNER], "no write is in progress any more"
