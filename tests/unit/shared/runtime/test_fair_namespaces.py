@@ -22,6 +22,7 @@ from shared.runtime.pacing import Pace
 from shared.runtime.plan import Apply, Plan
 from shared.runtime.process import Lane, RunningController
 from shared.runtime.shards import Shard
+from shared.runtime.supervisor import Supervisor
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
 from shared.testing import ApiServer
@@ -58,7 +59,7 @@ class World:
         )
 
         def lane(running: RunningController, shard: Shard) -> Lane:
-            return Lane(running, shard, kube, self._recorder, lambda *_: None, Pace(), WORKERS)
+            return Lane(running, shard, kube, self._recorder, lambda *_: None, Pace(), WORKERS, Supervisor())
 
         self._running = RunningController(controller, [Shard()], lane)
         for kind in (BOX, CONFIG_MAP):

@@ -24,6 +24,7 @@ from shared.runtime.plan import Plan
 from shared.runtime.process import Lane, RunningController
 from shared.runtime.reflector import Loss
 from shared.runtime.shards import Shard
+from shared.runtime.supervisor import Supervisor
 from shared.runtime.watch import Watch, Watched
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
@@ -100,7 +101,7 @@ class World:
         )
 
         def lane(running: RunningController, shard: Shard) -> Lane:
-            return Lane(running, shard, kube, self.recorder, self._loss, Pace(), 256)
+            return Lane(running, shard, kube, self.recorder, self._loss, Pace(), 256, Supervisor())
 
         running = RunningController(controller, [Shard()], lane)
         self.lane = running.lanes[0]
@@ -108,8 +109,8 @@ class World:
             [Watched(controller, running.cache, running.dependencies)],
             kube=kube,
             streams=self.wire,
-            configuration=None,  # type: ignore[arg-type]  # only kopf needs it
             namespaces=(),
+            supervisor=Supervisor(),
             suspect=self.reachability.suspect,
         )
 
