@@ -1,4 +1,4 @@
-"""HTTP/1.1 server of the operators and of the exporter of memcached, on plain asyncio.
+"""HTTP/1.1 server of the operators and of the exporter of memcached: h11 on plain asyncio.
 
 Anything that can reach the pod can connect: the API server, the kubelet and Prometheus, and every other pod as well.
 All servers share the event loop with the workers and the Lease. Therefore the cost of each client is bounded:
@@ -9,8 +9,8 @@ All servers share the event loop with the workers and the Lease. Therefore the c
 - Requests in progress are limited; one client gets at most half of them. Large bodies count from their first byte.
 - After each request the event loop continues with its other work, also if the next request has already arrived.
 
-A body without Content-Length is refused, and none is decompressed. The exporter runs in every pod: this module imports
-nothing that uses much memory.
+h11 parses heads and forms responses. A body without Content-Length is refused, and none is decompressed. The exporter
+runs in every pod: this module imports nothing that uses much memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 import socket
 import ssl
 from collections import Counter
@@ -28,6 +27,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
+
+import h11
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,8 @@ BACKLOG = 128
 ACCEPT_RETRY_SECONDS = 0.1
 """Seconds until connections are accepted again after a failure, such as too many open files."""
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_MAX_LENGTH_DIGITS = 15
+MAX_QUOTED_CHARACTERS = 100
+"""Length of a parser's error in a response: it quotes the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,6 @@ class _Head(NamedTuple):
     request: Request
     length: int
     keep_alive: bool
-    expects: bool
 
 
 class _Quota:
@@ -329,9 +329,10 @@ class _Server:
         Returns:
             Whether the client may send another one.
         """
-        limits, client, head = self._limits, connection.client, None
+        limits, client = self._limits, connection.client
+        wire = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         try:
-            head = await _read_head(reader, wait, limits.header_seconds)
+            head = await _read_head(reader, wire, wait, limits.header_seconds)
             if head.length > limits.body_bytes:
                 raise Refused(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -339,8 +340,12 @@ class _Server:
                 )
             is_large = head.length > LARGE_BODY_BYTES
             with self._large_bodies.use(client) if is_large else contextlib.nullcontext():
-                if head.expects:
-                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if wire.they_are_waiting_for_100_continue:
+                    _send(
+                        writer,
+                        wire,
+                        h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[], reason="Continue"),
+                    )
                 async with asyncio.timeout(limits.request_seconds):
                     body = await reader.readexactly(head.length)
                 with self._requests.use(client):
@@ -348,7 +353,7 @@ class _Server:
                     async with asyncio.timeout(limits.request_seconds):
                         response = await self._handle(head.request, body)
                         keeps = head.keep_alive and limits.idle_seconds > 0 and not self._ends
-                        await _write(writer, response, head.request.method, keeps=keeps)
+                        await _write(writer, wire, response, head.request.method, keeps=keeps)
                         if not keeps:
                             await _end(writer)
                     return keeps
@@ -356,7 +361,7 @@ class _Server:
             connection.waits_since = asyncio.get_running_loop().time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_SECONDS):
-                    await _write(writer, refusal.response, "", keeps=False)
+                    await _write(writer, wire, refusal.response, "", keeps=False)
                     while await reader.read(MAX_HEAD_BYTES):
                         pass
             return False
@@ -379,8 +384,11 @@ class _Server:
             return Response.text("internal error; see the log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-async def _read_head(reader: asyncio.StreamReader, wait: float, seconds: float) -> _Head:
+async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: float, seconds: float) -> _Head:
     """Read a head that begins within `wait` seconds, and then takes at most `seconds`.
+
+    Args:
+        wire: parser of this request only. It gets the head but no body, which would be copied.
 
     Raises:
         Refused: the request is one that this server does not handle.
@@ -390,54 +398,50 @@ async def _read_head(reader: asyncio.StreamReader, wait: float, seconds: float) 
         first = await reader.readexactly(1)
     try:
         async with asyncio.timeout(min(wait, seconds)):
-            text = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            wire.receive_data(first + await reader.readuntil(b"\r\n\r\n"))
+        event = wire.next_event()
     except asyncio.LimitOverrunError:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large") from None
-    line, *lines = text[:-4].split("\r\n")
-    method, target, version = [*line.split(" "), "", ""][:3]
-    if not (version.startswith("HTTP/1.") and target.startswith("/") and method.isalpha()):
+    except h11.RemoteProtocolError as error:
+        why = str(error)[:MAX_QUOTED_CHARACTERS]
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the request is not HTTP/1.1: {why}") from None
+    if not isinstance(event, h11.Request) or wire.trailing_data[0] or not event.target.startswith(b"/"):
         raise Refused(HTTPStatus.BAD_REQUEST, "the request is not HTTP/1.1")
-    if len(lines) > MAX_HEADERS:
+    if len(event.headers) > MAX_HEADERS:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {MAX_HEADERS} headers")
-    headers = _headers(lines)
+    headers: dict[str, str] = {}
+    for name, value in ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers):
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if "transfer-encoding" in headers:
         raise Refused(HTTPStatus.LENGTH_REQUIRED, "send a body with Content-Length")
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
-    path, _, query = target.partition("?")
+    path, _, query = event.target.decode("latin-1").partition("?")
     return _Head(
-        request=Request(method, path, query, headers),
-        length=int(length[:_MAX_LENGTH_DIGITS]) if len(length) <= _MAX_LENGTH_DIGITS else 10**_MAX_LENGTH_DIGITS,
-        keep_alive=version != "HTTP/1.0" and "close" not in headers.get("connection", "").lower(),
-        expects=headers.get("expect", "").lower() == "100-continue",
+        request=Request(event.method.decode("latin-1"), path, query, headers),
+        length=int(headers.get("content-length", 0)),
+        keep_alive=event.http_version != b"1.0" and "close" not in headers.get("connection", "").lower(),
     )
 
 
-def _headers(lines: Iterable[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not (colon and _TOKEN.fullmatch(name)):
-            raise Refused(HTTPStatus.BAD_REQUEST, "a header has no valid name")
-        key = name.lower()
-        headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
-    return headers
-
-
-async def _write(writer: asyncio.StreamWriter, response: Response, method: str, *, keeps: bool) -> None:
+async def _write(
+    writer: asyncio.StreamWriter, wire: h11.Connection, response: Response, method: str, *, keeps: bool
+) -> None:
     status = HTTPStatus(response.status)
-    lines = [
-        f"HTTP/1.1 {status.value} {status.phrase}",
-        f"Content-Type: {response.content_type}",
-        f"Content-Length: {len(response.body)}",
-        *(f"{name}: {value}" for name, value in response.headers.items()),
-        *(() if keeps else ("Connection: close",)),
-    ]
-    writer.write("\r\n".join([*lines, "\r\n"]).encode("latin-1", errors="replace"))
+    headers = {
+        "Content-Type": response.content_type,
+        "Content-Length": str(len(response.body)),
+        **response.headers,
+        **({} if keeps else {"Connection": "close"}),
+    }
+    _send(writer, wire, h11.Response(status_code=status, headers=list(headers.items()), reason=status.phrase))
     if method != "HEAD":
-        writer.write(response.body)
+        _send(writer, wire, h11.Data(data=response.body))
+    _send(writer, wire, h11.EndOfMessage())
     await writer.drain()
+
+
+def _send(writer: asyncio.StreamWriter, wire: h11.Connection, event: h11.Event) -> None:
+    if data := wire.send(event):
+        writer.write(data)
 
 
 async def _end(writer: asyncio.StreamWriter) -> None:
