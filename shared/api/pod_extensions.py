@@ -9,7 +9,6 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,6 +16,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from shared.api.image import FORM as IMAGE
+from shared.api.image import is_reference
 from shared.api.podspec import OPAQUE, EnvVar, ListedResources, Quantity, distinct, one_of
 from shared.api.spec import INT32, INT64, AtMost, Name, Rule, SpecModel, as_object
 from shared.kubernetes.kinds import Obj
@@ -204,7 +204,7 @@ class _Container(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"self.image.matches({json.dumps(IMAGE)})",
-            lambda given: re.fullmatch(IMAGE, given.image) is not None,
+            lambda given: is_reference(given.image),
             "'{}' is not a valid image; use a lower-case reference such as registry.example.com/log-shipper:1.0.",
             at="image",
             value=("self.image", lambda given: given.image),

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
+from shared.api.pod_isolation import reaches_other_namespaces, unconfined_annotation
 from shared.api.spec import INT32, INT64, AtMost, Name, Rule, SpecModel, as_object
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import Obj
@@ -370,6 +371,19 @@ class PodSettings(SpecModel):
                 f"{json.dumps(OWN_LABELS)}.filter(label, label in self.labels)[0]",
                 lambda spec: next(label for label in OWN_LABELS if label in spec.labels),
             ),
+        ),
+        Rule(
+            "",
+            lambda spec: not unconfined_annotation(spec.annotations),
+            "{} must keep a profile, such as runtime/default; remove it: containers are never unconfined.",
+            at="annotations",
+            value=("", lambda spec: unconfined_annotation(spec.annotations)),
+        ),
+        Rule(
+            "",
+            lambda spec: not reaches_other_namespaces(spec.affinity),
+            "a term with namespaces or namespaceSelector selects pods of other namespaces; remove these fields.",
+            at="affinity",
         ),
     )
 

@@ -13,9 +13,6 @@ from shared.api.image import Image
 from shared.api.spec import Admission, Exposure, Review
 from shared.kubernetes.kinds import Obj
 
-DOCKER_HUB = "docker.io"
-"""Registry of an image that names none; its official images are in `library`."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlatformPolicy:
@@ -92,7 +89,4 @@ def _is_in(image: str, registry: str) -> bool:
         parsed = Image.parse(image)
     except ValueError:  # rejected by the rules of the spec
         return True
-    repository = parsed.repository
-    if not parsed.registry and "/" not in repository:
-        repository = f"library/{repository}"
-    return f"{parsed.registry or DOCKER_HUB}/{repository}/".startswith(f"{registry.rstrip('/')}/")
+    return f"{parsed.name}/".startswith(f"{registry.rstrip('/')}/")

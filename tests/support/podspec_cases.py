@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.cases import Case
+
+OTHER_NAMESPACES: dict[str, dict[str, Any]] = {
+    "names": {"namespaces": ["other"]},
+    "all": {"namespaceSelector": {}},
+    "labels": {"namespaceSelector": {"matchLabels": {"team": "other"}}},
+}
+
+
+def apart(term: dict[str, Any]) -> dict[str, Any]:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(term)]}}
+
+
+def together(term: dict[str, Any]) -> dict[str, Any]:
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term({}), _term(term)]}}
+
+
+def preferred(term: dict[str, Any]) -> dict[str, Any]:
+    weighted = {"weight": 1, "podAffinityTerm": _term(term)}
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+
+
+def _term(term: dict[str, Any]) -> dict[str, Any]:
+    return {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}} | term
+
 
 RESERVED_LABEL_MESSAGE = "is a label that the operator sets; remove it."
 
@@ -26,6 +52,11 @@ ACCEPTED = (
             "priorityClassName": "high",
         },
     ),
+    Case(
+        "confined containers",
+        {"annotations": {"container.apparmor.security.beta.kubernetes.io/it": "runtime/default", "note": "unconfined"}},
+    ),
+    Case("an affinity to pods of the namespace", {"affinity": apart({"namespaces": [], "namespaceSelector": None})}),
     Case("a toleration of everything", {"tolerations": [{"operator": "Exists"}]}),
     Case("a toleration of a value", {"tolerations": [{"key": "a", "value": "b"}]}),
     Case(
@@ -38,6 +69,28 @@ ACCEPTED = (
 )
 
 REFUSED = (
+    *(
+        Case(
+            f"{key}: {value}",
+            {"annotations": {key: value}},
+            operator_error=f"spec.annotations: {key} must keep a profile, such as runtime/default",
+        )
+        for key in (
+            "container.apparmor.security.beta.kubernetes.io/it",
+            "container.seccomp.security.alpha.kubernetes.io/it",
+            "seccomp.security.alpha.kubernetes.io/pod",
+        )
+        for value in ("unconfined", "Unconfined", "", "complain")
+    ),
+    *(
+        Case(
+            f"an affinity to pods of other namespaces: {name} {number}",
+            {"affinity": affinity},
+            operator_error="spec.affinity: a term with namespaces or namespaceSelector selects pods of other",
+        )
+        for name, given in OTHER_NAMESPACES.items()
+        for number, affinity in enumerate((apart(given), preferred(given), together(given)))
+    ),
     Case(
         "a request above its limit",
         {"resources": {"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}},

@@ -114,6 +114,10 @@ def test_images_without_a_registry_are_from_docker_hub() -> None:
         ("docker.io/bitnami", "bitnami/memcached:1.6.45", True),
         ("registry.example.com:5000", "registry.example.com:5000/memcached:1.6.45", True),
         ("registry.example.com", "registry.example.com:5000/memcached:1.6.45", False),
+        ("docker.io", "EVIL/memcached:1.6.45", False),
+        ("docker.io", "evil:443/memcached:1.6.45", False),
+        ("docker.io/library", "docker.io/memcached:1.6.45", True),
+        ("docker.io/library", "index.docker.io/memcached:1.6.45", True),
     ):
         found = reviewed("memcached", PlatformPolicy(allowed_registries=(allowed,)), image=image)
         assert (not found.errors) is accepted, (allowed, image)

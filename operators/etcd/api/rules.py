@@ -11,6 +11,7 @@ from operators.etcd.api.arguments import ACCEPTED, RESERVED_FLAGS, REWRITTEN, Se
 from operators.etcd.api.versions import FORM as VERSION
 from operators.etcd.api.versions import dotted
 from shared.api.image import FORM as IMAGE
+from shared.api.image import is_reference
 from shared.api.podspec import number_cel, smaller
 from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
@@ -122,7 +123,7 @@ _SIZE_CEL = number_cel("self.storage.size")
 CLUSTER_RULES = (
     Rule(
         f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-        lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,
+        lambda spec: spec.image is None or is_reference(spec.image),
         "'{}' is not a valid image. Use a form such as etcd:v3.6.16, in lower case, optionally with a registry "
         "before it.",
         at="image",

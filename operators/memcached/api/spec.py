@@ -29,6 +29,7 @@ from operators.memcached.api.reserved_flags import (
 )
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import FORM as IMAGE
+from shared.api.image import is_reference
 from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
@@ -131,7 +132,7 @@ class Metrics(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-            lambda given: given.image is None or re.fullmatch(IMAGE, given.image) is not None,
+            lambda given: given.image is None or is_reference(given.image),
             "'{}' is not a valid image; use a lower-case reference such as registry.example.com/operator:1.0.",
             at="image",
             value=("self.image", lambda given: given.image),
@@ -350,7 +351,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
         *extension_rules(RESERVED),
         Rule(
             f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-            lambda spec: spec.image is None or re.fullmatch(IMAGE, spec.image) is not None,
+            lambda spec: spec.image is None or is_reference(spec.image),
             "'{}' is not a valid image; use a lower-case reference such as memcached:1.6.45 or "
             "registry.example.com/memcached:1.6.45.",
             at="image",

@@ -15,10 +15,12 @@ from operators.redis.api.engine_versions import FORM as VERSION
 from operators.redis.api.reserved_directives import FORM as DIRECTIVE
 from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
-from shared.api.image import NAME_FORM
+from shared.api.image import NAME_FORM, is_name, is_reference
 from shared.api.podspec import number_cel, smaller
 from shared.api.rules import immutable, reserved_prefix
 from shared.api.spec import Rule, Transition
+
+_Test = Callable[[str], bool]
 
 OWN_KEYS = "redis.middleware.hc.cn/"
 """Prefix of the operator's own labels and annotations."""
@@ -35,11 +37,13 @@ MIN_PRIMARIES = 3
 _PIPELINE = "^[1-9][0-9]{0,3}$"
 
 
-def _image(field: str, form: str, advice: str, read: Callable[[Any], str | None]) -> Rule:
+def _image(
+    field: str, advice: str, read: Callable[[Any], str | None], form: str = IMAGE, is_valid: _Test = is_reference
+) -> Rule:
     """Return the rule that a field, if set, is an image."""
     return Rule(
         f"!has(self.{field}) || self.{field}.matches({json.dumps(form)})",
-        lambda model: read(model) is None or re.fullmatch(form, read(model) or "") is not None,
+        lambda model: (text := read(model)) is None or is_valid(text),
         f"'{{}}' is {advice}",
         at=field,
         value=(f"self.{field}", read),
@@ -84,12 +88,12 @@ POD_RULES = (
     reserved_prefix("labels", OWN_KEYS),
     reserved_prefix("annotations", OWN_KEYS),
     _OWN_VARIABLES,
-    _image("monitorImage", IMAGE, _NO_IMAGE, lambda given: given.monitor_image),
-    _image("initImage", IMAGE, _NO_IMAGE, lambda given: given.init_image),
-    _image("middlewareImage", IMAGE, _NO_IMAGE, lambda given: given.middleware_image),
+    _image("monitorImage", _NO_IMAGE, lambda given: given.monitor_image),
+    _image("initImage", _NO_IMAGE, lambda given: given.init_image),
+    _image("middlewareImage", _NO_IMAGE, lambda given: given.middleware_image),
 )
 
-METRICS_RULES = (_image("image", IMAGE, _NO_IMAGE, lambda given: given.image),)
+METRICS_RULES = (_image("image", _NO_IMAGE, lambda given: given.image),)
 
 _POD_CEL = "has(self.pod) && size(self.pod) > 0"
 _MIDDLEWARE_CEL = f"{_POD_CEL} && has(self.pod[0].middlewareImage)"
@@ -144,9 +148,10 @@ def _malformed(spec: Any) -> list[str]:
 CLUSTER_RULES = (
     _image(
         "repository",
-        NAME_FORM,
         "not an image without a tag; use the form library/redis, optionally with a registry; version is the tag.",
         lambda spec: spec.repository,
+        NAME_FORM,
+        is_name,
     ),
     Rule(
         f"!has(self.version) || self.version.matches({json.dumps(VERSION)})",

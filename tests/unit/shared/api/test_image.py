@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.api.image import Image
+from shared.api.image import Image, is_name, is_reference
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -42,3 +42,81 @@ def test_invalid_reference_is_rejected(reference: str) -> None:
 )
 def test_version_is_the_tag_or_else_the_digest(reference: str, version: str) -> None:
     assert Image.parse(reference).version == version
+
+
+HOST = ".".join(["a" * 60] * 3) + ".example.com"
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("redis", "docker.io/library/redis"),
+        ("redis:8.2.9", "docker.io/library/redis"),
+        ("library/redis", "docker.io/library/redis"),
+        ("docker.io/redis", "docker.io/library/redis"),
+        ("docker.io/library/redis", "docker.io/library/redis"),
+        ("docker.io/team/redis", "docker.io/team/redis"),
+        ("index.docker.io/redis", "docker.io/library/redis"),
+        ("index.docker.io/team/redis", "docker.io/team/redis"),
+        ("team/redis", "docker.io/team/redis"),
+        ("a/b/c", "docker.io/a/b/c"),
+        ("EVIL/x", "EVIL/x"),
+        ("Team/redis", "Team/redis"),
+        ("docker.IO/library/redis", "docker.IO/library/redis"),
+        ("localhost/redis", "localhost/redis"),
+        ("localhost:5000/redis", "localhost:5000/redis"),
+        ("evil:5000/redis", "evil:5000/redis"),
+        ("evil.example/redis", "evil.example/redis"),
+        ("127.0.0.1/redis", "127.0.0.1/redis"),
+        ("[2001:db8::1]/redis", "[2001:db8::1]/redis"),
+        ("xn--7o8h.com/redis:1", "xn--7o8h.com/redis"),
+        ("a-b.c/d__e-f.g/h---i", "a-b.c/d__e-f.g/h---i"),
+        ("redis:5000", "docker.io/library/redis"),
+        ("1.2/redis", "1.2/redis"),
+        (f"redis:8@{DIGEST}", "docker.io/library/redis"),
+        (f"redis@sha512:{'0a' * 64}", "docker.io/library/redis"),
+        (f"{HOST}/{'a' * (254 - len(HOST))}", f"{HOST}/{'a' * (254 - len(HOST))}"),
+    ],
+)
+def test_registry_and_repository_are_those_of_the_runtime(reference: str, name: str) -> None:
+    """A part of the repository is a registry to a runtime if it has a dot, a colon or an upper-case letter."""
+    assert Image.parse(reference).name == name
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "Redis",
+        "example.com/Redis",
+        "-evil/redis",
+        "evil-/redis",
+        "evil..com/redis",
+        ".evil/redis",
+        "evil_host.com:5000/redis",
+        "evil:port/redis",
+        "https://example.com/redis",
+        "::1/redis",
+        "redis/",
+        "/redis",
+        "redis:.tag",
+        f"redis:{'a' * 129}",
+        "redis__",
+        "re___dis",
+        "redis@sha256:short",
+        f"redis@sha256:{'0a' * 31}",
+        f"redis@sha256:{'0A' * 32}",
+        f"redis@md5:{'0a' * 16}",
+        "0a" * 32,
+        "a" * 256,
+        f"{HOST}/{'a' * (255 - len(HOST))}",
+        "redis\n",
+        " redis",
+    ],
+)
+def test_text_that_a_runtime_rejects_is_no_reference(reference: str) -> None:
+    assert not is_reference(reference)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a/b", True), ("a:1", False), (f"a@{DIGEST}", False), ("A", False)])
+def test_name_has_neither_tag_nor_digest(text: str, expected: bool) -> None:
+    assert is_name(text) is expected

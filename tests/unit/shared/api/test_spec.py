@@ -158,8 +158,9 @@ def test_model_with_more_rules_keeps_inherited_rules() -> None:
 
         RULES = (*PodSettings.RULES, Rule("true", lambda _: True, "fine"))
 
-    assert len(structural(Stricter)["x-kubernetes-validations"]) == len(PodSettings.RULES) + 1
-    assert len(structural(PodSettings)["x-kubernetes-validations"]) == len(PodSettings.RULES)
+    in_schema = [rule for rule in PodSettings.RULES if rule.cel]
+    assert len(structural(Stricter)["x-kubernetes-validations"]) == len(in_schema) + 1
+    assert len(structural(PodSettings)["x-kubernetes-validations"]) == len(in_schema)
 
 
 def test_pod_settings_become_fields_of_a_pod() -> None:
