@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import ssl
 from collections import Counter
 from collections.abc import Iterable
@@ -24,6 +25,9 @@ from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
 
 MAX_PASSWORD_BYTES = 4096
 """Maximum size of a password."""
+
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+"""Characters that a password must not have: C programs cut it at NUL, configuration files at a line break."""
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, not defined in Python's ssl module
 
@@ -82,7 +86,7 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
         at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: there is no password, it is too long, or it begins or ends with a line break.
+        UnusableSecret: there is no password, it is too long, or it has control characters.
     """
     (password,) = texts(at, name, secret, PASSWORD_KEY)
     if (size := len(password.encode())) > MAX_PASSWORD_BYTES:
@@ -93,6 +97,12 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
             SECRET_INVALID,
             f"{at}: Secret {name}: {PASSWORD_KEY} begins or ends with a line break, which is probably not intended. "
             "Remove it, for example by creating the Secret with --from-literal.",
+        )
+    if CONTROL_CHARACTER.search(password):
+        raise UnusableSecret(
+            SECRET_INVALID,
+            f"{at}: Secret {name}: {PASSWORD_KEY} contains a control character, such as NUL or a line break. Files, "
+            "environment variables and C programs cut a password there. Use another password.",
         )
     return password
 

@@ -325,6 +325,10 @@ SECRET_INVALID = COMMON.add(
         "{at}: Secret {name}: {password_key} begins or ends with a line break, which is probably not "
         "intended. Remove it, for example by creating the Secret with --from-literal."
     ),
+    (
+        "{at}: Secret {name}: {password_key} contains a control character, such as NUL or a line break. Files, "
+        "environment variables and C programs cut a password there. Use another password."
+    ),
     "{at}: Secret {name}: {wrong}",
 )
 SECRET_MISSING = COMMON.add(

@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.memo import remembered
-from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
+from shared.pki.secret_checks import CONTROL_CHARACTER, SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
 from shared.pki.stores import authorities_of, certificate_secrets, validities
 from shared.pki.threads import evaluate
@@ -243,6 +243,8 @@ def _users_file_problem(text: str) -> str:
         user, _, password = line.partition(":")
         if not user or not password or re.search(r"\s", line):
             return f"line {number} does not have the form user:password, or contains whitespace. Correct it."
+        if CONTROL_CHARACTER.search(line):  # memcached cuts the password at NUL, and accepts the shorter one
+            return f"line {number} contains a control character, at which memcached may cut the password. Remove it."
         if len(line.encode()) >= MAX_LINE_BYTES:
             return f"line {number} is too long: memcached reads at most {MAX_LINE_BYTES - 1} bytes. Shorten it."
     return ""

@@ -105,6 +105,14 @@ def test_password_with_a_trailing_line_break_is_refused() -> None:
     assert "s3cret" not in message
 
 
+@pytest.mark.parametrize("password", ["s3cret\0x", "s3\ncret", "s3cret\x1b"])
+def test_password_with_a_control_character_is_refused(password: str) -> None:
+    reason, message = complaint(secret("root", password=password), **ROOT)
+    assert reason == "SecretInvalid"
+    assert "password contains a control character" in message
+    assert "s3" not in message
+
+
 def test_password_is_optional_while_authentication_is_being_disabled() -> None:
     ended: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
     assert complaint(**ended) == ("", "")

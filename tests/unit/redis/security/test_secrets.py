@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from operators.redis.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
@@ -65,6 +67,15 @@ def test_missing_or_invalid_password_is_reported_without_its_value() -> None:
     assert "line break" in message
     assert "hunter2" not in message
     assert judged(**AUTH).desired is None
+
+
+@pytest.mark.parametrize("password", ["hunter2\0x", "hun\nter2", "hunter2\x1b", "\thunter2"])
+def test_password_with_a_control_character_is_refused(password: str) -> None:
+    """A configuration file, an environment variable or a C program would cut it there."""
+    reason, message = problem_of(secret(GIVEN, {"password": password}), **AUTH)
+    assert reason == "SecretInvalid"
+    assert "password contains a control character" in message
+    assert "hun" not in message
 
 
 def test_operator_tries_the_current_password_before_others() -> None:
