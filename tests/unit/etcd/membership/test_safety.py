@@ -63,6 +63,7 @@ def is_desired(world: World) -> bool:
     return numbers(world.voters, world) == list(range(world.size)) == numbers(world.up, world)
 
 
+@pytest.mark.nightly
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(
     size=st.integers(1, 5),
