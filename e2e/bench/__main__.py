@@ -18,6 +18,9 @@ from e2e.bench.trials import REFERENCE_WORKERS, Advance, measure_account, race
 from e2e.cluster.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "memcached.json"
+RATIOS = ("ratio", "ratio_of_work", "rate", "load", "cpu", "share_of_memory")
+"""Properties of a race in the results."""
+
 WRITES = 4
 """Estimated writes per creation, for the progress bars."""
 
@@ -130,7 +133,7 @@ def _median_run(runs: list[Run]) -> Run:
 def _figures(found: Results) -> dict[str, Any]:
     account, races = found
     return {
-        "races": [asdict(one) | {"ratio": one.ratio, "ratio_of_work": one.ratio_of_work} for one in races],
+        "races": [asdict(one) | {name: getattr(one, name) for name in RATIOS} for one in races],
         "account": asdict(account) | {"per_creation": account.per_creation, "per_further": account.per_further},
     }
 

@@ -58,13 +58,30 @@ class Race:
         """The same ratio by CPU time, which depends less on other load of the machine."""
         return (self.bare.client + self.bare.server) / (self.operator.client + self.operator.server)
 
-    def rate_to(self, workers: int) -> float:
-        """Return the rate of the operator relative to the reference operator."""
-        return self.references[workers].seconds / self.operator.seconds
+    @property
+    def reference(self) -> Run:
+        """The reference operator with most concurrent reconciles, to which the goals refer."""
+        return self.references[max(self.references)]
 
-    def load_to(self, workers: int) -> float:
-        """Return the CPU time that the operator costs the API server and etcd, relative to the reference operator."""
-        return self.operator.server / self.references[workers].server
+    @property
+    def rate(self) -> float:
+        """Rate of the operator relative to the reference operator."""
+        return self.reference.seconds / self.operator.seconds
+
+    @property
+    def load(self) -> float:
+        """CPU time that the operator costs the API server and etcd, relative to the reference operator."""
+        return self.operator.server / self.reference.server
+
+    @property
+    def cpu(self) -> float:
+        """CPU time of the operator for a resource, in milliseconds."""
+        return self.operator.client / self.size * 1000
+
+    @property
+    def share_of_memory(self) -> float:
+        """Resident memory of the operator relative to the reference operator."""
+        return self.operator.memory / self.reference.memory
 
 
 @dataclass(frozen=True)
@@ -139,23 +156,17 @@ def goals(races: Iterable[Race], account: Account) -> list[Goal]:
     for race in races:
         by_size.setdefault(race.size, []).append(race)
     first = min(by_size)
-    found = [
-        Goal(
-            f"rate with {size} resources, relative to the bare client",
-            median(race.ratio for race in several),
-            0.9,
-            at_least=True,
-        )
-        for size, several in sorted(by_size.items())
-    ]
+    found = []
     for size, several in sorted(by_size.items()):
-        for workers in several[0].references:
-            compared = f"with {size} resources, relative to the reference with {_workers(workers)}"
-            rates, loads = [each.rate_to(workers) for each in several], [each.load_to(workers) for each in several]
-            found += [
-                Goal(f"rate {compared}", median(rates), 1.5, at_least=True),
-                Goal(f"API server CPU {compared}", median(loads), 0.8),
-            ]
+        compared = f"with {size} resources, relative to the reference"
+        found += [
+            Goal(f"rate {compared}", median(each.rate for each in several), 1.0, at_least=True),
+            Goal(f"API server and etcd CPU {compared}", median(each.load for each in several), 1.0),
+            Goal(f"operator CPU with {size} resources, ms per resource", median(each.cpu for each in several), 2.5),
+        ]
+    last = max(by_size)
+    shares = median(each.share_of_memory for each in by_size[last])
+    found.append(Goal(f"memory with {last} resources, relative to the reference", shares, 0.5))
     thousand = min(account.memory, key=lambda count: abs(count - 1000))
     reads = [call for call in account.idle_calls if call.split()[0] in ("get", "list")]
     return [
@@ -168,10 +179,6 @@ def goals(races: Iterable[Race], account: Account) -> list[Goal]:
         Goal(f"idle for {account.idle:g} s: writes", len(account.idle_calls) - len(reads), 0),
         Goal(f"idle for {account.idle:g} s: reads other than resyncs", len(reads), 0),
     ]
-
-
-def _workers(number: int) -> str:
-    return f"{number} concurrent reconciles" if number > 1 else "its defaults"
 
 
 def median(values: Iterable[float]) -> float:
