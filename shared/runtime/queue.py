@@ -73,6 +73,7 @@ class Queue:
         self._failures: dict[Key, int] = {}
         self._closed = False
         self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
+        self._begun = 0  # number of reconciles that began in this turn
         self._idle: deque[asyncio.Future[None]] = deque()  # workers that wait for a key; one is woken for each key
         self._rested = asyncio.Event()
         self._rested.set()
@@ -102,8 +103,11 @@ class Queue:
         self._wake_one()
 
     def _wake_one(self) -> None:
-        """Let a waiting worker process the next key, if there is one."""
-        while self._idle and self._has_next:
+        """Let a waiting worker process the next key, if there is one, in this turn of the event loop or the next one.
+
+        Workers do not wait for the next turn awake: hundreds that look for it in each one take a quarter of the CPU.
+        """
+        while self._idle and not self._is_turn_over and self._has_next:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
@@ -171,13 +175,8 @@ class Queue:
 
     async def get(self) -> Key:
         """Return the next key, which the caller processes until `done`."""
-        while True:
-            if not self._has_next:
-                await self._sleep()
-            elif self._turn is not None and time.monotonic() >= self._turn + TURN_SECONDS:
-                await asyncio.sleep(0)
-            else:
-                break
+        while self._is_turn_over or not self._has_next:
+            await self._sleep()
         self._begin_turn()
         key = self._fair.take(self._clock())
         self._note_slow()
@@ -219,13 +218,22 @@ class Queue:
                 self._wake_one()  # the key is left for another worker
             raise
 
+    @property
+    def _is_turn_over(self) -> bool:
+        """Whether no further reconcile begins in this turn of the event loop."""
+        return self._turn is not None and time.monotonic() >= self._turn + TURN_SECONDS
+
     def _begin_turn(self) -> None:
         if self._turn is None:
-            self._turn = time.monotonic()
+            self._turn, self._begun = time.monotonic(), 0
             asyncio.get_running_loop().call_soon(self._end_turn)
+        self._begun += 1
 
     def _end_turn(self) -> None:
+        """Let as many workers continue as have begun a reconcile in this turn; each lets another one continue."""
         self._turn = None
+        for _ in range(self._begun):
+            self._wake_one()
 
     def done(self, key: Key) -> None:
         """Finish processing a key; if it was added in the meantime, it waits again. A second call changes nothing."""
