@@ -34,6 +34,7 @@ from shared.kubernetes.client import Kube, Request, Response, Transport
 from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import LEASE, Obj
 from shared.observability import metrics
+from shared.runtime.supervisor import MustEnd
 from shared.status.events import Event, Recorder
 from shared.status.reasons import LEADER_ELECTION
 
@@ -231,7 +232,8 @@ class Leadership:
         """Wait for leadership, lead until the context exits, then release the Lease.
 
         The yielded future is done when leadership is lost; work must then stop within `Times.notice`. The Lease is
-        renewed while the context exits, so that no other replica starts before the work has stopped.
+        renewed until the body has ended, so that no other replica starts before the work has stopped. If the body ends
+        with `MustEnd`, work continues, and the Lease is not released: it expires after the process has ended.
         """
         try:
             await self._acquire()
@@ -243,6 +245,9 @@ class Leadership:
             finally:
                 renewal.cancel()
                 await asyncio.wait({renewal})
+        except MustEnd:
+            self._may_hold = False
+            raise
         finally:
             await self._release()
             self._renewed = None

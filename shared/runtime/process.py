@@ -10,7 +10,7 @@ import math
 import random
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -56,6 +56,10 @@ MAX_RECONCILE_SECONDS = 600.0
 
 SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds allowed at exit for tasks that are cancelled."""
+
+WORKER_GRACE_SECONDS = 15.0
+"""Seconds allowed at the end of a term for the clean-up of cancelled reconciles, during which the Lease is renewed. The
+longest one, of a Redis migration, takes 10 s."""
 
 RECONCILE_GRACE_SECONDS, EVENT_GRACE_SECONDS = 0.6, 0.2
 """Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby reads
@@ -261,7 +265,7 @@ class Process:
                 await self._end
             finally:
                 # running reconciles, then their events, then the Leases
-                await _stop(leading, 3 * SHUTDOWN_GRACE_SECONDS)
+                await _stop(leading, WORKER_GRACE_SECONDS + SHUTDOWN_GRACE_SECONDS)
                 if options.webhook_address != "0":
                     await asyncio.sleep(
                         WEBHOOK_LINGER_SECONDS
@@ -361,21 +365,37 @@ class Process:
             requested.cancel()
             for lane in lanes:
                 lane.queue.close()
-            if lost.done():  # another replica may start soon: cancel running reconciles
-                if running := await _stop(workers, self._times.notice):
-                    raise MustEnd(f"leadership was lost, and {running} could not be stopped")
-            else:
+            if not lost.done():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(
                         asyncio.gather(*(lane.queue.rest() for lane in lanes)), RECONCILE_GRACE_SECONDS
                     )
-                await _stop(workers, SHUTDOWN_GRACE_SECONDS)
+            await self._end_workers(workers, lost)
+            if not lost.done():
                 await self._recorder.flush(EVENT_GRACE_SECONDS)
         for lane in lanes:
             lane.end()
         for ended in (lost, *workers):
             if ended.done() and not ended.cancelled():
                 ended.result()
+
+    async def _end_workers(self, workers: set[asyncio.Task[None]], lost: asyncio.Future[None]) -> None:
+        """Cancel workers, and wait until their clean-up has ended. Until then, the Lease is renewed.
+
+        Raises:
+            MustEnd: a worker could not be stopped in time, so that the Lease must not be released.
+        """
+        for worker in workers:
+            worker.cancel()
+        try:
+            ended: asyncio.Future[Any] = asyncio.gather(*workers, return_exceptions=True)
+            until: set[asyncio.Future[Any]] = {ended, lost}
+            await asyncio.wait(until, timeout=WORKER_GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():  # another replica may start soon
+                await asyncio.wait({ended}, timeout=self._times.notice)
+        finally:
+            if running := sorted(worker.get_name() for worker in workers if not worker.done()):
+                raise MustEnd(f"{_listed(running)} could not be stopped, and another replica must not lead before")
 
     def _loss(self, controller: Controller[Any, Any], namespace: str) -> Loss | None:
         loss = self._watch.loss(controller, namespace)
@@ -401,21 +421,17 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
-    """Cancel tasks, and wait up to `seconds` for them to end.
-
-    Returns:
-        The names of tasks that still run, at most three.
-    """
+async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> None:
+    """Cancel tasks, and wait up to `seconds` for them to end."""
     for task in tasks:
         task.cancel()
     running = (await asyncio.wait(tasks, timeout=seconds))[1] if tasks else set()
-    names = ", ".join(sorted(task.get_name() for task in running)[:3])
-    if len(running) > 3:
-        names += f" and {len(running) - 3} others"
-    if names:
-        log.warning("%s did not end within %g s", names, seconds)
-    return names
+    if running:
+        log.warning("%s did not end within %g s", _listed(sorted(task.get_name() for task in running)), seconds)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
 
 
 def certificates_of(options: Options, kube: Kube) -> Certificates:

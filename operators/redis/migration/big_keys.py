@@ -32,14 +32,15 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
     """Raise the limits of servers while a key of this size is moved.
 
     During the move both ends are blocked: so every primary gets a longer node timeout before it marks another as
-    failed. The former values are restored afterwards; after an interruption the operator finds that the settings
-    differ.
+    failed. The former values are restored when the servers have answered. After an interruption, the source may be
+    blocked for as long as before: the next inspection that both ends answer finds that the settings differ.
 
     Yields:
         Time in seconds that the ends may be blocked.
     """
     seconds = 10 + size / BYTES_PER_SECOND
     before: list[tuple[End, Mapping[str, int]]] = []
+    is_answered = False
     try:
         for end in ends:
             desired = {NODE_TIMEOUT: int(seconds * 2000)} | (
@@ -49,8 +50,13 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
             before.append((end, former))
             await _set(end.server, {name: value for name, value in desired.items() if former.get(name, value) < value})
         yield seconds
+        is_answered = True
+    except Refused:
+        is_answered = True
+        raise
     finally:
-        await asyncio.gather(*(_restore(end, former) for end, former in before))
+        if is_answered:
+            await asyncio.gather(*(_restore(end, former) for end, former in before))
 
 
 async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
