@@ -29,7 +29,7 @@ from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
-from operators.redis.reasons import CONFIG_MAP_MISSING
+from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.volume_record import restored_entries
@@ -132,6 +132,9 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
     if text is None:
         message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
+    if why := redis_conf.excess(text):
+        message = f"{at}: ConfigMap {name}: {CONFIG_KEY} {why}. Shorten it."
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, message))
     return ConfigTemplate(text)
 
 

@@ -33,6 +33,8 @@ CONFIG_MAP_INVALID = REASONS.add(
         "into a Secret, set spec.auth.secretName, and remove the line."
     ),
     "{at}: line {number} {why}. Correct it, or remove the line.",
+    "{at}: ConfigMap {name}: {config_key} {why}. Shorten it.",
+    "{at}: ConfigMap {name}: {config_key} {why}. Shorten it. Nothing was changed.",
     "{field}: {problem} Nodes keep its last valid version.",
 )
 CONFIG_MAP_MISSING = REASONS.add(

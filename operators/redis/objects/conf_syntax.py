@@ -21,7 +21,7 @@ class Malformed(Exception):
     """The server cannot read a line, or reads something else than text; the message is the end of a sentence."""
 
 
-@lru_cache(maxsize=4096)  # every plan reads the same lines
+@lru_cache(maxsize=4096)  # every plan reads the same lines, which have at most 1 KiB
 def arguments(line: str) -> tuple[str, ...]:
     """Split a line into its directive and the arguments, as the server does; empty for a comment and a blank line.
 
@@ -72,7 +72,7 @@ def _word(text: bytes, at: int) -> tuple[bytes, int]:
 
 def _quoted_part(text: bytes, at: int, quote: int) -> tuple[bytes, int, bool]:
     """Return the next character within quotes, the position after it, and whether it was the closing quote."""
-    character, rest = text[at], text[at + 1 :]
+    character, rest = text[at], text[at + 1 : at + 4]
     if character == quote:
         if rest and rest[0] not in _BLANK:
             raise Malformed("has unbalanced quotes")

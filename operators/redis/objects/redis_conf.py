@@ -25,6 +25,7 @@ from operators.redis.reasons import CONFIG_MAP_INVALID
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.pki.memo import remembered
 from shared.pki.secret_checks import SecretProblem
 
 CONFIG_KEY = "redis.conf"
@@ -70,6 +71,12 @@ _SEVERAL = frozenset(
 _PASSWORDS = frozenset({"requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "user", "aclfile"})
 _PLACEHOLDER = re.compile(r"\{[A-Z][A-Z0-9_]*\}|\$\{?[A-Z]")
 
+MAX_BYTES, MAX_LINES = 128 * 1024, 4096
+"""Maximum size of a redis.conf and of its lines: the documented one of a release has 110 KiB and 2,400 lines."""
+
+MAX_DIRECTIVES, MAX_DIRECTIVES_BYTES, MAX_LINE = 512, 32 * 1024, 1024
+"""Maximum number of lines that are no comments, size of them together, and length of one of them."""
+
 Directives = dict[str, list[list[str]]]
 """Arguments of each line, by directive."""
 
@@ -77,6 +84,21 @@ Kept = Mapping[str, list[list[str]]]
 """Directives whose desired value must not be used, with the lines of the present file; no lines if it has none."""
 
 NOTHING: Kept = {}
+
+
+def excess(text: str) -> str:
+    """Return which limit a redis.conf exceeds, as the end of a sentence; empty if it exceeds none."""
+    if len(text) > MAX_BYTES or text.count("\n") > MAX_LINES:
+        count = text.count("\n")
+        return f"has {len(text):,} bytes and {count:,} lines, and at most {MAX_BYTES:,} and {MAX_LINES:,} are accepted"
+    lines = [line for line in map(str.strip, text.split("\n")) if line and not line.startswith("#")]
+    if len(lines) > MAX_DIRECTIVES or sum(map(len, lines)) > MAX_DIRECTIVES_BYTES:
+        return (
+            f"has {len(lines):,} directives in {sum(map(len, lines)):,} bytes, and at most {MAX_DIRECTIVES} in "
+            f"{MAX_DIRECTIVES_BYTES:,} are accepted"
+        )
+    longest = max(map(len, lines), default=0)
+    return f"has a line of {longest:,} bytes, and at most {MAX_LINE:,} are accepted" if longest > MAX_LINE else ""
 
 
 def render(resource: RedisCluster, template: str = "", kept: Kept = NOTHING) -> str:
@@ -131,7 +153,10 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None, kept: K
 def present(config_map: Obj | None) -> Directives:
     """Return the directives of the present file, other than those that only the operator sets."""
     found: Directives = {}
-    for name, words in _lines(((config_map or {}).get("data") or {}).get(CONFIG_KEY) or ""):
+    text = ((config_map or {}).get("data") or {}).get(CONFIG_KEY) or ""
+    if len(text) > 2 * MAX_BYTES:  # no file of the operator: it was replaced by hand
+        return found
+    for name, words in _lines(text):
         if name not in RESERVED:
             found.setdefault(name, []).append(words)
     return found
@@ -233,11 +258,12 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
         name: _split(name, value.split() if name in _SEVERAL else [value])
         for name, value in resource.spec.config.items()
     }
+    present_names = {present_name(name): name for name in found}
     for name, lines in (*_of_template(template, resource.engine).items(), *config.items()):
         if name not in kept:
-            for other in [other for other in found if present_name(other) == present_name(name)]:
-                del found[other]
+            found.pop(present_names.get(present_name(name), name), None)
             found[name] = lines
+            present_names[present_name(name)] = name
     found |= {name: lines for name, lines in kept.items() if lines}
     if bound and any(variable.name == MAX_MEMORY for variable in resource.spec.pods.env):
         found["maxmemory"] = bound
@@ -292,13 +318,22 @@ def _of_template(text: str, engine: Engine) -> Directives:
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield name and arguments of each directive; invalid lines are omitted (`problem` reports them)."""
+    for name, *words in _parsed(text):
+        yield name.lower(), words
+
+
+@remembered(lambda lines: sum(200 + 2 * sum(map(len, words)) for words in lines))  # a plan reads it a dozen times
+def _parsed(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each directive."""
+    found = []
     for line in text.split("\n"):
         try:
             words = arguments(line)
         except Malformed:
             continue
         if words:
-            yield words[0].lower(), list(words[1:])
+            found.append(words)
+    return tuple(found)
 
 
 def _split(name: str, arguments: list[str]) -> list[list[str]]:

@@ -53,7 +53,8 @@ def template_text(resource: RedisCluster, seen: Observed) -> str:
     """Return the user's redis.conf, or its last valid version if the current one is invalid or missing."""
     if _config_problem(resource, seen) is None:
         return seen.config.text
-    return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
+    text = str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
+    return "" if redis_conf.excess(text) else text
 
 
 def live_settings(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Secrets of users with any content: the operators refuse what costs too much, in a sentence, and stay responsive.
+"""Secrets and ConfigMaps of users with any content: the operators refuse what costs too much, in a sentence.
 
 Each Secret that a spec names gets each kind of hostile content, one at a time. A reconcile may then occupy the event
 loop for at most 100 ms, and need at most 20 MiB (shared/testing/cost.py).
@@ -7,6 +7,7 @@ loop for at most 100 ms, and need at most 20 MiB (shared/testing/cost.py).
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import ssl
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ import pytest
 
 import operators
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.status.conditions import READY
@@ -179,8 +180,10 @@ CASES = [
 ]
 
 
-async def reconciled(target: Target, secrets: Mapping[str, Content]) -> Harness:
-    """Let the operator reconcile a resource with these Secrets once, within the limits."""
+async def reconciled(
+    target: Target, secrets: Mapping[str, Content], config: Mapping[str, str] | None = None
+) -> Harness:
+    """Let the operator reconcile a resource with these Secrets, and a ConfigMap, once, within the limits."""
     options = parse_options(f"{target.operator}-operator", target.operator, ["--agent-image=operator:1"], {})
     served = KINDS[target.operator]
     workloads = Workloads(ApiServer([each.resource.kind for each in served]))
@@ -191,6 +194,8 @@ async def reconciled(target: Target, secrets: Mapping[str, Content]) -> Harness:
         harness.user_client.apply(
             SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}, force=True
         )
+    wishes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wishes", "namespace": NAMESPACE}}
+    harness.user_client.apply(CONFIG_MAP, {**wishes, "data": dict(config or {})}, force=True)
     harness.apply("cache", **target.spec)
     async with cost.bounded():
         results = await harness.run()
@@ -225,3 +230,41 @@ def _ready(harness: Harness) -> Obj:
 
 def _reason(harness: Harness) -> str:
     return str(_ready(harness)["reason"])
+
+
+# The user's redis.conf.
+
+
+REDIS_CONF: Mapping[str, str] = {
+    "128 KiB of a quoted word": '"' + "x" * 128 * 1024,
+    "1 MiB of a quoted word": '"' + "x" * MIB,
+    "1 MiB of line breaks": "\n" * MIB,
+    "60,000 directives": "hz 10\n" * 60_000,
+    "8,000 directives of modules": "loadmodule a.so\n" + "".join(f"a.b{number} 1\n" for number in range(8_000)),
+    "64 KiB of directives": "".join(f"latency-monitor-threshold {number:0200}\n" for number in range(300)),
+    "long line": "proc-title-template " + "x" * 30_000,
+}
+DIRECTIVES = "loadmodule a.so\n" + "".join(f"a.b{number} '{'x' * 40}'\n" for number in range(500))
+"""The maximum number of directives that are accepted, of a module."""
+
+
+async def with_redis_conf(text: str) -> Obj:
+    """Return the condition Ready of a RedisCluster with this redis.conf after a reconcile within the limits."""
+    target = next(target for target in TARGETS if target.operator == "redis")
+    spec = {"replicas": 6, "pod": [{"configmap": "wishes"}]}
+    harness = await reconciled(dataclasses.replace(target, spec=spec), {}, {"redis.conf": text})
+    return _ready(harness)
+
+
+@pytest.mark.parametrize("name", REDIS_CONF)
+async def test_hostile_redis_conf_is_refused_in_a_sentence(name: str) -> None:
+    ready = await with_redis_conf(REDIS_CONF[name])
+    assert ready["reason"] == "ConfigMapInvalid"
+    assert "ConfigMap wishes: redis.conf has " in ready["message"]
+    assert len(ready["message"]) <= 1_000
+    assert "xxxx" not in ready["message"]
+
+
+async def test_longest_redis_conf_is_accepted() -> None:
+    comments = "# a comment of the documented redis.conf\n" * 2_000
+    assert (await with_redis_conf(comments + DIRECTIVES))["reason"] != "ConfigMapInvalid"
