@@ -260,7 +260,7 @@ class Gateway:
         """Request a token; empty if authentication is disabled."""
         body = {"name": user, "password": password}
         with _tolerate("authentication is not enabled"):
-            return await self._wire.post("auth/authenticate", body, lambda answer: str(answer["token"]))
+            return await self._wire.post("auth/authenticate", body, responses.token)
         return ""
 
 

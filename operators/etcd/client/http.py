@@ -26,6 +26,12 @@ STREAM_PAUSE_SECONDS = 60.0
 MAX_LINE_BYTES = 2**20
 """Maximum length of a line of a stream; etcd's have 44 KiB."""
 
+MAX_BODY_BYTES, MAX_METRICS_BYTES = 256 * 1024, 2**21
+"""Maximum size of a response, and of the metrics; a member list has 3 KiB, and the metrics of a member 200 KiB."""
+
+_PLAIN = {"Accept-Encoding": "identity"}
+"""Header of requests: a few compressed bytes could fill the memory."""
+
 _HEALTH = (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)
 
 Answer = TypeVar("Answer")
@@ -69,28 +75,29 @@ class Wire:
         whole = aiohttp.ClientTimeout(total=within)
         with self._traced(path):
             async with self._response(f"{self._url}/v3/{path}", path, whole, body, token) as answer:
-                return self._parsed(path, _json(read), await answer.read())
+                return self._parsed(path, _json(read), await self._body(path, answer))
 
     async def get(self, path: str, read: Callable[[Any], Answer]) -> Answer:
         """Return the response to a request that needs no authentication."""
         whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced(path):
             async with self._response(f"{self._url}/{path}", path, whole) as answer:
-                return self._parsed(path, _json(read), await answer.read())
+                return self._parsed(path, _json(read), await self._body(path, answer))
 
     async def metrics(self, read: Callable[[str], Answer]) -> Answer:
         """Return the metrics for Prometheus."""
         whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced("metrics"):
             async with self._response(f"{self._plain}/metrics", "metrics", whole) as answer:
-                return self._parsed("metrics", lambda text: read(text.decode()), await answer.read())
+                text = await self._body("metrics", answer, MAX_METRICS_BYTES)
+                return self._parsed("metrics", lambda text: read(text.decode()), text)
 
     async def health(self, read: Callable[[Any], Answer]) -> Answer:
         """Return the health of the member as it knows it, without a quorum."""
         whole, url = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS), f"{self._plain}/health?serializable=true"
         with self._traced("health"):
             async with self._response(url, "health", whole, expected=_HEALTH) as answer:
-                return self._parsed("health", _json(read), await answer.read())
+                return self._parsed("health", _json(read), await self._body("health", answer))
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """Yield the lines of a stream."""
@@ -132,21 +139,36 @@ class Wire:
                 "GET" if body is None else "POST",
                 url,
                 json=body,
-                headers={"Host": self._host} | ({"Authorization": token} if token else {}),
+                headers={"Host": self._host, **_PLAIN} | ({"Authorization": token} if token else {}),
                 timeout=timeout,
                 server_hostname=self._host if url.startswith("https:") else None,
                 allow_redirects=False,
                 read_bufsize=MAX_LINE_BYTES // 2,  # aiohttp allows twice this
             ) as answer:
                 if answer.status not in expected:
-                    raise self.refused(path, await answer.read())
+                    raise self.refused(path, await self._body(path, answer))
                 yield answer
+
+    async def _body(self, path: str, answer: aiohttp.ClientResponse, most: int = MAX_BODY_BYTES) -> bytes:
+        """Return the body of a response.
+
+        Raises:
+            Unreachable: the body has more than `most` bytes.
+        """
+        found = bytearray()
+        while part := await answer.content.read(most + 1 - len(found)):
+            found += part
+            if len(found) > most:
+                raise Unreachable(
+                    f"{self.label} answered {path} with a response that is not of etcd: over {most} bytes."
+                )
+        return bytes(found)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             trust = verify.trust(self._access.authority, self._access.pair) if self._access.authority else True
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar()
+                connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
             )
         return self._session
 

@@ -29,7 +29,13 @@ from operators.etcd.client.errors import (
 )
 from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
 
-MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+MAX_MEMBERS, MAX_TEXTS, MAX_TEXT = 100, 100, 1024
+"""Maximum number of members, of alarms and errors, and length of a text; etcd advises at most seven members."""
+
+MAX_TOKEN = 16 * 1024
+"""Maximum length of a token; one of kind jwt has 1 KiB."""
 
 _MEANINGS: tuple[tuple[str, type[EtcdError]], ...] = (
     ("unhealthy cluster", Unhealthy),
@@ -97,7 +103,7 @@ def _is_from_etcd(body: bytes) -> bool:
     """Whether etcd sent the error; otherwise its gateway, which did not reach the server, or another server did."""
     try:
         return bool(json.loads(body).get("code") != _UNAVAILABLE)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -108,7 +114,7 @@ def _error_text(body: bytes) -> str:
         found = json.loads(text)
         while isinstance(found, dict):
             found = found.get("message") or found["error"]
-    except (ValueError, LookupError):
+    except (ValueError, LookupError, RecursionError):
         found = text
     shown = " ".join(str(found).split())
     return shown if len(shown) <= 300 else f"{shown[:300]}…"
@@ -121,7 +127,7 @@ def status(answer: Any) -> EndpointStatus:
         cluster_id=int(header["cluster_id"]),
         member_id=int(header["member_id"]),
         leader=_number(answer, "leader"),
-        version=str(answer["version"]),
+        version=_text(answer["version"]),
         revision=_number(header, "revision"),
         raft_term=_number(answer, "raftTerm"),
         raft_index=_number(answer, "raftIndex"),
@@ -129,9 +135,9 @@ def status(answer: Any) -> EndpointStatus:
         db_size=_number(answer, "dbSize"),
         db_in_use=_number(answer, "dbSizeInUse"),
         learner=bool(answer.get("isLearner", False)),
-        errors=tuple(map(str, answer.get("errors", ()))),
-        storage_version=str(answer.get("storageVersion", "")),
-        downgrade_target=str(downgrade.get("targetVersion", "")) if downgrade.get("enabled") else "",
+        errors=tuple(map(_text, _few(answer.get("errors", ()), MAX_TEXTS))),
+        storage_version=_text(answer.get("storageVersion", "")),
+        downgrade_target=_text(downgrade.get("targetVersion", "")) if downgrade.get("enabled") else "",
     )
 
 
@@ -161,7 +167,7 @@ def has_alarm(answer: Any) -> bool:
 
 def members(answer: Any) -> Members:
     """Parse /v3/cluster/member/list."""
-    found = tuple(map(_member, answer["members"]))
+    found = tuple(map(_member, _few(answer["members"], MAX_MEMBERS)))
     if not found:
         raise ValueError("a list without members")
     return Members(int(answer["header"]["cluster_id"]), found)
@@ -175,20 +181,21 @@ def added(answer: Any) -> Member:
 def _member(found: Any) -> Member:
     return Member(
         id=int(found["ID"]),
-        name=str(found.get("name", "")),
-        peer_urls=tuple(map(str, found["peerURLs"])),
+        name=_text(found.get("name", "")),
+        peer_urls=tuple(map(_text, _few(found["peerURLs"], MAX_TEXTS))),
         learner=bool(found.get("isLearner", False)),
     )
 
 
 def versions(answer: Any) -> dict[str, str]:
     """Parse /version: `etcdserver` of the server, and `etcdcluster` of all members together, or `not_decided`."""
-    return {name: str(answer[name]) for name in ("etcdserver", "etcdcluster")}
+    return {name: _text(answer[name]) for name in ("etcdserver", "etcdcluster")}
 
 
 def alarms(answer: Any) -> tuple[Alarm, ...]:
     """Parse /v3/maintenance/alarm."""
-    return tuple(Alarm(_number(alarm, "memberID"), str(alarm["alarm"])) for alarm in answer.get("alarms", ()))
+    found = _few(answer.get("alarms", ()), MAX_TEXTS * MAX_MEMBERS)
+    return tuple(Alarm(_number(alarm, "memberID"), _text(alarm["alarm"])) for alarm in found)
 
 
 def hash_kv(answer: Any, requested: int) -> HashKV:
@@ -197,10 +204,32 @@ def hash_kv(answer: Any, requested: int) -> HashKV:
     return HashKV(_number(answer, "hash"), upto, _number(answer, "compact_revision"))
 
 
+def token(answer: Any) -> str:
+    """Parse /v3/auth/authenticate."""
+    found: str = answer["token"]
+    if len(found) > MAX_TOKEN:
+        raise ValueError("a token that is too long")
+    return found
+
+
 def piece(line: bytes) -> tuple[bytes, int]:
     """Parse a line of /v3/maintenance/snapshot: some bytes, and the number of remaining bytes."""
     result = json.loads(line)["result"]
     return base64.b64decode(result.get("blob", ""), validate=True), _number(result, "remaining_bytes")
+
+
+def _text(found: Any) -> str:
+    """Return a text; raise ValueError if it is longer than any of etcd."""
+    if not isinstance(found, str) or len(found) > MAX_TEXT:
+        raise ValueError("no text, or a very long one")
+    return found
+
+
+def _few(found: Any, most: int) -> Any:
+    """Return a list; raise ValueError if it has more items than any of etcd."""
+    if len(found) > most:
+        raise ValueError(f"{len(found):,} items instead of at most {most:,}")
+    return found
 
 
 def _number(found: Any, name: str) -> int:

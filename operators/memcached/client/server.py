@@ -29,9 +29,9 @@ from shared.pki.verify import cause
 TIMEOUT_SECONDS = 5.0
 """Time limit for a connection to be ready, and for a response to be complete."""
 
-MAX_LINE_BYTES = 65536
-MAX_LINES = 100_000
-"""Limits of a response; the longest one of memcached, to `stats items`, has about 2,000 lines."""
+MAX_LINE_BYTES = 64 * 1024
+MAX_LINES, MAX_RESPONSE_BYTES = 10_000, 512 * 1024
+"""Limits of a line, and of a response; the longest one of memcached, to `stats items`, has about 2,000 lines."""
 
 Section = Literal["", "settings", "slabs", "items"]
 """Argument of `stats`; empty for the general statistics."""
@@ -152,9 +152,15 @@ class _Connection:
     async def stats(self, section: Section = "") -> dict[str, str]:
         command = f"stats {section}".rstrip()
         found: dict[str, str] = {}
+        size = 0
         async with self._exchange(command):
             for _ in range(MAX_LINES):
                 line = await self._line(command)
+                size += len(line)
+                if size > MAX_RESPONSE_BYTES:
+                    raise UnexpectedAnswer(
+                        f"{self.address} returned more than {MAX_RESPONSE_BYTES} bytes for {command!r}."
+                    )
                 if line == "END":
                     return found
                 word, _, stat = line.partition(" ")

@@ -74,6 +74,8 @@ async def inspect_certificate(access: Access, address: str) -> ServedCertificate
             return ServedCertificate(fingerprint(server.certificate), age, ends=ends)
     except MemcachedError as error:
         return ServedCertificate(error=str(error))
+    except ValueError as error:
+        return ServedCertificate(error=f"{address} is not memcached: {str(error)[:200]}.")
 
 
 async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:

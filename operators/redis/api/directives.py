@@ -551,9 +551,13 @@ def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> 
     return ""
 
 
-@lru_cache(maxsize=4096)  # the servers of a cluster report the same few values
 def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     """Return whether a value of a server means the desired one; None if the table does not know the directive."""
+    is_short = len(desired) + len(actual) <= _REMEMBERED_BYTES
+    return (_same_remembered if is_short else _same)(name, desired, actual, engine)
+
+
+def _same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     directive = find(name, engine)
     if directive is None:
         return True if desired == actual else None
@@ -564,6 +568,12 @@ def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.items() <= found.items()
     return expected == found
+
+
+_REMEMBERED_BYTES = 1024
+"""Maximum size of values whose comparison is remembered."""
+
+_same_remembered = lru_cache(maxsize=4096)(_same)  # the servers of a cluster report the same few values
 
 
 def _dotted(engine: Engine) -> str:

@@ -37,6 +37,15 @@ REQUEST_TIMEOUT_SECONDS = 5.0
 _READ_BYTES = 1 << 16
 """Maximum size of one read, in bytes."""
 
+MAX_REPLY_BYTES, MAX_RAW_REPLY_BYTES = 512 * 1024, 8 * 1024 * 1024
+"""Maximum size of a response, and of one with keys, values or functions: CLUSTER NODES of 500 nodes has 200 KiB."""
+
+MAX_REPLY_ITEMS = 16_384
+"""Maximum number of items in a response, nested ones included."""
+
+MAX_REPLY_LINE_BYTES = 64 * 1024
+"""Maximum size of a line outside bulk strings: a number, a status or an error."""
+
 _PARTIAL = object()
 """Placeholder for an incomplete response."""
 
@@ -51,6 +60,69 @@ _KINDS: Mapping[str, type[Refused]] = {
 
 class _Wrong(Exception):
     """An error, as the server wrote it."""
+
+
+class _TooLarge(ValueError):
+    """A response exceeds a limit; the message is the end of a sentence."""
+
+
+class ReplyLimits:
+    """Limits of the responses on a connection, checked before they are parsed.
+
+    hiredis allocates what the header of an array announces: 15 bytes that announce 400 million items occupy the event
+    loop for 10 seconds. So the length of each element is read here first, and its content is skipped.
+    """
+
+    def __init__(self) -> None:
+        self._head = b""  # beginning of a line that is not complete
+        self._skipped = 0  # bytes of a bulk string that have not arrived
+        self._size = self._items = 0
+
+    def next(self) -> None:
+        """Note that a response is complete."""
+        self._size = self._items = 0
+
+    def check(self, received: bytes, most: int) -> None:
+        """Check the next bytes.
+
+        Args:
+            most: maximum size of a response, in bytes.
+
+        Raises:
+            ValueError: a limit is exceeded, or the data is not a response.
+        """
+        self._size += len(received)
+        if self._size > most:
+            raise _TooLarge(f"more than {most:,} bytes")
+        if self._skipped >= len(received):
+            self._skipped -= len(received)
+            return
+        data, at = self._head + received[self._skipped :], 0
+        self._head, self._skipped = b"", 0
+        while at < len(data):
+            end = data.find(b"\r\n", at)
+            if (len(data) if end < 0 else end) - at > MAX_REPLY_LINE_BYTES:
+                raise _TooLarge(f"a line of more than {MAX_REPLY_LINE_BYTES:,} bytes")
+            if end < 0:
+                self._head = data[at:]
+                return
+            self._items += 1
+            at = end + 2 + self._length(data[at : at + 1], data[at + 1 : end], most)
+            if self._items > MAX_REPLY_ITEMS:
+                raise _TooLarge(f"more than {MAX_REPLY_ITEMS:,} items")
+        self._skipped = at - len(data)
+
+    @staticmethod
+    def _length(kind: bytes, announced: bytes, most: int) -> int:
+        """Return the number of bytes that follow a line, and belong to its element."""
+        if kind not in b"$*":
+            return 0
+        length = int(announced[:20])
+        if kind == b"*" and length > MAX_REPLY_ITEMS:
+            raise _TooLarge(f"{length:,} items")
+        if length > most:
+            raise _TooLarge(f"{length:,} bytes")
+        return length + 2 if kind == b"$" and length >= 0 else 0
 
 
 class ServerConnection:
@@ -118,15 +190,14 @@ class ServerConnection:
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             packed = b"".join(hiredis.pack_command(tuple(command)) for command in commands)  # type: ignore[arg-type]
             await wire.send_packed_command(packed, check_health=False)
-        return [self._understood(command, await wire.answer(_timeout(command))) for command in commands]
+        return [self._understood(command, await wire.answer(_timeout(command), _most(command))) for command in commands]
 
     def _understood(self, command: Command, answer: Any) -> Any:
         if isinstance(answer, _Wrong):
             code = str(answer).partition(" ")[0]
             kind = _KINDS.get(code, Refused)
             return kind(f"{self._name} refuses {_named(command)}: {answer}", code)
-        is_raw = command[:2] in _BYTES or command[:1] in _BYTES
-        return answer if is_raw else _texts(answer)
+        return answer if _is_raw(command) else _texts(answer)
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None
@@ -141,6 +212,8 @@ class ServerConnection:
             yield
         except TimeoutError:
             why = f" did not respond to {name} in time: it is busy or unreachable."
+        except _TooLarge as error:
+            why = f" responds to {name} with {error}, more than the operator reads."
         except ValueError:  # of hiredis
             why = f" responds to {name} with data that is not of Redis or Valkey."
         except (LibraryError, OSError) as error:
@@ -180,25 +253,29 @@ class _Wire(Connection):
             driver_info=None,
         )
         self._replies = hiredis.Reader(protocolError=ValueError, replyError=_Wrong, notEnoughData=_PARTIAL)
+        self._limits = ReplyLimits()
         self._tls = {}
         if access.authority:
             self._tls = {"ssl": verify.trust(access.authority, access.pair), "server_hostname": endpoint.host}
 
-    async def answer(self, within: float) -> Any:
+    async def answer(self, within: float, most: int) -> Any:
         """Return the next response: bytes, a number, None, a `_Wrong`, or a list of such.
 
         Args:
             within: timeout in seconds without a byte.
+            most: maximum size of the response, in bytes.
 
         Raises:
-            ValueError: the data is not a response.
+            ValueError: the data is not a response, or exceeds a limit.
         """
         while (answer := self._replies.gets()) is _PARTIAL:
             async with asyncio.timeout(within):
                 more = await self._reader.read(_READ_BYTES) if self._reader else b""
             if not more:
                 raise CutOff
+            self._limits.check(more, most)
             self._replies.feed(more)
+        self._limits.next()
         return answer
 
     def _connection_arguments(self) -> Mapping[str, Any]:
@@ -218,6 +295,16 @@ def _texts(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return [_texts(each) for each in value] if isinstance(value, list) else value
+
+
+def _is_raw(command: Command) -> bool:
+    """Return whether the response to a command has keys or values."""
+    return command[:2] in _BYTES or command[:1] in _BYTES
+
+
+def _most(command: Command) -> int:
+    """Return the maximum size of the response to a command, in bytes."""
+    return MAX_RAW_REPLY_BYTES if _is_raw(command) else MAX_REPLY_BYTES
 
 
 def _named(command: Command) -> str:

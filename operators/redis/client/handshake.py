@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.redis.client.command_base import each
-from operators.redis.client.errors import ForeignNodeMet, RedisError, Refused
-from operators.redis.client.responses import Node, NodeReport, parse_nodes
+from operators.redis.client.errors import ForeignNodeMet, RedisError, Refused, Unreachable
+from operators.redis.client.responses import MALFORMED, Node, NodeReport, parse_nodes
 from operators.redis.client.server import Access, Connect, Endpoint, Server
 
 POLL_INTERVAL_SECONDS = 0.1
@@ -80,13 +80,15 @@ class Handshakes:
         """Return whether the handshake of a node has not ended; collect the ids of other nodes at the address."""
         server = connect(endpoint, self.access)
         try:
-            text = await server.execute("CLUSTER", "NODES")
+            there = self._at_address(await server.execute("CLUSTER", "NODES"))
         except RedisError as error:
             failures.append(error)
             return False
+        except MALFORMED as error:
+            failures.append(Unreachable(f"{endpoint.name} is not a Redis or Valkey cluster node: {repr(error)[:200]}."))
+            return False
         finally:
             await server.aclose()
-        there = self._at_address(text)
         foreign |= {node.id for node in there if not node.handshake} - self._known
         return any(node.handshake for node in there)
 

@@ -59,7 +59,8 @@ def report_of(found: Sequence[Any]) -> NodeReport:
     try:
         return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
     except responses.MALFORMED as error:
-        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None
+        why = repr(error)[:200]
+        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {why}.") from None
 
 
 async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> NodeReport:
@@ -78,5 +79,8 @@ async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> 
     for answer in found:
         if isinstance(answer, Refused):
             raise answer
-    strays = {slot: int(count) for slot, count in zip(counted, found, strict=True) if count}
+    try:
+        strays = {slot: int(count) for slot, count in zip(counted, found, strict=True) if count}
+    except responses.MALFORMED as error:
+        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None
     return dataclasses.replace(report, strays=strays)

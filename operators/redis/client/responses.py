@@ -15,9 +15,21 @@ from dataclasses import fields as fields_of
 from functools import cached_property, lru_cache
 from typing import Any
 
-from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.hash_slots import SLOTS, Slots
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+
+MAX_INFO_BYTES = 128 * 1024
+"""Maximum size of INFO; that of a server with modules and 100 replicas has 20 KiB."""
+
+MAX_NODES = 2_000
+"""Maximum number of nodes that a server knows; clusters have at most 1,000."""
+
+MAX_WORD_BYTES, MAX_VALUE_BYTES = 128, 16 * 1024
+"""Maximum size of a version or an id, and of the value of a directive."""
+
+_REMEMBERED_BYTES = 1024
+"""Maximum size of a line that is remembered."""
 
 _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 
@@ -216,7 +228,9 @@ def report_of(
         epoch=int(state["cluster_current_epoch"]),
         gives=digest(given[1]),
         takes=_passwords(user),
-        settings={name: value for answer in settings for name, value in mapping(answer).items()},
+        settings={
+            name: _short(value, MAX_VALUE_BYTES) for answer in settings for name, value in mapping(answer).items()
+        },
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
     report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan
@@ -237,24 +251,31 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
     """Parse CLUSTER NODES, in its order. Equal lines give the same object: n nodes report n² lines, nearly all alike.
 
     Fields of a line: id, address, flags, primary, times of the last ping and pong, epoch, link, slots.
+
+    Raises:
+        ValueError: there are more nodes, or more ranges of slots, than a cluster can have.
     """
+    count = text.count("\n") + 1
+    if count > MAX_NODES + 1 or text.count(" ") > 16 * count + 2 * SLOTS:
+        raise ValueError(f"{count:,} nodes with {text.count(' '):,} words")
     found = []
     for line in text.splitlines():
         if line:
             node_id, instance, flags, primary, _, _, rest = line.split(" ", 6)
-            found.append(_node(node_id, instance, flags, primary, rest))
+            parse = _node if len(line) <= _REMEMBERED_BYTES else _parsed
+            found.append(parse(_short(node_id), instance, flags, primary, rest))
     return tuple(found)
 
 
 def parse_facts(text: str) -> Facts:
     """Parse INFO."""
-    found = fields(text)
+    found = fields(_short(text, MAX_INFO_BYTES))
     valkey = found.get("server_name") == "valkey" or "valkey_version" in found
     is_replica = found["role"] == "slave"
     return Facts(
         engine="valkey" if valkey else "redis",
-        version=found["valkey_version" if valkey else "redis_version"],
-        run_id=found["run_id"],
+        version=_short(found["valkey_version" if valkey else "redis_version"]),
+        run_id=_short(found["run_id"]),
         keys=sum(int(_pairs(value)["keys"]) for name, value in found.items() if re.fullmatch(r"db\d+", name)),
         memory=int(found["used_memory"]),
         max_memory=int(found["maxmemory"]),
@@ -281,8 +302,14 @@ def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
     return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
-@lru_cache(maxsize=4096)
-def _node(node_id: str, instance: str, flags: str, primary: str, more: str) -> Node:
+def _short(text: str, most: int = MAX_WORD_BYTES) -> str:
+    """Return a text of the server; raise ValueError if it is longer than any of a real one."""
+    if len(text) > most:
+        raise ValueError(f"{len(text):,} characters instead of at most {most:,}")
+    return text
+
+
+def _parsed(node_id: str, instance: str, flags: str, primary: str, more: str) -> Node:
     """Parse a line of CLUSTER NODES without the times of ping and pong."""
     epoch, link, *rest = more.split(" ")
     address, port, host = _parse_address(instance)
@@ -301,6 +328,9 @@ def _node(node_id: str, instance: str, flags: str, primary: str, more: str) -> N
         importing={slot: other for slot, arrow, other in arrows if arrow == "<"},
         host=host,
     )
+
+
+_node = lru_cache(maxsize=4096)(_parsed)
 
 
 def _parse_address(text: str) -> tuple[str, int, str]:

@@ -67,9 +67,9 @@ async def test_response_is_read_in_pieces() -> None:
 
 
 async def test_large_response_is_read_completely() -> None:
-    lines = b"".join(b"STAT items:%d:number %d\r\n" % (number, number) for number in range(50_000))
+    lines = b"".join(b"STAT items:%d:number %d\r\n" % (number, number) for number in range(9_000))
     async with fake({"stats items": lines + b"END\r\n"}) as to, connection(to) as server:
-        assert len(await server.stats("items")) == 50_000
+        assert len(await server.stats("items")) == 9_000
 
 
 async def test_endless_response_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,217 @@
+"""Replies of a server that is not the database, at the address of one: each is an error, and none costs much.
+
+Without TLS, any pod that gets the address of a former server can answer. A reply may occupy the event loop for at most
+100 ms, and need at most 20 MiB (shared/testing/cost.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+
+import pytest
+
+import operators
+from operators.etcd.client import gateway
+from operators.etcd.client.errors import EtcdError
+from operators.etcd.client.server import Access as EtcdAccess
+from operators.etcd.client.server import Endpoint as Member
+from operators.memcached.client import server as memcached
+from operators.memcached.client.errors import MemcachedError
+from operators.redis.client import connection as redis
+from operators.redis.client.errors import RedisError
+from operators.redis.client.node_inspection import inspect_node
+from operators.redis.client.server import Access as RedisAccess
+from operators.redis.client.server import Endpoint as Node
+from shared.testing import cost
+
+MIB = 1024 * 1024
+
+
+@contextlib.contextmanager
+def answering(reply: bytes, times: int = 1) -> Iterator[int]:
+    """Serve a reply to each connection after its first bytes; yield the port. The server is a thread."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            connection.settimeout(10)
+            with contextlib.suppress(OSError), connection:
+                connection.recv(65_536)
+                for _ in range(times):
+                    connection.sendall(reply)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
+
+
+# Each operator: what it requests of a server, and hostile replies.
+
+
+async def of_memcached(port: int) -> AsyncIterator[Awaitable[object]]:
+    server = await memcached.connect("127.0.0.1", port, timeout=3)
+    yield server.stats()
+    await server.aclose()
+
+
+MEMCACHED: Mapping[str, bytes] = {
+    "line without an end": b"x" * MIB,
+    "many lines": b"VERSION 1.6.38\r\n" + b"STAT a 1\r\n" * 100_000,
+    "long lines": b"VERSION 1.6.38\r\n" + (b"STAT a " + b"x" * 60_000 + b"\r\n") * 100,
+    "many names": b"VERSION 1.6.38\r\n" + b"".join(b"STAT %d 1\r\n" % number for number in range(100_000)),
+    "NUL bytes": bytes(MIB),
+}
+
+
+async def of_redis(port: int) -> AsyncIterator[Awaitable[object]]:
+    server = redis.connect(Node("demo-0", "127.0.0.1", "demo-0.demo", port), RedisAccess())
+    yield inspect_node(server, ["maxmemory"])
+    await server.aclose()
+
+
+def bulk(text: bytes) -> bytes:
+    return b"$%d\r\n%s\r\n" % (len(text), text)
+
+
+INFO = (
+    b"redis_version:8.0.2\r\nrun_id:a\r\nrole:master\r\nused_memory:1\r\nmaxmemory:0\r\nloading:0\r\n"
+    b"master_repl_offset:1\r\n"
+)
+STATE = b"cluster_state:ok\r\ncluster_current_epoch:1\r\n"
+ME = b"%s 10.0.0.1:6379@16379 myself,master - 0 0 1 connected" % (b"a" * 40)
+REST = (
+    b"*2\r\n"
+    + bulk(b"masterauth")
+    + bulk(b"")
+    + b"*4\r\n"
+    + bulk(b"flags")
+    + b"*0\r\n"
+    + bulk(b"passwords")
+    + b"*0\r\n"
+)
+
+
+def report(*, info: bytes = INFO, nodes: bytes = ME + b"\n", rest: bytes = REST) -> bytes:
+    return bulk(info) + bulk(STATE) + bulk(nodes) + rest + b"*2\r\n" + bulk(b"maxmemory") + bulk(b"0")
+
+
+def members(count: int) -> bytes:
+    return b"".join(b"%040x 10.0.0.1:6379@16379 master - 0 0 1 connected\n" % number for number in range(count))
+
+
+REDIS: Mapping[str, bytes] = {
+    "array that announces 400 million items": b"*400000000\r\n",
+    "array within an array that announces 400 million items": b"*2\r\n+a\r\n*400000000\r\n",
+    "announcement split at a packet": b"$65500\r\n" + b"x" * 65_500 + b"\r\n*400000000\r\n",
+    "string that announces 2 GiB": b"$2147483647\r\n" + b"x" * MIB,
+    "string of 64 MiB": b"$%d\r\n" % (64 * MIB) + b"x" * MIB,
+    "line without an end": b"+" + b"x" * MIB,
+    "number without an end": b"$" + b"1" * MIB,
+    "deep arrays": b"*1\r\n" * 100_000,
+    "many items": b"*60000\r\n" + (b"*2\r\n:1\r\n:2\r\n") * 60_000,
+    "many errors": b"-ERR x\r\n" * 100_000,
+    "INFO with many fields": report(info=b"".join(b"f%d:1\r\n" % number for number in range(40_000)) + INFO),
+    "INFO with a long version": report(info=INFO.replace(b"8.0.2", b"8." * 30_000)),
+    "too many nodes": report(nodes=ME + b"\n" + members(5_000)),
+    "node with too many slots": report(nodes=ME + b" 0" * 200_000),
+    "slot that does not exist": report(nodes=ME + b" 0-99999999999999999999\n"),
+    "nodes without fields": report(nodes=b"\n" * 400_000),
+    "number of 100,000 digits": report(nodes=ME.replace(b" 1 connected", b" " + b"1" * 100_000 + b" connected")),
+    "array instead of text": b"*0\r\n" * 6,
+    "bytes that are not text": report(nodes=b"\xff" * 400_000),
+}
+
+
+async def of_etcd(port: int) -> AsyncIterator[Awaitable[object]]:
+    server = gateway.Gateway(Member("demo-0", "127.0.0.1", "demo-0.demo.test", port, port), EtcdAccess(user="root"))
+    yield server.status()
+    yield server.remembered_members()
+    yield server.progress()
+    yield server.has_alarm()
+    yield server.cluster_version()
+    yield server.authenticate()
+    await server.aclose()
+
+
+def http(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
+    lines = (b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), b"Connection: close", *headers)
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+HEADER = b'"header":{"cluster_id":"1","member_id":"2"}'
+ETCD: Mapping[str, bytes] = {
+    "deep arrays": http(b"[" * 200_000),
+    "deep objects": http(b'{"a":' * 50_000),
+    "many items": http(b"[" + b"0," * 120_000 + b"0]"),
+    "many objects": http(b"[" + b"{}," * 80_000 + b"{}]"),
+    "text of 16 MiB": http(b'"' + b"x" * 16 * MIB + b'"'),
+    "compressed zeros": http(gzip.compress(bytes(64 * MIB)), b"Content-Encoding: gzip"),
+    "body without an end": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * MIB,
+    "chunks of a byte": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 400_000,
+    "header without an end": b"HTTP/1.1 200 OK\r\nA: " + b"x" * MIB,
+    "many headers": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000,
+    "error of 16 MiB": http(b"x" * 16 * MIB, status=b"500 Oops"),
+    "deep error": http(b'{"error":' * 20_000, status=b"400 Bad Request"),
+    "infinite numbers": http(
+        b'{%s,"version":"3.6.0","raftTerm":1e999,"members":[{"ID":1e999,"peerURLs":[]}]}' % HEADER
+    ),
+    "number of 100,000 digits": http(b'{"header":{"cluster_id":"%s","member_id":"2"}}' % (b"1" * 100_000)),
+    "long version": http(b'{%s,"version":"%s"}' % (HEADER, b"3" * 200_000)),
+    "many members": http(b'{%s,"members":[%s]}' % (HEADER, b",".join([b'{"ID":1,"peerURLs":[]}'] * 7_000))),
+    "metrics without an end": http(b"etcd_server_proposals_applied_total 1\n" * 100_000),
+    "infinite metrics": http(
+        b'etcd_server_id{server_id="a"} 1\netcd_server_proposals_applied_total 1e999\n'
+        b"etcd_debugging_mvcc_current_revision 1e999\n"
+    ),
+    "token of 200 KB": http(b'{"token":"%s"}' % (b"x" * 200_000)),
+}
+
+ENDLESS = {"body without an end", "line without an end", "string of 64 MiB", "string that announces 2 GiB"}
+"""Replies that are repeated 64 times."""
+
+Requests = Callable[[int], AsyncIterator[Awaitable[object]]]
+SERVERS: Mapping[str, tuple[Requests, type[Exception], Mapping[str, bytes]]] = {
+    "memcached": (of_memcached, MemcachedError, MEMCACHED),
+    "redis": (of_redis, RedisError, REDIS),
+    "etcd": (of_etcd, EtcdError, ETCD),
+}
+CASES = [
+    pytest.param(operator, name, id=f"{operator}, {name}")
+    for operator, (_, _, replies) in SERVERS.items()
+    for name in replies
+]
+
+
+def test_servers_of_each_operator_are_attacked() -> None:
+    assert SERVERS.keys() == {operator.name for operator in operators.installed()}
+
+
+@pytest.mark.parametrize(("operator", "name"), CASES)
+async def test_hostile_reply_is_an_error_of_the_server_and_costs_little(operator: str, name: str) -> None:
+    requests, kind, replies = SERVERS[operator]
+    errors: list[str] = []
+    with answering(replies[name], 64 if name in ENDLESS else 1) as port:
+        async with cost.bounded():
+            try:
+                async for request in requests(port):
+                    try:
+                        await request
+                    except kind as error:
+                        errors.append(str(error))
+            except kind as error:
+                errors.append(str(error))
+    assert errors
+    assert all(len(error) <= 1_000 for error in errors)
