@@ -28,6 +28,7 @@ from shared.api.spec import MAX_ERRORS, Admission
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
 from shared.observability.http_server import Handler, Limits, Request, Response, Route
+from shared.status.messages import shortened
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,9 @@ MAX_NAME_CHARACTERS = 253
 
 MAX_ERROR_CHARACTERS = 1000
 """Length of an error, which may quote values of the resource."""
+
+MAX_WARNING_CHARACTERS = 200
+"""Length of a warning: kubectl prints each in one line."""
 
 MAX_QUOTED_CHARACTERS = 100
 """Length of a part of a bad request that is repeated in the response and in the log."""
@@ -137,15 +141,13 @@ def _validate(incoming: AdmissionRequest) -> Obj:
     review = incoming.admission.review(incoming.obj, incoming.old)
     answer: Obj = {"allowed": not review.errors}
     if review.warnings:
-        answer["warnings"] = [" ".join(warning.split()) for warning in dict.fromkeys(review.warnings)]
+        plain = dict.fromkeys(" ".join(warning.split()) for warning in review.warnings)
+        answer["warnings"] = [shortened(warning, MAX_WARNING_CHARACTERS) for warning in plain]
     if review.errors:
         metrics.WEBHOOK_REFUSALS.labels(kind=incoming.admission.kind.name).inc()
-        answer["status"] = _refusal(incoming, [_cut(error) for error in review.errors[:MAX_ERRORS]])
+        errors = [shortened(error, MAX_ERROR_CHARACTERS) for error in review.errors[:MAX_ERRORS]]
+        answer["status"] = _refusal(incoming, errors)
     return answer
-
-
-def _cut(error: str) -> str:
-    return error if len(error) <= MAX_ERROR_CHARACTERS else f"{error[: MAX_ERROR_CHARACTERS - 3]}..."
 
 
 _REVIEWER = ThreadPoolExecutor(1, "reviews")

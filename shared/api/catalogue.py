@@ -191,9 +191,14 @@ class Catalogue:
         return max((release for release in fixed if release), default=(*series, 0))
 
     def warnings(self, version: str, features: Collection[str]) -> list[str]:
-        """Return the warnings of `kubectl apply` about a version: its advisories, and the bugs that concern a step."""
-        found = (self.weaknesses(version, features).message, *map(_of_bug, self.bugs_of(version, features)))
-        return [f"spec.version: {warning}" for warning in found if warning]
+        """Return the warnings of `kubectl apply` about a version: the bugs that concern a step of the operator."""
+        return [f"spec.version: {_of_bug(bug)}" for bug in self.bugs_of(version, features)]
+
+    def notes(self, version: str, features: Collection[str]) -> list[str]:
+        """Return a clause about the advisories of a version, which the condition Vulnerable describes."""
+        count = len(self.weaknesses(version, features).ids)
+        weaknesses = f"{count} known weakness{'es' * (count > 1)}, fixed in {self._fixed_version(version)}"
+        return [f"{self.engine} {version} has {weaknesses} (version)"] if count else []
 
     def bugs_of(self, version: str, features: Collection[str]) -> tuple[Bug, ...]:
         """Return the bugs of a version in a configuration; arguments as in `applying`."""
@@ -216,11 +221,16 @@ class Catalogue:
 
     def advice(self, version: str) -> str:
         """Return which version to use instead."""
+        fixed, found = self._fixed_version(version), release_of(version)
+        if found and max(releases(fixed))[:2] == found[:2]:
+            return f"Set {fixed} or a later {dotted(found[:2])}."
+        return f"No release of its line has the fixes. Upgrade to {fixed} or later."
+
+    def _fixed_version(self, version: str) -> str:
+        """Return the newest release of the same line if that has all fixes, otherwise the default version."""
         found = release_of(version)
         own = next((line for line in self.lines if found and line.series == found[:2]), None)
-        if own is not None and self.least_safe(own.series) is not None:
-            return f"Set {own.newest} or a later {dotted(own.series)}."
-        return f"No release of its line has the fixes. Upgrade to {self.default_version} or later."
+        return own.newest if own is not None and self.least_safe(own.series) is not None else self.default_version
 
     def is_outdated(self, today: date) -> bool:
         """Whether the catalogue is too old for a release."""

@@ -64,23 +64,25 @@ def governed(admission: Admission, policy: PlatformPolicy) -> Admission:
             return found
         exposure = exposure_of(new)
         wrong = policy.violations(exposure)
-        return Review(errors=tuple(wrong)) if wrong else Review(warnings=(*found.warnings, *open_access(exposure)))
+        if wrong:
+            return Review(errors=tuple(wrong))
+        notes = (*open_access(exposure), *found.notes)
+        return Review(warnings=(*found.warnings, f"spec: {'; '.join(notes)}.") if notes else found.warnings)
 
     return dataclasses.replace(admission, review=review)
 
 
 def open_access(exposure: Exposure) -> list[str]:
-    """Return a sentence that names what a resource leaves open; none if nothing is."""
-    found = [
+    """Return a clause for each way in which a resource is open."""
+    return [
         text
         for closed, text in (
-            (exposure.tls, "connections are not encrypted (spec.tls)"),
-            (exposure.auth, "clients need no password (spec.auth)"),
-            (exposure.restricted, "the port of clients is open to all pods and networks (spec.network.allowFrom)"),
+            (exposure.tls, "no TLS (tls)"),
+            (exposure.auth, "no password (auth)"),
+            (exposure.restricted, "open to all (network.allowFrom)"),
         )
         if not closed
     ]
-    return [f"spec: {'; '.join(found)}."] if found else []
 
 
 def _is_in(image: str, registry: str) -> bool:

@@ -215,10 +215,13 @@ class Review:
     Attributes:
         errors: one sentence for each problem; any error rejects the resource.
         warnings: one sentence for each setting that works but is not recommended; kubectl shows them.
+        notes: clauses about many plain resources, such as that a limit is not set, with the field in parentheses. They
+            become one warning.
     """
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

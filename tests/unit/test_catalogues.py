@@ -35,6 +35,7 @@ def test_default_is_maintained_and_has_no_bug_that_concerns_the_operator(catalog
     line = next(line for line in catalogue.lines if dotted(line.series) == catalogue.default)
     assert line.maintained
     assert catalogue.warnings(catalogue.default_version, EVERYTHING) == []
+    assert catalogue.notes(catalogue.default_version, EVERYTHING) == []
 
 
 @each_engine

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.api.warnings import data_loss_of, warnings_for
+from operators.etcd.api.warnings import data_loss_of, notes_for, warnings_for
 from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
@@ -356,7 +356,7 @@ def review(new: Obj, old: Obj | None) -> Review:
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
     data_loss = [] if before is None else data_loss_of(resource.spec, before.spec, before.recorded_version)
-    return Review(warnings=(*warnings_for(resource.spec), *data_loss))
+    return Review(warnings=(*warnings_for(resource.spec), *data_loss), notes=tuple(notes_for(resource.spec)))
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:

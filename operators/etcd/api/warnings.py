@@ -18,6 +18,13 @@ def warnings_for(spec: EtcdClusterSpec) -> list[str]:
     return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec), *stops]
 
 
+def notes_for(spec: EtcdClusterSpec) -> list[str]:
+    """Return a clause for each setting that many plain clusters lack, and for advisories."""
+    # Without compaction, every former value is kept, and members compare only compacted data.
+    uncompacted = ["no compaction, unless clients compact (autoCompaction)"] if spec.auto_compaction is None else []
+    return [*uncompacted, *ETCD.notes(str(spec.target), features_of(as_object(spec)))]
+
+
 def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Version | None) -> list[str]:
     """Return the warnings about a change.
 
@@ -136,10 +143,4 @@ def _of_safety(spec: EtcdClusterSpec) -> list[str]:
     warnings = issuer.warnings("members accept each of them from peers") if issuer else []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
         warnings.append("spec.auth: without TLS, passwords are sent over the network in plain text. Set tls.mode.")
-    if spec.auto_compaction is None:
-        warnings.append(
-            "spec.autoCompaction: without it, every former value is kept until a client compacts or the quota is "
-            "used up, and members compare only compacted data. Set retention, such as 1h, unless clients compact "
-            "as Kubernetes does."
-        )
     return warnings

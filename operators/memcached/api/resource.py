@@ -180,7 +180,16 @@ def review(new: Obj, old: Obj | None) -> Review:
     warnings = _configuration_warnings(resource)
     if before is not None:
         warnings += [*_issuer_warnings(resource, before), *_data_loss_warnings(resource, before)]
-    return Review(warnings=tuple(warnings))
+    return Review(warnings=tuple(warnings), notes=tuple(_notes(resource)))
+
+
+def _notes(resource: Memcached) -> list[str]:
+    spec = resource.spec
+    try:
+        version = Image.parse(spec.image_reference("memcached")).version
+    except ValueError:  # rejected by the rules
+        return []
+    return MEMCACHED.notes(version, features_of(as_object(spec)))
 
 
 def _configuration_warnings(resource: Memcached) -> list[str]:

@@ -8,7 +8,7 @@ from operators.redis.api.pod_template import wrong_affinity
 from operators.redis.api.resource import API, RedisCluster, default, refused_directives
 from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import MAX_MEMORY
-from operators.redis.api.warnings import SENSIBLE_MEMORY, data_loss_of, warnings_for
+from operators.redis.api.warnings import SENSIBLE_MEMORY, data_loss_of, notes_for, warnings_for
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, assigned
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import Admission, Exposure, InvalidSpec, Review, contradictions
@@ -55,7 +55,8 @@ def review(new: Obj, old: Obj | None) -> Review:
         errors = [*_refused_config(resource, before), *_too_small(resource, before)]
     if errors:
         return Review(errors=tuple(errors))
-    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
+    data_loss = data_loss_of(resource, before) if before is not None else []
+    return Review(warnings=(*warnings_for(resource), *data_loss), notes=tuple(notes_for(resource)))
 
 
 def _wrong_affinity(resource: RedisCluster) -> list[str]:

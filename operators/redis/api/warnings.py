@@ -30,6 +30,18 @@ def warnings_for(resource: RedisCluster) -> list[str]:
     ]
 
 
+def notes_for(resource: RedisCluster) -> list[str]:
+    """Return a clause for each setting that many plain clusters lack, and for advisories."""
+    spec, engine = resource.spec, resource.engine
+    no_disk = spec.storage is None and spec.template.volumes is None
+    no_limit = spec.pods.resources.limits.get("memory") is None and spec.max_memory is None
+    return [
+        *(["data only in memory (storage)"] if no_disk else ()),
+        *(["no memory limit (resources)"] if no_limit else ()),
+        *CATALOGUES[engine.name].notes(str(engine.version), features_of(as_object(spec))),
+    ]
+
+
 def data_loss_of(resource: RedisCluster, before: RedisCluster) -> list[str]:
     """Return a sentence for each protection that a change removes."""
     warnings, spec, was = [], resource.spec, before.spec
@@ -74,11 +86,6 @@ def _of_slots(resource: RedisCluster) -> list[str]:
 def _of_data(resource: RedisCluster) -> list[str]:
     spec, warnings = resource.spec, []
     volumes, limit = spec.template.volumes, spec.pods.resources.limits.get("memory")
-    if spec.storage is None and volumes is None:
-        warnings.append(
-            "spec.storage: not set: a recreated pod starts empty, and if all pods are lost, so is all data. Set it, "
-            "unless this is a cache."
-        )
     if volumes is not None and volumes.type == "hostPath":
         warnings.append(
             "spec.pod[0].volumes: hostPath ties data to Kubernetes nodes, and needs a namespace with Pod Security "
@@ -90,12 +97,7 @@ def _of_data(resource: RedisCluster) -> list[str]:
             f"spec.pod[0].volumes.persistentVolumeClaimName: {claim} is not a valid claim name (lower-case letters, "
             "digits, '-' and '.'), so pods will stay pending. Use the name of an existing claim."
         )
-    if limit is None and spec.max_memory is None:
-        warnings.append(
-            "spec.resources: without a memory limit or maxmemory, a node accepts keys until its pod is evicted. Set "
-            "resources.limits.memory."
-        )
-    elif limit is not None and (spec.max_memory or 0) > parse_quantity(limit):
+    if limit is not None and (spec.max_memory or 0) > parse_quantity(limit):
         warnings.append(
             f"spec.resources: maxmemory ({spec.max_memory} bytes) exceeds the memory limit, {limit}: the container "
             "would be killed before it rejects a write. Lower maxmemory, or raise the limit."

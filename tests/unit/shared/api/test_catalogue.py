@@ -74,6 +74,7 @@ def test_line_whose_fix_could_not_be_looked_up_counts_as_not_affected() -> None:
 
 def test_image_whose_tag_is_no_version_has_no_known_weakness() -> None:
     assert CATALOGUE.warnings("latest", {"tls", "auth", "threads"}) == []
+    assert CATALOGUE.notes("latest", {"tls", "auth", "threads"}) == []
 
 
 @pytest.mark.parametrize(("series", "release"), [((1, 4), (1, 4, 4)), ((1, 3), None), ((1, 2), (1, 2, 5))])
@@ -83,19 +84,22 @@ def test_least_safe_release_is_affected_in_no_configuration(
     assert CATALOGUE.least_safe(series) == release
 
 
-def test_warning_names_all_advisories_and_the_newest_release_of_the_line() -> None:
-    assert CATALOGUE.warnings("1.2.3", ()) == [
-        "spec.version: box 1.2.3 has known weaknesses that apply to this configuration: A-1. A-1: anyone can crash it "
+def test_message_names_all_advisories_and_the_newest_release_of_the_line() -> None:
+    assert CATALOGUE.weaknesses("1.2.3", ()).message == (
+        "box 1.2.3 has known weaknesses that apply to this configuration: A-1. A-1: anyone can crash it "
         "(https://example.com/notes). Set 1.2.7 or a later 1.2."
-    ]
+    )
+    assert CATALOGUE.notes("1.2.3", ()) == ["box 1.2.3 has 1 known weakness, fixed in 1.2.7 (version)"]
 
 
-def test_warning_about_a_line_without_fixes_names_the_default() -> None:
-    assert "No release of its line has the fixes. Upgrade to 1.4.5 or later." in CATALOGUE.warnings("1.3.9", ())[0]
+def test_message_about_a_line_without_fixes_names_the_default() -> None:
+    message = CATALOGUE.weaknesses("1.3.9", ()).message
+    assert "No release of its line has the fixes. Upgrade to 1.4.5 or later." in message
+    assert "fixed in 1.4.5 (version)" in CATALOGUE.notes("1.3.9", ())[0]
 
 
 def test_bug_is_warned_of_with_what_the_operator_does() -> None:
-    assert CATALOGUE.warnings("1.2.3", {"threads"})[1:] == [
+    assert CATALOGUE.warnings("1.2.3", {"threads"}) == [
         "spec.version: with 1.2.0 to 1.2.3, moves fail (https://example.com/notes/7). The operator waits. Set 1.2.4 or "
         "later."
     ]
