@@ -21,8 +21,8 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
 from shared.api.crd import to_dict
+from shared.kubernetes.fair_queue import MAX_QUICK_SLOTS
 from shared.kubernetes.kinds import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
-from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE
 
 NAMESPACE = "default"
 OWNED = (SERVICE, DEPLOYMENT)
@@ -269,7 +269,7 @@ def _measured(
 
 
 async def _bare(server: Server, token: str, created: list[str], recorded: Recorded, advance: Advance) -> Run:
-    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, token) as client:  # audited as the operator is
+    async with Bare.of(server.plane, MAX_QUICK_SLOTS, token) as client:  # audited as the operator is
         _, warm_uids = await server.create(_warm_names())
         await client.send(list(_warming(recorded, warm_uids)))
         busy = server.cpu()

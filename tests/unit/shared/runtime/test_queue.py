@@ -246,7 +246,7 @@ async def test_key_wakes_one_of_the_waiting_workers() -> None:
     await asyncio.wait(workers)
 
 
-async def test_worker_does_not_look_for_a_key_in_each_turn_of_the_event_loop() -> None:
+async def test_worker_does_not_wait_awake_for_the_next_turn_of_the_event_loop() -> None:
     """Of 512 workers that did, each took some microseconds of each turn: a quarter of the CPU time of a creation."""
 
     class Counting(Queue):
