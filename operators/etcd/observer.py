@@ -75,7 +75,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         ),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
-        connection=await connection.read(kube, cache, *key),
+        connection=await connection.read(kube, cache, resource.obj),
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}

@@ -49,6 +49,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         application="etcd",
         states=cluster_states,
         weaknesses=weaknesses_of,
+        makes_secrets=True,
         validity=lambda seen: seen.secrets.validity,
         probe=alarm_probe(connect),
     )

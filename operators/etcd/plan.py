@@ -14,15 +14,18 @@ from operators.etcd import health, status
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import cleaning_pod, recovery_pod
+from operators.etcd.objects import names
+from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Observed
 from operators.etcd.running_cluster import as_it_runs
+from operators.etcd.security.secrets import made_secrets
 from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
-from operators.etcd.steps.connection_secret import claim_name, ensure_connection
+from operators.etcd.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, provide_password, require_access, store_password
+from operators.etcd.steps.credentials import ensure_auth, lasts, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
@@ -63,6 +66,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
+from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -79,6 +83,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
             partial(claim_name, settings),  # before any Secret: another resource may have it
+            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
+            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
@@ -152,6 +158,19 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     @staticmethod
     def _secret_versions(resource: EtcdCluster, seen: Assessment, now: datetime, /) -> Mapping[str, str | None]:
         return provided_versions(resource, seen, now)
+
+    def _own_secrets(self, resource: EtcdCluster, facts: Assessment, /) -> OwnSecrets:
+        return OwnSecrets(
+            own=names.owner(resource, self.settings.operator),
+            component=COMPONENT,
+            resource=resource.obj,
+            names=made_secrets(resource),
+            found=facts.secrets.found,
+            unproven=facts.secrets.unproven,
+            connection=connection(resource, facts),
+            published=facts.connection,
+            lasting=frozenset({names.root_secret(resource)} if lasts(resource) else ()),
+        )
 
     def _status(self, resource: EtcdCluster, facts: Assessment, now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, now, phase)

@@ -20,7 +20,7 @@ from operators.etcd.membership.volume_record import VolumeRecord, lost_records, 
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import adoption, maintenance, quorum_recovery
+from operators.etcd.steps import adoption, connection_secret, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.restore import restore_status
@@ -60,7 +60,8 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "restore": restore_status(resource, seen),
         "backup": backup_status(resource, seen, now),
     }
-    found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
+    present = connection_secret.connection(resource, seen)
+    found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -153,7 +153,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     (other,) = workloads.values()
     # With authentication, the Secret may remember a password from which another one is restored.
     is_new = resource.is_new and resource.spec.auth is None
-    connected = await connection.read(kube, cache, *key, is_new=is_new)
+    connected = await connection.read(kube, cache, resource.obj, is_new=is_new)
     is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
     secrets = await read_secrets(resource, kube, connected, hashes_users=is_former)
     port = workload.port or resource.spec.container_port

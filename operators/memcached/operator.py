@@ -45,6 +45,7 @@ def controller(
         call=partial(certificates.refresh_certificates, connect),
         states=states,
         weaknesses=weaknesses_of,
+        makes_secrets=True,
         validity=lambda observed: observed.secrets.validity,
     )
 

@@ -10,12 +10,15 @@ from functools import partial
 from operators.memcached import health, status
 from operators.memcached.api.resource import Memcached, exposure, validate
 from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import owner
+from operators.memcached.objects.pod import COMPONENT
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
+from operators.memcached.security.secrets import made_secrets
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
-from operators.memcached.steps.connection_secret import claim_name, ensure_connection
+from operators.memcached.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.issuing import create_certificates, renew_certificates
 from operators.memcached.steps.provisioning import (
@@ -39,6 +42,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
+from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
 from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
@@ -54,6 +58,8 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             partial(require_exporter_image, settings),  # spec.metrics needs an image
             partial(claim_name, settings),  # before any Secret: another resource may have it
+            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
+            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
             partial(create_certificates, settings),  # that the operator issues or requests, before servers
             partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
@@ -91,6 +97,19 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     @staticmethod
     def _secret_versions(_resource: Memcached, facts: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
         return facts.observed.secrets.versions
+
+    def _own_secrets(self, resource: Memcached, facts: Assessment, /) -> OwnSecrets:
+        seen = facts.observed
+        return OwnSecrets(
+            own=owner(resource, self.settings.operator),
+            component=COMPONENT,
+            resource=resource.obj,
+            names=made_secrets(resource),
+            found=seen.secrets.found,
+            unproven=seen.secrets.unproven,
+            connection=connection(resource, facts),
+            published=seen.connection,
+        )
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

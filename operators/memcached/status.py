@@ -9,6 +9,7 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
+from operators.memcached.steps import connection_secret
 from shared.api.image import Image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
@@ -32,7 +33,8 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "servers": list(facts.servers),
     }
     checked = {"certificate": _certificate(resource, facts), "users": facts.accepted_users}
-    found |= connection.status(own, COMPONENT, facts.observed.connection, resource.reported)
+    present = connection_secret.connection(resource, facts)
+    found |= connection.status(own, COMPONENT, present, facts.observed.connection, resource.reported)
     return found | {name: value for name, value in checked.items() if value}
 
 

@@ -76,7 +76,7 @@ def observer(connect: Connect) -> Observe:
 async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
     secrets, config, published = await asyncio.gather(
-        read(resource, kube), _config(resource, kube), connection.read(kube, cache, *key)
+        read(resource, kube), _config(resource, kube), connection.read(kube, cache, resource.obj)
     )
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),

@@ -47,6 +47,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         states=states,
         weaknesses=weaknesses_of,
         reads=(SECRET, CONFIG_MAP),
+        makes_secrets=True,
         validity=lambda seen: seen.secrets.validity,
     )
 

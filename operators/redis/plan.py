@@ -14,6 +14,8 @@ from operators.redis import health, status
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
 from operators.redis.observe import Observed
 from operators.redis.reasons import SPREADING
 from operators.redis.running_cluster import as_it_runs
@@ -24,7 +26,7 @@ from operators.redis.steps.adoption import adopt_volumes, mark_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
-from operators.redis.steps.connection_secret import claim_name, ensure_connection
+from operators.redis.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
@@ -71,6 +73,7 @@ from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
+from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -88,6 +91,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another cluster
             partial(claim_name, settings),  # before any Secret: another resource may have it
+            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
+            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
             partial(create_secrets, settings),  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
@@ -169,6 +174,18 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     @staticmethod
     def _secret_versions(resource: RedisCluster, seen: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
         return secrets.provided_versions(resource, seen.secrets)
+
+    def _own_secrets(self, resource: RedisCluster, facts: Assessment, /) -> OwnSecrets:
+        return OwnSecrets(
+            own=names.owner(resource, self.settings.operator),
+            component=COMPONENT,
+            resource=resource.obj,
+            names=secrets.made_secrets(resource),
+            found=facts.secrets.found,
+            unproven=facts.secrets.unproven,
+            connection=connection(resource, facts),
+            published=facts.connection,
+        )
 
     def _status(self, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, seen, now, phase, verdict)

@@ -20,7 +20,7 @@ from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import JOINING, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
-from operators.redis.steps import adoption, data_loss_recovery, placement
+from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
@@ -66,7 +66,8 @@ def report(
         "endpoints": _endpoints(resource, seen),
     }
     found |= adoption.report(resource, seen)
-    found |= connection.status(own, COMPONENT, seen.connection, resource.reported)
+    present = connection_secret.connection(resource, seen)
+    found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     in_conditions = as_conditions(found["nodes"]) if resource.has_nodes_in_conditions else []
     found["conditions"] = [*foreign_slots.conditions(seen, now), *in_conditions]
     return {name: value for name, value in found.items() if value is not None}

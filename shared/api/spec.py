@@ -521,6 +521,16 @@ ObservedSecrets = Annotated[
 ]
 
 
+SecretsRecord = Annotated[
+    dict[str, str],
+    Field(
+        max_length=32,
+        description="UID of each Secret that the operator made, or that the annotation platform.ydzs.io/adopt-secrets "
+        "adopted, by name. The operator uses the content of no other Secret with such a name.",
+    ),
+]
+
+
 class ProgressStatus(SpecModel):
     """Progress of one kind of work."""
 

@@ -35,6 +35,8 @@ class Controller(Generic[Resource, Observed]):
         kind: kind that the controller serves.
         owns: kinds of the objects it creates or reads (pods), watched by the label of the operator. Objects of other
             kinds that it applies (Secrets, which it cannot list) are read live.
+        makes_secrets: whether the operator makes Secrets for the resources; their status records which
+            (`shared.kubernetes.secret_provenance`).
         reads: kinds of the objects that a spec names and that `observe` reads by name, such as Secrets. A change of one
             that was read starts a reconcile (`shared.runtime.dependencies`).
         parse: parses a resource; raises InvalidSpec.
@@ -65,6 +67,7 @@ class Controller(Generic[Resource, Observed]):
     validity: Callable[[Observed], Mapping[str, Validity]] = lambda _: {}
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
     reads: tuple[Kind, ...] = (SECRET,)
+    makes_secrets: bool = False
 
     @property
     def name(self) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import secrets as random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
+from shared.kubernetes import accessors, errors, managed_fields, ownership, secret_provenance, secrets
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
 from shared.observability import metrics, tracing
@@ -52,11 +52,13 @@ class Execution(NamedTuple):
 
     Attributes:
         changed: whether anything changed, so that the state must be observed again.
+        resource: the resource, with the UIDs of Secrets that were recorded in its status.
         chain: index of the first chain that failed; None if none did.
         failure: failure of that chain.
     """
 
     changed: bool
+    resource: Obj
     chain: int | None = None
     failure: ExpectedFailure | None = None
 
@@ -110,11 +112,14 @@ class Executor:
         self._applied: dict[int, _Applied] = {}  # by hash of the object
         metrics.CONTESTED_OBJECTS.labels(controller=controller.name).set_function(self.conflicts.__len__)
 
-    async def execute(self, resource: Obj, chains: Sequence[Sequence[Action]]) -> Execution:
+    async def execute(
+        self, resource: Obj, chains: Sequence[Sequence[Action]], record: Mapping[str, str] | None = None
+    ) -> Execution:
         """Execute the chains of a plan, one after the other; a failure ends its own chain only.
 
         Args:
             resource: the resource as it was planned on.
+            record: the record of Secrets of the plan's status (`secret_provenance`).
 
         Raises:
             Conflict: the observed state is outdated; the following chains are not executed.
@@ -123,7 +128,8 @@ class Executor:
         changed, failed = False, list[tuple[int, ExpectedFailure]]()
         for number, actions in enumerate(chains):
             try:
-                changed |= await self._execute_chain(resource, actions)
+                resource, has_changed = await self._execute_chain(resource, actions, record or {})
+                changed |= has_changed
             except (errors.Conflict, errors.NamespaceTerminating):
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
@@ -131,11 +137,15 @@ class Executor:
         failed.sort(key=lambda each: isinstance(each[1], errors.NotEvictable))  # waiting for a budget is no problem
         for _, other in failed[1:]:
             log.warning("%s: %s", _key(resource), other)
-        return Execution(changed, *(failed[0] if failed else ()))
+        return Execution(changed, resource, *(failed[0] if failed else ()))
 
-    async def _execute_chain(self, resource: Obj, actions: Sequence[Action]) -> bool:
-        changed, is_current = False, False
-        for action in actions:
+    async def _execute_chain(
+        self, resource: Obj, actions: Sequence[Action], record: Mapping[str, str]
+    ) -> tuple[Obj, bool]:
+        changed, is_current, seen = False, False, dict[int, Obj]()
+        for number, action in enumerate(actions):
+            if isinstance(action, WriteSecret) and not action.is_copy and not seen:
+                resource, seen = await self._prepare_secrets(resource, actions, record)
             if isinstance(action, Call | Delete | Evict | Attempt) and not is_current:
                 await self._require_current(resource)
                 is_current = True
@@ -145,7 +155,7 @@ class Executor:
                 case Patch():
                     changed |= await self._patch(resource, action)
                 case WriteSecret():
-                    await self._write_secret(resource, action)
+                    await self._write_secret(resource, action, seen.get(number, action.seen))
                     changed = True
                 case Delete():
                     await self._delete(resource, action)
@@ -159,7 +169,7 @@ class Executor:
                 case Attempt():
                     await self._attempt(resource, action)
                     changed = True
-        return changed
+        return resource, changed
 
     async def _require_current(self, resource: Obj) -> None:
         """Check that an irreversible action follows from the newest spec and status.
@@ -274,13 +284,17 @@ class Executor:
         observed = await self._read(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
             raise errors.Conflict(f"{kind} {name} (uid {uid}) was deleted")
-        ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
+        if ownership.owned_by(resource["metadata"]["uid"], observed) is None:
+            ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
         paths = managed_fields.changed_by(action.change, observed)
         if not paths:
             return False
         try:
             change = _pinned({"metadata": {}} | action.change, uid=uid)
-            patched = await self._merge(kind, namespace, name, change, action.subresource)
+            if kind == SECRET:
+                patched = await self._secret_written(resource, name, self._kube.merge(kind, namespace, name, change))
+            else:
+                patched = await self._merge(kind, namespace, name, change, action.subresource)
         except (errors.Forbidden, errors.Invalid, errors.NotFound) as refusal:
             if action.noted is None or (isinstance(refusal, errors.NotFound) and not action.subresource):
                 raise
@@ -293,28 +307,71 @@ class Executor:
         log.info("%s: changed %s %s: %s", _key(resource), kind, name, ", ".join(paths))
         return True
 
-    async def _write_secret(self, resource: Obj, action: WriteSecret) -> None:
+    async def _prepare_secrets(
+        self, resource: Obj, actions: Sequence[Action], record: Mapping[str, str]
+    ) -> tuple[Obj, dict[int, Obj]]:
+        """Create missing Secrets without content, and record their UIDs before they get content.
+
+        Returns:
+            The resource with the record in its status, and the Secrets that the actions fill, by number of the action.
+
+        Raises:
+            ForeignObject: a Secret has content that the operator may not use.
+        """
+        found, created = dict[int, Obj](), dict[str, str]()
+        for number, action in enumerate(actions):
+            if not isinstance(action, WriteSecret) or action.is_copy:
+                continue
+            seen = action.seen or await self._create_blank(resource, action)
+            ownership.require_owned(action.obj, seen, resource["metadata"]["uid"])
+            found[number] = seen
+            if not secret_provenance.is_proven(resource, seen):
+                _require_blank(resource, seen)
+                created[seen["metadata"]["name"]] = seen["metadata"]["uid"]
+        if created:
+            metadata, status = resource["metadata"], {secret_provenance.RECORD: {**record, **created}}
+            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status}
+            resource = await self._merge(
+                self._controller.kind, metadata["namespace"], metadata["name"], patch, "status"
+            )
+        return resource, found
+
+    async def _create_blank(self, resource: Obj, action: WriteSecret) -> Obj:
+        name = action.obj["metadata"]["name"]
+        keys = (*action.obj.get("data", {}), *(action.under if action.order else ()), action.token)
+        blank = {**action.obj, "data": dict.fromkeys(filter(None, keys), "")}
+        try:
+            return await self._secret_written(resource, name, self._kube.create_by_apply(SECRET, blank))
+        except errors.Conflict:
+            live = await self._kube.get(SECRET, resource["metadata"]["namespace"], name)
+            ownership.require_owned(action.obj, live, resource["metadata"]["uid"])
+            if not secret_provenance.is_proven(resource, live):
+                _require_blank(resource, live)
+            raise
+
+    async def _write_secret(self, resource: Obj, action: WriteSecret, seen: Obj | None) -> None:
         secret, name = action.obj, action.obj["metadata"]["name"]
         if action.order is not None:
             secret = {**secret, "data": secret.get("data", {}) | await self._issue(action.order, action.under)}
         if action.token:
             made = secrets.encoded({action.token: random.token_hex(32).join(action.around)})
             secret = {**secret, "data": secret.get("data", {}) | made}
-        if action.seen is None:
+        if seen is None:
             await self._secret_written(resource, name, self._kube.create_by_apply(SECRET, secret))
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
-        ownership.require_owned(secret, action.seen, resource["metadata"]["uid"])
+        ownership.require_owned(secret, seen, resource["metadata"]["uid"])
         # The UID is not enough: another replica may have written a key since.
-        version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
-        pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])
+        version = {"resourceVersion": seen["metadata"]["resourceVersion"]}
+        pinned = _pinned(secret, uid=seen["metadata"]["uid"])
         write = self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
         await self._secret_written(resource, name, write)
-        log.info("%s: replaced %s %s", _key(resource), SECRET, name)
+        done = "created" if secret_provenance.is_blank(seen) else "replaced"
+        log.info("%s: %s %s %s", _key(resource), done, SECRET, name)
 
-    async def _secret_written(self, resource: Obj, name: str, write: Awaitable[Obj]) -> None:
+    async def _secret_written(self, resource: Obj, name: str, write: Awaitable[Obj]) -> Obj:
         key = _key(resource)
-        await self._dependencies.written(key, SECRET, key.namespace, name, write)
+        return await self._dependencies.written(key, SECRET, key.namespace, name, write)
 
     async def _issue(self, order: CertificateOrder, under: tuple[str, str]) -> dict[str, str]:
         try:
@@ -447,6 +504,12 @@ class Executor:
 
 def _object_hash(action: Apply | Delete) -> int:
     return hash((action.kind, action.obj["metadata"]["namespace"], action.obj["metadata"]["name"]))
+
+
+def _require_blank(resource: Obj, secret: Obj) -> None:
+    """Raise ForeignObject if a Secret has content, which may be that of another client."""
+    if not secret_provenance.is_blank(secret):
+        raise ownership.ForeignObject(secret_provenance.refusal(resource, [secret]))
 
 
 def _require_living(observed: Obj) -> None:

@@ -106,6 +106,8 @@ class WriteSecret:
         under: keys in `data` for the issued certificate and its key.
         token: key in `data` for a random password; empty for none.
         around: text before and after the password.
+        is_copy: whether everything in the Secret is known from elsewhere, so that any content may be replaced. Another
+            Secret is written only once its UID is recorded (`secret_provenance`).
     """
 
     obj: Obj = field(repr=False)
@@ -114,6 +116,7 @@ class WriteSecret:
     under: tuple[str, str] = ("tls.crt", "tls.key")
     token: str = ""
     around: tuple[str, str] = field(default=("", ""), repr=False)
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from http import HTTPStatus
 from typing import Any
 
 from shared.api.spec import InvalidSpec
-from shared.kubernetes import accessors, errors, ownership
+from shared.kubernetes import accessors, errors, ownership, secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Obj
+from shared.kubernetes.secret_provenance import RECORD
 from shared.observability import metrics, tracing
 from shared.pki.validity import Validity
 from shared.runtime.cache import Cache
@@ -244,8 +245,8 @@ class Reconciler:
         self._abandoned.pop(key, None)
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
-        resource = self._controller.parse(obj)
         for _ in range(MAX_CYCLES):
+            resource = self._controller.parse(obj)
             if loss := self._loss(key):
                 raise NotObserved(loss)
             with tracing.span("observe"), self._dependencies.noting(key, self._kube, _spec(obj)) as kube:
@@ -255,7 +256,7 @@ class Reconciler:
                 plan = self._controller.plan(resource, seen, self._clock())
             del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
             try:
-                has_changed = await self._execute(key, obj, plan)
+                obj, has_changed = await self._execute(key, obj, plan)
             except errors.NotEvictable as refusal:
                 plan, has_changed = _awaiting_budget(plan, refusal), False
             if not has_changed:
@@ -266,7 +267,8 @@ class Reconciler:
         if plan.verdict.done:
             actions = "; ".join(sorted({_described(action) for action in plan.actions}))
             raise errors.Conflict(f"The spec is met, and yet the operator finds changes to make each time: {actions}.")
-        await self._report(obj, plan.status, plan.verdict, plan.health)
+        reported = {field: value for field, value in plan.status.items() if field != RECORD}  # it was executed since
+        await self._report(obj, reported, plan.verdict, plan.health)
         self._queue.add(key)
         return plan
 
@@ -278,15 +280,15 @@ class Reconciler:
             verdict = dataclasses.replace(verdict, reason=FIELD_CONFLICT, warning=True)
         return dataclasses.replace(plan, verdict=verdict, requeue=shortest(plan.requeue, seconds))
 
-    async def _execute(self, key: Key, obj: Obj, plan: Plan) -> bool:
-        """Execute a plan; return whether anything changed.
+    async def _execute(self, key: Key, obj: Obj, plan: Plan) -> tuple[Obj, bool]:
+        """Execute a plan; return the resource, whose record of Secrets may have changed, and whether anything changed.
 
         Raises:
             KubeError, DatabaseError, ForeignObject: the first failure. Its back-off hardly delays repairs by others.
         """
-        done = await self._executor.execute(obj, plan.chains)
+        done = await self._executor.execute(obj, plan.chains, plan.status.get(RECORD))
         if done.failure is None or done.chain is None:
-            return done.changed
+            return done.resource, done.changed
         if plan.heals_after is not None and done.chain >= plan.repairs:
             self._queue.add_after(key, max(plan.heals_after, MAX_REPAIR_DELAY_SECONDS))
         raise done.failure
@@ -302,6 +304,8 @@ class Reconciler:
         Returns:
             Whether the resource still exists.
         """
+        if self._controller.makes_secrets:
+            reported = secret_provenance.with_record(resource, reported)
         weaknesses = self._controller.weaknesses({**resource, "status": reported}).message
         composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339(), weaknesses, health)
         patch = conditions.change(resource, composed)

@@ -9,12 +9,13 @@ Source: https://servicebinding.io/spec/core/1.1.0/ (Provisioned Service, Well-kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, owner_of, require_owned
+from shared.kubernetes.secret_provenance import is_proven
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
@@ -25,7 +26,7 @@ from shared.kubernetes.secrets import (
     find_own,
 )
 from shared.runtime.cache import Cache
-from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Patch, Step, WriteSecret
 from shared.status.reasons import CONNECTION_SECRET_TAKEN
 from shared.status.verdict import Progress
 
@@ -49,10 +50,12 @@ class ConnectionSecret:
         found: the Secret; None if it does not exist.
         service: the Service with the name of the resource, which every kind has: another resource of that name cannot
             have it too. None if this operator has none.
+        is_proven: whether the operator itself wrote its content (`secret_provenance`).
     """
 
     found: Obj | None = field(default=None, repr=False)
     service: Obj | None = field(default=None, repr=False)
+    is_proven: bool = False
 
     @property
     def content(self) -> Mapping[str, str]:
@@ -98,14 +101,16 @@ def secret_name(resource: str) -> str:
     return f"{resource}-connection"
 
 
-async def read(kube: Kube, cache: Cache, namespace: str, resource: str, *, is_new: bool = False) -> ConnectionSecret:
+async def read(kube: Kube, cache: Cache, resource: Obj, *, is_new: bool = False) -> ConnectionSecret:
     """Read the Secret of a resource.
 
     Args:
         is_new: whether the Secret is expected to be missing, because the resource is new (`Kube.get_own`).
     """
-    found = await find_own(kube, namespace, secret_name(resource), is_new=is_new)
-    return ConnectionSecret(found, cache.get(SERVICE, namespace, resource))
+    namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
+    found = await find_own(kube, namespace, secret_name(name), is_new=is_new)
+    proven = found is not None and is_proven(resource, found)
+    return ConnectionSecret(found, cache.get(SERVICE, namespace, name), proven)
 
 
 def is_owned(own: Owner, component: str, seen: ConnectionSecret | None) -> bool:
@@ -137,7 +142,7 @@ def claim_name(own: Owner, service: Obj, seen: ConnectionSecret | None) -> Step:
 
 def known_credentials(own: Owner, component: str, seen: ConnectionSecret | None) -> tuple[str, str]:
     """Return user and password in the Secret of this resource, to restore a lost one; empty if there are none."""
-    content = seen.content if seen is not None and is_owned(own, component, seen) else {}
+    content = seen.content if seen is not None and seen.is_proven and is_owned(own, component, seen) else {}
     return content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
 
 
@@ -157,18 +162,23 @@ def keep_connection(
     if seen is None:
         return PASS
     if not is_requested:
-        is_empty = not seen.content or not is_owned(own, component, seen)
-        return PASS if is_empty else Step.do(WriteSecret(_secret(own, component, connection.type, {}), seen.found))
-    if seen.found is None and None in connection.content.values():
+        if not seen.content or not is_owned(own, component, seen):
+            return PASS
+        return Step.do(WriteSecret(_secret(own, component, connection.type, {}), seen.found, is_copy=True))
+    is_proven = seen.found is not None and seen.is_proven
+    is_unknown = not is_proven and None in connection.content.values()
+    if seen.found is None and is_unknown:
         return PASS  # clients would find a connection without a password, for example
     if seen.found is None and not _belongs_to(own.object(SERVICE, own.name, component=component), seen.service, own):
         return PASS  # clients of another resource of this name would find a database that does not exist
     present = seen.content if is_owned(own, component, seen) else {}
     content = {key: present.get(key, "") if text is None else text for key, text in connection.content.items()}
     made = _secret(own, component, connection.type, {key: text for key, text in content.items() if text})
+    unknown_keys = () if is_proven else tuple(seen.content.keys() - made["data"].keys())
     if seen.found is not None:
         try:
             require_owned(made, seen.found, own.uid)
+            _require_type(made, seen.found)
         except FormerObject:
             return Step(requeue=COLLECTION_SECONDS)
         except ForeignObject:
@@ -182,17 +192,38 @@ def keep_connection(
                 warning=True,
                 requeue=RETRY_SECONDS,
             )
-        if all(present.get(key, "") == text for key, text in content.items()):
+        if is_unknown or (all(present.get(key, "") == text for key, text in content.items()) and not unknown_keys):
             return PASS
-    return Step.do(WriteSecret(made, seen.found))
+    write = WriteSecret(made, seen.found, is_copy=True)
+    return Step.do(write) if seen.found is None or not unknown_keys else Step.do(_removal(seen.found, unknown_keys))
 
 
-def status(own: Owner, component: str, seen: ConnectionSecret | None, reported: Obj) -> Obj:
+def written(own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None) -> Obj | None:
+    """Return the Secret if it has exactly the content of the connection, so that its other origin would not matter."""
+    if seen is None or seen.found is None or not is_owned(own, component, seen):
+        return None
+    content = {key: text for key, text in seen.content.items() if text}
+    return seen.found if content == {key: text for key, text in connection.content.items() if text != ""} else None
+
+
+def status(own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None, reported: Obj) -> Obj:
     """Return the field of the status that names the Secret; the reported one while the Secret is unknown."""
     if seen is None:
         return {"binding": reported["binding"]} if "binding" in reported else {}
     is_usable = bool(seen.content) and is_owned(own, component, seen)
+    is_usable &= seen.is_proven or written(own, component, connection, seen) is not None
     return {"binding": {"name": secret_name(own.name)}} if is_usable else {}
+
+
+def _removal(found: Obj, keys: Iterable[str]) -> Patch:
+    """Return the removal of keys that another client wrote; the content of the operator follows."""
+    return Patch(SECRET, found, {"data": dict.fromkeys(keys)})
+
+
+def _require_type(made: Obj, found: Obj) -> None:
+    """Raise ForeignObject if the Secret has another type, which cannot be changed."""
+    if found.get("type", made["type"]) != made["type"]:
+        raise ForeignObject(f"Secret {made['metadata']['name']} has type {found['type']}")
 
 
 def _secret(own: Owner, component: str, kind: str, content: Mapping[str, str]) -> Obj:

@@ -120,8 +120,6 @@ class GeneratedPassword:
         if self.may_rotate and self.request not in ("", annotation(self.found, ROTATE)):
             message = f"Generating another password of {self.user} in Secret {self.name}, as the annotation requests."
             return Step.wait(GENERATING_PASSWORD, message, self._generate(now))
-        if (controller_of(self.found or {"metadata": {}}) is None) != self.own.lasting:  # storage.retain has changed
-            return Step.do(WriteSecret(self._secret(self.present, None), self.found))
         return PASS
 
     def rewritten(self, text: str) -> WriteSecret:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from shared.api.policy import PlatformPolicy
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secret_provenance import RECORD
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
 from shared.status import observed_secrets, progress
@@ -25,6 +26,7 @@ from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.progress import Work
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
+from shared.steps.own_secrets import OwnSecrets
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Observed = TypeVar("Observed")
@@ -114,6 +116,10 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         """Return the Secrets of the spec with the versions in effect if the spec is met (`observed_secrets.report`)."""
         return {}
 
+    def _own_secrets(self, _resource: Resource, _facts: Facts, /) -> OwnSecrets | None:
+        """Return the Secrets that the operator makes; None for a kind without any."""
+        return None
+
     def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
         facts = self._assess(resource, observed)
@@ -136,6 +142,8 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
         versions = self._secret_versions(resource, facts, now)
         secrets = observed_secrets.report(resource.reported, versions, spec_is_met=verdict.done)
+        if (made := self._own_secrets(resource, facts)) is not None:
+            secrets = {**secrets, RECORD: made.record}
         work = () if verdict.done else self._work(*running, now)
         unfinished = progress.report(resource.reported, work, now)
         return Plan(

@@ -25,6 +25,7 @@ from shared.api.spec import (
     ObservedSecrets,
     ProgressList,
     Review,
+    SecretsRecord,
     SpecModel,
     Status,
     Time,
@@ -182,6 +183,7 @@ class EtcdClusterStatus(Status):
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
     binding: Binding | None = Field(None, description=BINDING)
+    secrets: SecretsRecord = Field(default_factory=dict)
     last_defragmentation: Time | None = Field(
         None, description="Time up to which spec.defragmentation.schedule was followed."
     )

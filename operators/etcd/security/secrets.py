@@ -10,7 +10,7 @@ from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
 from operators.etcd.objects.pod import Mount, MountedSecrets
 from operators.etcd.security.certificates import leaves
-from shared.kubernetes import ownership
+from shared.kubernetes import ownership, secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
@@ -30,6 +30,7 @@ from shared.pki.stores import authorities_of, authority_key, certificate_secrets
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.reasons import SECRET_INVALID
+from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
 
 USER = "root"
@@ -53,6 +54,7 @@ class Secrets:
         copies: certificates of another issuer, and their copies.
         validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: Secrets by name; None for one that does not exist.
+        unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
     password_problem: SecretProblem | None = None
@@ -66,6 +68,7 @@ class Secrets:
     copies: tuple[CopiedCertificate, ...] = ()
     validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
+    unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
     def problem(self) -> SecretProblem | None:
@@ -92,7 +95,20 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
             authentication is still enabled.
     """
     stored = {resources.credentials_secret(resource)} if with_stored else set()
-    return await evaluate(judge, resource, await find(kube, resource.namespace, names(resource) | stored))
+    made = made_secrets(resource) | stored
+    found = await find(kube, resource.namespace, names(resource) | made)
+    secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
+    return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
+
+
+def made_secrets(resource: EtcdCluster) -> set[str]:
+    """Return the names of the Secrets that the operator makes; while the spec changes, also those of the former one."""
+    auth, made = resource.spec.auth, {copy for _, copy, _, _ in _sources(resource)}
+    if auth is not None:
+        made.add(resources.credentials_secret(resource))
+        made |= set() if auth.root_secret_name else {resources.root_secret(resource)}
+    certificates = _certificates(resource) if resource.spec.tls.mode == "self" else ()
+    return made | {*certificates} | former_secrets(resource)
 
 
 def names(resource: EtcdCluster) -> set[str]:

@@ -103,10 +103,10 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
     auth, name, stored = resource.spec.auth, names.root_secret(resource), seen.secrets.stored
     if auth is None or not auth.enabled or auth.root_secret_name:
         return PASS
-    own, storage = names.owner(resource, settings.operator), resource.spec.storage
+    own = names.owner(resource, settings.operator)
     known = (*stored, connection.known_credentials(own, COMPONENT, seen.connection)[1])
     generated = GeneratedPassword(
-        own=dataclasses.replace(own, lasting=storage.retain and storage.medium == "Volume"),
+        own=dataclasses.replace(own, lasting=lasts(resource)),
         component=COMPONENT,
         at="spec.auth.rootSecretName",
         user=USER,
@@ -124,6 +124,11 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
         )
         return Step.wait(GENERATING_PASSWORD, message, warning=True, requeue=RETRY_SECONDS)
     return generated.step(now, is_permitted=settings.write_secrets)
+
+
+def lasts(resource: EtcdCluster) -> bool:
+    """Whether the generated password outlives the resource, as the data does that requires it."""
+    return resource.spec.storage.retain and resource.spec.storage.medium == "Volume"
 
 
 def store_password(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:

@@ -23,6 +23,7 @@ from shared.api.spec import (
     ProgressList,
     Review,
     Rule,
+    SecretsRecord,
     Status,
     as_object,
     contradictions,
@@ -68,6 +69,7 @@ class MemcachedStatus(Status):
     observed_secrets: ObservedSecrets = Field(default_factory=list)
     progress: ProgressList = Field(default_factory=list)
     binding: Binding | None = Field(None, description=BINDING)
+    secrets: SecretsRecord = Field(default_factory=dict)
 
 
 API = Resource(

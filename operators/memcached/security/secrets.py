@@ -13,6 +13,7 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.names import server_hosts, server_secret, users_secret
 from operators.memcached.objects.pod import USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
@@ -27,6 +28,7 @@ from shared.status.observed_secrets import versions_of
 from shared.status.reasons import SECRET_INVALID
 from shared.steps.certificates import settled_at
 from shared.steps.connection import USERNAME_KEY, ConnectionSecret
+from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
@@ -57,6 +59,7 @@ class Secrets:
             them; empty if it has one.
         remembered: user and password that servers accept, from the connection Secret, while the users file cannot be
             used; None if they are unknown, or if the servers cannot be verified.
+        unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
     problem: SecretProblem | None = None
@@ -73,6 +76,7 @@ class Secrets:
     trusted_from: datetime | None = None
     missing_name: str = ""
     remembered: tuple[str, str] | None = field(default=None, repr=False)
+    unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
     def all_credentials(self) -> tuple[tuple[str, str], ...]:
@@ -126,11 +130,14 @@ async def read_secrets(
         connected: the Secret for clients.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
-    names = {users_secret(resource), *_certificates(resource)} - {""}
-    secrets = await evaluate(_parsed, resource, await find(kube, resource.namespace, names), hashes_users=hashes_users)
+    names, made = {users_secret(resource), *_certificates(resource)} - {""}, made_secrets(resource)
+    found = await find(kube, resource.namespace, names | made)
+    usable = secret_provenance.usable(resource.obj, made, found)
+    secrets = await evaluate(_parsed, resource, usable, hashes_users=hashes_users)
+    secrets = replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
     if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
         return secrets
-    content = content_of(own_secret(resource.uid, resource.name, "memcached", connected.found))
+    content = content_of(connected.found) if connected.is_proven else {}
     user, password = content.get(USERNAME_KEY, ""), content.get(PASSWORD_KEY, "")
     return replace(secrets, remembered=(user, password) if user and password else None)
 
@@ -140,6 +147,14 @@ def _parsed(resource: Memcached, found: Mapping[str, Obj | None], *, hashes_user
     if hashes_users:
         secrets.startup_digest(resource.uid, with_users=True)
     return secrets
+
+
+def made_secrets(resource: Memcached) -> set[str]:
+    """Return the names of the Secrets that the operator makes; while the spec changes, also those of the former one."""
+    auth = resource.spec.auth
+    made = {users_secret(resource)} if auth is not None and not auth.secret_name else set()
+    certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
+    return made | {*certificates} | former_secrets(resource)
 
 
 def _certificates(resource: Memcached) -> tuple[str, ...]:

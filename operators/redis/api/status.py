@@ -22,6 +22,7 @@ from shared.api.spec import (
     ObservedSecrets,
     ProgressList,
     Reported,
+    SecretsRecord,
     SpecModel,
     Time,
 )
@@ -283,6 +284,7 @@ class RedisClusterStatus(Reported):
     selector: str | None = Field(None, description="Label selector of the pods.")
     endpoints: list[str] = Field(default_factory=list, description="Addresses for clients, as host:port.")
     binding: Binding | None = Field(None, description=BINDING)
+    secrets: SecretsRecord = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from operators.redis.client.server import Access
 from operators.redis.objects import names as object_names
 from operators.redis.security.certificates import MountedCertificates, leaves
 from operators.redis.security.users import Passwords
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
@@ -30,6 +31,7 @@ from shared.pki.stores import certificate_secrets, certificates_in, validities
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
+from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
 
 
@@ -48,6 +50,7 @@ class Secrets:
         mounted: certificate and authorities that nodes mount; None without TLS, or if they are unusable.
         validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: present Secrets by name; None for one that does not exist.
+        unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
     problem: SecretProblem | None = None
@@ -60,11 +63,27 @@ class Secrets:
     mounted: MountedCertificates | None = None
     validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
+    unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
 
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
-    return await evaluate(judge, resource, await find(kube, resource.namespace, names(resource)))
+    made = made_secrets(resource)
+    found = await find(kube, resource.namespace, names(resource) | made)
+    secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
+    return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
+
+
+def made_secrets(resource: RedisCluster) -> set[str]:
+    """Return the names of the Secrets that the operator makes; while the spec changes, also those of the former one."""
+    auth, tls, made = resource.spec.auth, resource.spec.tls, {object_names.users_secret(resource)}
+    if auth is not None and not auth.secret_name:
+        made.add(object_names.password_secret(resource))
+    if tls.mode == "self":
+        made |= {*_certificates(resource)}
+    if tls.mode != "none":
+        made.add(object_names.tls_secret(resource))
+    return made | former_secrets(resource)
 
 
 def names(resource: RedisCluster) -> set[str]:

@@ -40,9 +40,9 @@ def world(
     resource = cluster(3, auth=auth) if auth else cluster(3)
     texts = {"password": password, "previousPassword": previous}
     data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}
-    secret = {"metadata": {"name": "root"}, "data": data}
+    secret = {"metadata": {"name": "root", "uid": "r-1"}, "data": data}
     known = Secrets(access=Access(user="root" if password else "", password=password), previous_password=previous)
-    own = {"metadata": {"name": OWN}} if stored else None
+    own = {"metadata": {"name": OWN, "uid": "o-1"}} if stored else None
     known = replace(known, found={"root": secret, OWN: own}, stored=stored) if auth else Secrets()
     found = seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
     return resource, Assessment.of(resource, found)
@@ -106,7 +106,7 @@ def test_password_that_etcd_accepts_is_stored(stored: tuple[str, ...]) -> None:
 
 def test_removed_spec_disables_authentication_with_the_stored_password() -> None:
     resource, facts = world(None, enabled=True)
-    found = {OWN: {"metadata": {"name": OWN}}}
+    found = {OWN: {"metadata": {"name": OWN, "uid": "o-1"}}}
     known = Secrets(access=Access(user="root", password="one"), stored=("one",), found=found)
     facts = replace(facts, secrets=known, former_password=True)
     step = ensure_auth(resource, facts, NOW)

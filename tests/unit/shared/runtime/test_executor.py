@@ -111,8 +111,9 @@ class Lab:
         return Owner(BOX, NAMESPACE, "a", self.box["metadata"]["uid"], "box", OPERATOR)
 
     async def do(self, *actions: Action) -> bool:
-        """Execute actions as planned on the box in its initial state."""
+        """Execute actions as planned on the box in its initial state, or since an action recorded a Secret in it."""
         done = await self.harness.reconciler._executor.execute(self.box, (actions,))
+        self.box = done.resource
         if done.failure is not None:
             raise done.failure
         return done.changed

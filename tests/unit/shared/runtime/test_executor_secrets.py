@@ -12,6 +12,7 @@ import pytest
 from shared.kubernetes.errors import Conflict, Forbidden
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import ForeignObject
+from shared.kubernetes.secret_provenance import ADOPT
 from shared.pki import certs
 from shared.pki.ca import fulfil
 from shared.pki.issuing import make
@@ -20,7 +21,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Attempt, Call, Patch, WriteSecret
 from shared.testing.harness.harness import NAMESPACE
-from tests.unit.shared.runtime.test_executor import BoxUnreachable, Lab
+from tests.unit.shared.runtime.test_executor import BOX, BoxUnreachable, Lab
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 AUTHORITY = CertificateOrder("box", (), BEGINS, None, None, BEGINS + timedelta(days=100))
@@ -113,8 +114,8 @@ async def test_failure_to_issue_a_certificate_is_reported_and_retried(lab: Lab) 
     write = WriteSecret(secret(lab), None, AUTHORITY)
     with pytest.raises(CertificateNotMade, match="took more than 60 s"):
         await lab.do(write)
-    assert not lab.server.objects(SECRET)
-    assert await lab.plan(write) == ["error"]
+    assert not any(stored(lab).values()), "the Secret was created and has no content"
+    assert await lab.plan(dataclasses.replace(write, seen=lab.user_client.get(SECRET, NAMESPACE, "a"))) == ["error"]
 
 
 async def test_client_certificate_and_authority_can_be_ordered_separately() -> None:
@@ -201,3 +202,54 @@ async def test_other_errors_of_an_attempt_end_the_reconcile(lab: Lab) -> None:
     with pytest.raises(BoxUnreachable):
         await lab.do(Attempt(Shake(), Refusal, POD, lab.pod(), ("example.com/refused", "hard")))
     assert noted(lab) is None
+
+
+# Provenance.
+
+
+def record(lab: Lab) -> dict[str, str]:
+    found: dict[str, str] = lab.user_client.get(BOX, NAMESPACE, "a").get("status", {}).get("secrets", {})
+    return found
+
+
+def seeded(lab: Lab, **data: str) -> Obj:
+    """Create the Secret as another client, with the labels and the owner reference of the operator's."""
+    return lab.user_client.create(SECRET, secret(lab, **data))
+
+
+async def test_uid_is_recorded_before_a_secret_has_content(lab: Lab) -> None:
+    await lab.do(WriteSecret(secret(lab, key="one"), None))
+    assert record(lab) == {"a": lab.user_client.get(SECRET, NAMESPACE, "a")["metadata"]["uid"]}
+    written = [(write.verb, write.kind, write.subresource) for write in lab.server.log.all_writes[-3:]]
+    assert written == [("APPLY", "Secret", ""), ("PATCH", "Box", "status"), ("APPLY", "Secret", "")]
+
+
+async def test_secret_of_unknown_origin_is_neither_used_nor_changed(lab: Lab) -> None:
+    found = seeded(lab, key="theirs")
+    for seen in (None, found):
+        with pytest.raises(ForeignObject, match=f"adopt-secrets={found['metadata']['uid']}"):
+            await lab.do(WriteSecret(secret(lab, key="one"), seen))
+    assert (stored(lab), record(lab)) == ({"key": "theirs"}, {})
+
+
+async def test_secret_without_content_is_recorded_and_filled(lab: Lab) -> None:
+    """A stopped operator leaves one behind; if another client created it, there is nothing to trust in it."""
+    await lab.do(WriteSecret(secret(lab, key="one"), seeded(lab, key="")))
+    assert stored(lab) == {"key": "one"}
+    assert record(lab) == {"a": lab.user_client.get(SECRET, NAMESPACE, "a")["metadata"]["uid"]}
+
+
+async def test_consent_is_for_one_object(lab: Lab) -> None:
+    found = seeded(lab, key="restored")
+    consent = {"metadata": {"annotations": {ADOPT: f"other, {found['metadata']['uid']}"}}}
+    lab.box = lab.user_client.merge(BOX, NAMESPACE, "a", consent)
+    await lab.do(WriteSecret(secret(lab, key="one"), found))
+    assert stored(lab) == {"key": "one"}
+    lab.user_client.delete(SECRET, NAMESPACE, "a")
+    with pytest.raises(ForeignObject):
+        await lab.do(WriteSecret(secret(lab, key="one"), seeded(lab, key="another")))
+
+
+async def test_connection_secret_needs_no_record(lab: Lab) -> None:
+    await lab.do(WriteSecret(secret(lab, key="one"), None, is_copy=True))
+    assert (stored(lab), record(lab)) == ({"key": "one"}, {})

@@ -11,7 +11,14 @@ from shared.kubernetes.kinds import SERVICE, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import content_of, encoded
 from shared.runtime.plan import Step, WriteSecret
-from shared.steps.connection import Connection, ConnectionSecret, credentials, keep_connection, status
+from shared.steps.connection import (
+    Connection,
+    ConnectionSecret,
+    credentials,
+    keep_connection,
+    known_credentials,
+    status,
+)
 
 OWN = Owner(Kind("example.com", "v1", "Shop", "shops"), "default", "shop", "u-1", "redis", "redis-operator")
 OWN_SERVICE = OWN.object(SERVICE, "shop", component="node")
@@ -19,8 +26,9 @@ KNOWN = Connection("redis", "shop.default.svc", 6379, "redis://shop", credential
 UNKNOWN = replace(KNOWN, uri=None, values=credentials(None, None))
 
 
-def keep(connection: Connection, found: Obj | None, *, is_requested: bool = True) -> Step:
-    return keep_connection(OWN, "node", connection, ConnectionSecret(found, OWN_SERVICE), is_requested=is_requested)
+def keep(connection: Connection, found: Obj | None, *, is_requested: bool = True, is_proven: bool = True) -> Step:
+    seen = ConnectionSecret(found, OWN_SERVICE, is_proven)
+    return keep_connection(OWN, "node", connection, seen, is_requested=is_requested)
 
 
 def written(step: Step) -> WriteSecret:
@@ -77,7 +85,7 @@ def test_secret_is_not_created_while_the_password_is_unknown() -> None:
 def test_unobserved_secret_is_not_written() -> None:
     assert keep_connection(OWN, "node", KNOWN, None, is_requested=True) == Step()
     reported = {"binding": {"name": "shop-connection"}}
-    assert status(OWN, "node", None, reported) == reported
+    assert status(OWN, "node", KNOWN, None, reported) == reported
 
 
 def test_password_is_removed_without_authentication() -> None:
@@ -94,7 +102,7 @@ def test_secret_of_another_owner_is_reported_and_never_changed(own: Any) -> None
         assert step.reason.describes(step.message)
         assert "theirs" not in step.message
     assert keep(KNOWN, found, is_requested=False) == Step()
-    assert status(OWN, "node", ConnectionSecret(found), {}) == {}
+    assert status(OWN, "node", KNOWN, ConnectionSecret(found), {}) == {}
 
 
 def test_secret_of_a_deleted_resource_of_the_same_name_is_awaited() -> None:
@@ -110,9 +118,19 @@ def test_content_is_removed_when_the_secret_is_no_longer_requested() -> None:
 
 
 def test_status_names_the_secret_once_it_has_content() -> None:
-    assert status(OWN, "node", ConnectionSecret(present()), {}) == {"binding": {"name": "shop-connection"}}
-    assert status(OWN, "node", ConnectionSecret({**present(), "data": {}}), {}) == {}
-    assert status(OWN, "node", ConnectionSecret(), {"binding": {"name": "shop-connection"}}) == {}
+    binding = {"binding": {"name": "shop-connection"}}
+    assert status(OWN, "node", KNOWN, ConnectionSecret(present()), {}) == binding
+    assert status(OWN, "node", KNOWN, ConnectionSecret({**present(), "data": {}}, is_proven=True), {}) == {}
+    assert status(OWN, "node", KNOWN, ConnectionSecret(), binding) == {}
+
+
+def test_secret_of_unknown_origin_is_replaced_and_nothing_in_it_is_used() -> None:
+    forged = ConnectionSecret(present(password="theirs"))
+    assert known_credentials(OWN, "node", forged) == ("", "")
+    assert known_credentials(OWN, "node", replace(forged, is_proven=True)) == ("default", "theirs")
+    assert status(OWN, "node", KNOWN, forged, {}) == {}
+    assert keep(UNKNOWN, forged.found, is_proven=False) == Step(), "nothing is mixed with its content"
+    assert content_of(written(keep(KNOWN, forged.found, is_proven=False)).obj)["password"] == "one"
 
 
 def test_password_is_in_no_text_of_the_plan() -> None:

@@ -1,0 +1,111 @@
+"""Provenance of Secrets: whether the operator may use the content of a Secret with the name of one of its own.
+
+Labels, owner references and field managers are chosen by the client that creates an object, so they prove nothing. The
+proof is the UID, which the API server assigns: the status of the resource records it *before* the operator writes
+content to the Secret, which it creates empty. Only the operator writes the status. If it stops in between, it finds an
+empty Secret, which anyone may have created: it has no content to trust, so the operator records and fills it.
+
+A Secret that was restored from a backup has another UID. The author of the resource consents to its use by an
+annotation with its UID, which is valid for that one object.
+
+Resources of releases before this record have a status without it. Their Secrets are recorded as they are: the earlier
+release used them already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import INSTANCE, controller_of
+
+RECORD = "secrets"
+"""Field of the status with the UID of each Secret that the operator made or adopted, by name."""
+
+ADOPT = "platform.ydzs.io/adopt-secrets"
+"""Annotation of a resource: UIDs of Secrets that the operator did not make and may use, separated by commas."""
+
+
+def recorded(resource: Obj) -> Mapping[str, str]:
+    """Return the recorded UIDs by name of the Secret."""
+    found: Mapping[str, str] = (resource.get("status") or {}).get(RECORD) or {}
+    return found
+
+
+def is_blank(secret: Obj) -> bool:
+    """Whether a Secret has no content, so that there is nothing to trust."""
+    return not any((secret.get("data") or {}).values())
+
+
+def is_proven(resource: Obj, secret: Obj) -> bool:
+    """Whether the operator made a Secret for this resource, or a user consented to its use."""
+    uid = secret["metadata"].get("uid")
+    if recorded(resource).get(secret["metadata"]["name"]) == uid:
+        return True
+    consented = {each.strip() for each in annotation(resource, ADOPT).split(",")}
+    return uid in consented or (_is_of_earlier_release(resource) and _is_marked(resource, secret))
+
+
+def _is_of_earlier_release(resource: Obj) -> bool:
+    """Whether an earlier release, which kept no record, wrote the status."""
+    status = resource.get("status") or {}
+    return RECORD not in status and "observedGeneration" in status
+
+
+def _is_marked(resource: Obj, secret: Obj) -> bool:
+    """Whether a Secret has the marks by which earlier releases took it for their own."""
+    controller, labels = controller_of(secret), secret["metadata"].get("labels") or {}
+    if controller is not None:
+        return bool(controller.get("uid") == resource["metadata"]["uid"])
+    return bool(labels.get(INSTANCE) == resource["metadata"]["name"])
+
+
+def with_record(resource: Obj, status: Obj) -> Obj:
+    """Return a status to report with a record: without one, it would look like that of an earlier release."""
+    if RECORD in status or _is_of_earlier_release(resource):
+        return status
+    return {**status, RECORD: dict(recorded(resource))}
+
+
+def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> dict[str, Obj | None]:
+    """Return the Secrets as observed, without those of the operator's names whose content may not be used.
+
+    Args:
+        names: names of the Secrets that the operator makes.
+    """
+    return {
+        name: None if secret is None or (name in names and _is_unproven(resource, secret)) else secret
+        for name, secret in found.items()
+    }
+
+
+def unproven(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> tuple[Obj, ...]:
+    """Return the Secrets of the operator's names whose content may not be used."""
+    secrets = (found.get(name) for name in sorted(names))
+    return tuple(secret for secret in secrets if secret is not None and _is_unproven(resource, secret))
+
+
+def _is_unproven(resource: Obj, secret: Obj) -> bool:
+    return not is_blank(secret) and not is_proven(resource, secret)
+
+
+def record(resource: Obj, secrets: Iterable[Obj], written: Obj | None = None) -> dict[str, str]:
+    """Return the next record: the present one with the proven ones of these Secrets.
+
+    Args:
+        written: a Secret with exactly the content that the operator writes, which has no other content to trust.
+    """
+    proven = [secret for secret in secrets if is_proven(resource, secret)] + ([written] if written else [])
+    return {**recorded(resource), **{each["metadata"]["name"]: each["metadata"]["uid"] for each in proven}}
+
+
+def refusal(resource: Obj, secrets: Iterable[Obj]) -> str:
+    """Return the sentence about Secrets whose content may not be used, and what to do."""
+    found = [secret["metadata"] for secret in secrets]
+    names, uids = ", ".join(each["name"] for each in found), ",".join(each["uid"] for each in found)
+    target = f"{str(resource.get('kind', '')).lower()} {resource['metadata']['name']}"
+    return (
+        f"Secret {names}: not made by the operator, so its content is not used. Delete it, or adopt it if you know its "
+        f"origin: kubectl annotate {target} --overwrite {ADOPT}={uids}"
+    )

@@ -1,0 +1,118 @@
+"""The Secrets that the operator makes: the origin of their content, and their owners. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from shared.api.spec import CustomResource
+from shared.kubernetes import secret_provenance
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, require_owned
+from shared.runtime.plan import PASS, Patch, Step
+from shared.status.reasons import FOREIGN_OBJECT
+from shared.steps import connection
+from shared.steps.connection import Connection, ConnectionSecret
+
+COLLECTION_SECONDS = 5.0
+"""Seconds until a Secret of a deleted resource is read again: the garbage collector deletes it."""
+
+Resource = TypeVar("Resource", bound=CustomResource[Any])
+Facts = TypeVar("Facts")
+
+
+def former_secrets(resource: CustomResource[Any]) -> set[str]:
+    """Return the names of all recorded Secrets if the spec has changed, which may change their owner; else none.
+
+    The connection Secret is read by itself.
+    """
+    recorded = {*secret_provenance.recorded(resource.obj)}
+    return recorded - {connection.secret_name(resource.name)} if resource.changed else set()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSecrets:
+    """The Secrets that the operator makes for a resource.
+
+    Attributes:
+        own: owner of the Secrets.
+        component: component label of the Secrets.
+        resource: the resource.
+        names: names of the Secrets, without the connection Secret.
+        found: Secrets by name, without the unproven ones.
+        unproven: Secrets with content that the operator did not write.
+        connection: address and credentials for clients.
+        published: the connection Secret; None if it was not read.
+        lasting: names of Secrets that outlive the resource although its other objects do not.
+    """
+
+    own: Owner
+    component: str
+    resource: Obj
+    names: Collection[str]
+    found: Mapping[str, Obj | None] = field(repr=False)
+    unproven: tuple[Obj, ...] = field(repr=False)
+    connection: Connection = field(repr=False)
+    published: ConnectionSecret | None
+    lasting: frozenset[str] = frozenset()
+
+    @property
+    def record(self) -> dict[str, str]:
+        """The next record of the status (`secret_provenance`)."""
+        written = connection.written(self.own, self.component, self.connection, self.published)
+        return secret_provenance.record(self.resource, self._present, written)
+
+    @property
+    def _present(self) -> list[Obj]:
+        """The Secrets that exist."""
+        found = [self.found.get(name) for name in sorted(self.names)]
+        return [secret for secret in (*found, self.published.found if self.published else None) if secret is not None]
+
+    def refuse(self) -> Step:
+        """Block while Secrets with names of the operator's own have content of unknown origin."""
+        for secret in self.unproven:
+            desired = self.own.object(SECRET, secret["metadata"]["name"], component=self.component)
+            try:
+                require_owned(desired, secret, self.own.uid)
+            except FormerObject as error:
+                return Step.wait(FOREIGN_OBJECT, str(error), warning=True, requeue=COLLECTION_SECONDS)
+            except ForeignObject as error:
+                return Step.blocked(FOREIGN_OBJECT, str(error))
+        if not self.unproven:
+            return PASS
+        return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(self.resource, self.unproven))
+
+    def keep_owners(self) -> Step:
+        """Give each Secret the labels and owner reference of a new one: the spec may have changed since it was made."""
+        proven = (secret for secret in self._present if secret_provenance.is_proven(self.resource, secret))
+        changes = ((secret, self._change(secret)) for secret in proven)
+        return Step.do(*(Patch(SECRET, secret, {"metadata": change}) for secret, change in changes if change))
+
+    def _change(self, secret: Obj) -> Obj:
+        """Return the change of labels and owner references; empty if there is none. References of others stay."""
+        metadata, name = secret["metadata"], secret["metadata"]["name"]
+        own = replace(self.own, lasting=True) if name in self.lasting else self.own
+        desired = own.object(SECRET, name, component=self.component)["metadata"]
+        labelled = metadata.get("labels") or {}
+        labels = {key: text for key, text in desired["labels"].items() if labelled.get(key) != text}
+        present = metadata.get("ownerReferences") or []
+        others = [reference for reference in present if reference.get("uid") != own.uid]
+        references = [*others, *desired.get("ownerReferences", ())]
+        is_same = len(present) == len(references) and all(each in present for each in references)
+        return ({"labels": labels} if labels else {}) | ({} if is_same else {"ownerReferences": references})
+
+
+def refuse_unproven_secrets(
+    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
+) -> Step:
+    """Use no content of unknown origin (`OwnSecrets.refuse`)."""
+    return secrets(resource, facts).refuse()
+
+
+def keep_secret_owners(
+    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
+) -> Step:
+    """Keep the labels and owners of the Secrets (`OwnSecrets.keep_owners`)."""
+    return secrets(resource, facts).keep_owners()

@@ -1,0 +1,229 @@
+"""The operators use the content of their own Secrets only if they made them, and keep the owners of these Secrets.
+
+Another client that may only create Secrets can choose labels, owner references and field managers, and can know the
+UID of the resource.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
+from shared.kubernetes.secret_provenance import ADOPT, RECORD
+from shared.status import conditions
+from shared.testing import Actor
+from shared.testing.harness.harness import NAMESPACE
+from shared.testing.harness.scenario import ScenarioStep, Stage, Subject, apply
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.etcd import scenarios as etcd
+from tests.support.memcached import scenarios as memcached
+from tests.support.redis import scenarios as redis
+
+TOKEN = "chosen-by-another-client"
+
+
+class Operated(NamedTuple):
+    """An operator, and a spec with a generated password and certificates of its own.
+
+    Attributes:
+        password: key of the generated password in NAME-auth.
+        plain: the same spec without either.
+    """
+
+    subject: Subject
+    password: str
+    plain: Callable[..., ScenarioStep]
+    secure: Obj
+
+
+SECURE: Obj = {"auth": {}, "tls": {"mode": "self"}}
+OPERATORS = {
+    "memcached": Operated(memcached.MEMCACHED, "users", lambda **spec: apply(size=1, **spec), SECURE),
+    "etcd": Operated(etcd.ETCD, "password", lambda **spec: etcd.cluster(1, **spec), SECURE),
+    "redis": Operated(redis.REDIS, "password", lambda **spec: redis.cluster(3, replicasPerMaster=0, **spec), SECURE),
+}
+
+
+@pytest.fixture(params=list(OPERATORS.values()), ids=list(OPERATORS))
+def operated(request: pytest.FixtureRequest) -> Operated:
+    found: Operated = request.param
+    return found
+
+
+def resource_of(world: World) -> Obj:
+    (found,) = (obj for _, obj in world.server.objects(world.subject.controller(world.database).kind))
+    return found
+
+
+def secrets_of(world: World) -> dict[str, Obj]:
+    return {obj["metadata"]["name"]: obj for _, obj in world.server.objects(SECRET)}
+
+
+def content(world: World) -> str:
+    """Return the decoded content of all Secrets."""
+    data = [text for secret in secrets_of(world).values() for text in (secret.get("data") or {}).values()]
+    return "\n".join(base64.b64decode(text).decode() for text in data)
+
+
+async def play(world: World, *steps: ScenarioStep) -> None:
+    await ScenarioRun(world).run_steps(steps)
+
+
+async def resynced(world: World) -> None:
+    """Run a new process of the operator until everything is settled, over a resync too."""
+    run = ScenarioRun(world)
+    await run.run_steps(())
+    run.resync()
+    await run.settle()
+
+
+def forged(operated: Operated, name: str, *, of: str = "cache", owner: Obj | None = None) -> ScenarioStep:
+    """Create a Secret as the operator would, with other content."""
+
+    def act(stage: Stage) -> None:
+        controller = operated.subject.controller(stage.database)
+        application = operated.subject.name
+        labels = {NAME: application, INSTANCE: of, MANAGED_BY: controller.operator}
+        metadata: Obj = {"name": name, "namespace": stage.namespace, "labels": labels}
+        if owner is not None:
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": controller.kind.api_version,
+                    "kind": controller.kind.name,
+                    "name": of,
+                    "uid": owner["metadata"]["uid"],
+                    "controller": True,
+                }
+            ]
+        encoded = base64.b64encode(f"user:{TOKEN}\n".encode()).decode()
+        keys = (operated.password, "username", "password", "ca.crt", "ca.key", "tls.crt", "tls.key")
+        kind = f"servicebinding.io/{application}" if name.endswith("-connection") else "Opaque"
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind}
+        stage.user_client.create(SECRET, body | {"data": dict.fromkeys(keys, encoded)})
+
+    return ScenarioStep(f"another client creates {name}", act)
+
+
+def user(world: World) -> Actor:
+    return world.server.actor("user")
+
+
+def name_of(world: World) -> str:
+    return str(resource_of(world)["metadata"]["name"])
+
+
+async def test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted(operated: Operated) -> None:
+    world = World(operated.subject)
+    seeds = [forged(operated, f"cache-{suffix}", of="cache") for suffix in ("auth", "ca", "connection")]
+    await play(world, *seeds, operated.plain(**operated.secure))
+    resource = resource_of(world)
+    assert resource["metadata"]["name"] == "cache"
+    stalled = condition(resource, conditions.STALLED)
+    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    uids = {name: secret["metadata"]["uid"] for name, secret in secrets_of(world).items()}
+    for name in ("cache-auth", "cache-ca"):
+        assert name in stalled["message"]
+        assert uids[name] in stalled["message"]
+    assert f"{ADOPT}={uids['cache-auth']},{uids['cache-ca']}" in stalled["message"]
+    assert not world.server.objects(POD), "nothing runs with that password or authority"
+    for name in ("cache-auth", "cache-ca"):
+        user(world).delete(SECRET, NAMESPACE, name)
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert TOKEN not in content(world), "also the connection Secret has only the operator's content"
+
+
+async def test_secret_that_names_the_resource_as_its_owner_is_no_proof(operated: Operated) -> None:
+    world = World(operated.subject)
+    await play(world, operated.plain())
+    await play(world, forged(operated, "cache-auth", owner=resource_of(world)), operated.plain(auth={}))
+    assert condition(resource_of(world), conditions.STALLED)["reason"] == "NotOurs"
+    assert TOKEN not in json.dumps(resource_of(world))
+
+
+async def test_restored_secret_is_used_once_the_author_of_the_resource_consents(operated: Operated) -> None:
+    world = World(operated.subject)
+    await play(world, operated.plain(auth={}))
+    before = secrets_of(world)["cache-auth"]
+    name, kind = name_of(world), operated.subject.controller(world.database).kind
+    for secret in list(secrets_of(world)):
+        user(world).delete(SECRET, NAMESPACE, secret)
+    metadata = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
+    restored = user(world).create(SECRET, {**before, "metadata": metadata})
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "False"
+    messages = " ".join(each["message"] for each in resource_of(world)["status"]["conditions"])
+    assert f"{ADOPT}={restored['metadata']['uid']}" in messages
+    user(world).merge(kind, NAMESPACE, name, {"metadata": {"annotations": {ADOPT: restored["metadata"]["uid"]}}})
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert secrets_of(world)["cache-auth"]["data"] == before["data"]
+    assert resource_of(world)["status"][RECORD]["cache-auth"] == restored["metadata"]["uid"]
+
+
+async def test_resource_of_an_earlier_release_is_upgraded_without_an_outage(operated: Operated) -> None:
+    world = World(operated.subject)
+    await play(world, operated.plain(**operated.secure))
+    resource, before = resource_of(world), secrets_of(world)
+    recorded = resource["status"][RECORD]
+    assert recorded == {name: secret["metadata"]["uid"] for name, secret in before.items()}
+    pods = {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)}
+    kind = operated.subject.controller(world.database).kind
+    user(world).merge(kind, NAMESPACE, resource["metadata"]["name"], {"status": {RECORD: None}}, subresource="status")
+    await resynced(world)
+    assert resource_of(world)["status"][RECORD] == recorded
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert secrets_of(world) == before
+    assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
+
+
+# Owners.
+
+
+def owners(world: World) -> dict[tuple[str, str], tuple[list[str], dict[str, str]]]:
+    """Return the controllers and the labels of all Secrets and workloads, by kind and name."""
+    found = [
+        (kind, obj["metadata"]) for kind in (SECRET, STATEFUL_SET, DEPLOYMENT) for _, obj in world.server.objects(kind)
+    ]
+    return {
+        (kind.name, metadata["name"]): (
+            [f"{each['kind']} {each['name']}" for each in metadata.get("ownerReferences") or ()],
+            {key: text for key, text in (metadata.get("labels") or {}).items() if not key.endswith("uid")},
+        )
+        for kind, metadata in found
+    }
+
+
+KEPT: Obj = {"finalizers": ""}
+CHANGES = {
+    "redis: objects outlive the resource": ("redis", {}, KEPT),
+    "redis: objects are deleted with it again": ("redis", KEPT, {}),
+    "etcd: volumes are deleted with it": ("etcd", {}, {"storage": {"retain": False}}),
+    "etcd: volumes outlive it again": ("etcd", {"storage": {"retain": False}}, {}),
+}
+
+
+@pytest.mark.parametrize(("operator", "before", "after"), CHANGES.values(), ids=CHANGES)
+async def test_owners_and_labels_are_those_of_a_fresh_resource(operator: str, before: Obj, after: Obj) -> None:
+    operated = OPERATORS[operator]
+    changed, fresh = World(operated.subject), World(operated.subject)
+    await play(changed, operated.plain(**operated.secure, **before), operated.plain(**operated.secure, **after))
+    await play(fresh, operated.plain(**operated.secure, **after))
+    assert owners(changed) == owners(fresh)
+
+
+async def test_changed_labels_of_secrets_are_restored(operated: Operated) -> None:
+    world = World(operated.subject)
+    await play(world, operated.plain(**operated.secure))
+    before = owners(world)
+    for name in secrets_of(world):
+        user(world).merge(SECRET, NAMESPACE, name, {"metadata": {"labels": {PART_OF: "other"}}})
+    await resynced(world)
+    assert owners(world) == before
