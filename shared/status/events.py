@@ -9,21 +9,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 
 from shared.kubernetes.accessors import now_rfc3339
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound
+from shared.kubernetes.fair_pool import FairPool
 from shared.kubernetes.kinds import EVENT, Obj
 from shared.observability import metrics
 from shared.status.messages import shortened
 
 log = logging.getLogger(__name__)
 
-MAX_WRITERS = 8
-MAX_BACKLOG = 500
-"""Limits of the recorder: concurrent writers, and events in the queue of each writer."""
+MAX_WRITERS = 16
+MAX_BACKLOG, MAX_BACKLOG_OF_NAMESPACE = 4000, 2000
+"""Limits of the recorder: concurrent writers, and events that wait, in all and of one namespace."""
 
 MAX_REMEMBERED = 4096
 MAX_MESSAGE_LENGTH = 1024
@@ -69,7 +70,7 @@ class Event:
 
 
 class Recorder:
-    """Writes events in the background; events of one object are written in order.
+    """Writes events in the background; events of one object are written in order, and namespaces take turns.
 
     Args:
         component: name of the operator, reported as the source of the events.
@@ -78,42 +79,53 @@ class Recorder:
     def __init__(self, kube: Kube, *, component: str) -> None:
         self._kube = kube
         self._component = component
-        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(MAX_BACKLOG) for _ in range(MAX_WRITERS)]
+        self._pool = FairPool(self._write_next, MAX_WRITERS)
+        self._pending: dict[str, deque[Event]] = {}  # by UID of the object
+        self._backlog = Counter[str]()  # by namespace
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, event: Event) -> None:
-        try:
-            self._backlogs[hash(event.regarding["uid"]) % MAX_WRITERS].put_nowait(event)
-        except asyncio.QueueFull:
+        namespace, uid = event.regarding["namespace"], event.regarding["uid"]
+        if self._backlog[namespace] >= MAX_BACKLOG_OF_NAMESPACE or self._backlog.total() >= MAX_BACKLOG:
             metrics.EVENTS_DROPPED.inc()
+            return
+        self._backlog[namespace] += 1
+        self._pending.setdefault(uid, deque()).append(event)
+        self._pool.add(uid, namespace)
 
     async def run(self) -> None:
         """Write events until cancelled."""
-        async with asyncio.TaskGroup() as writers:
-            for backlog in self._backlogs:
-                writers.create_task(self._write_all(backlog))
+        await self._pool.run()
 
-    async def _write_all(self, backlog: asyncio.Queue[Event]) -> None:
-        while True:
-            event = await backlog.get()
-            try:
-                await self._write(event)
-                metrics.EVENTS.labels(event.regarding["kind"].lower(), event.kind, event.reason).inc()
-            except KubeError as error:
-                metrics.EVENTS_DROPPED.inc()
-                log.debug("cannot write event %s: %s", event.reason, error)
-            except Exception:
-                metrics.EVENTS_DROPPED.inc()
-                log.exception("internal error (a bug in the operator) while writing event %s", event.reason)
-            finally:
-                backlog.task_done()
+    async def _write_next(self, uid: str) -> None:
+        """Write the first event about an object."""
+        pending = self._pending[uid]
+        event = pending.popleft()
+        namespace = event.regarding["namespace"]
+        try:
+            await self._write(event)
+            metrics.EVENTS.labels(event.regarding["kind"].lower(), event.kind, event.reason).inc()
+        except KubeError as error:
+            metrics.EVENTS_DROPPED.inc()
+            log.debug("cannot write event %s: %s", event.reason, error)
+        except Exception:
+            metrics.EVENTS_DROPPED.inc()
+            log.exception("internal error (a bug in the operator) while writing event %s", event.reason)
+        finally:
+            self._backlog[namespace] -= 1
+            if not self._backlog[namespace]:
+                del self._backlog[namespace]
+            if pending:
+                self._pool.add(uid, namespace)
+            else:
+                del self._pending[uid]
 
     async def flush(self, seconds: float) -> None:
         """Wait up to `seconds` for the backlog to be written."""
         try:
-            await asyncio.wait_for(asyncio.gather(*(backlog.join() for backlog in self._backlogs)), seconds)
+            await asyncio.wait_for(self._pool.rest(), seconds)
         except TimeoutError:
-            log.debug("%d events were not written before shutdown", sum(backlog.qsize() for backlog in self._backlogs))
+            log.debug("%d events were not written before shutdown", self._backlog.total())
 
     async def _write(self, event: Event) -> None:
         count = self._counts.get(event.name, 0)

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shared.kubernetes.client import Kube, Request, Response
-from shared.status.events import Event, Recorder
+from shared.status.events import MAX_BACKLOG, Event, Recorder
+from tests.support.virtual_time import in_virtual_time
 
 
 class DelayedServer:
@@ -40,14 +41,9 @@ async def recorder(server: DelayedServer) -> AsyncIterator[Recorder]:
     running.cancel()
 
 
-def event(name: str, uid: str, reason: str) -> Event:
-    metadata = {"name": name, "namespace": "default", "uid": uid}
+def event(name: str, uid: str, reason: str, namespace: str = "default") -> Event:
+    metadata = {"name": name, "namespace": namespace, "uid": uid}
     return Event.about({"apiVersion": "v1", "kind": "Thing", "metadata": metadata}, reason, f"{reason}.")
-
-
-def of_another_writer(uid: str) -> str:
-    """Return a UID whose events another writer handles (it depends on a hash that differs by process)."""
-    return next(other for other in map(str, range(1000)) if hash(other) % 8 != hash(uid) % 8)
 
 
 async def test_the_events_of_one_object_come_in_order_and_wait_for_each_other_alone(
@@ -55,9 +51,30 @@ async def test_the_events_of_one_object_come_in_order_and_wait_for_each_other_al
 ) -> None:
     for reason in ("First", "Second", "Third"):
         recorder.record(event("slow", "1", reason))
-    recorder.record(event("quick", of_another_writer("1"), "First"))
+    recorder.record(event("quick", "2", "First"))
     await recorder.flush(0.05)
     assert server.written == ["quick First"]
     server.go.set()
     await recorder.flush(1)
     assert server.written == ["quick First", "slow First", "slow Second", "slow Third"]
+
+
+@in_virtual_time
+async def test_events_of_a_namespace_with_a_slow_webhook_delay_no_others() -> None:
+    server = DelayedServer()
+    recorder = Recorder(Kube(server, manager="op"), component="op")
+    running = asyncio.create_task(recorder.run())
+    for number in range(1000):
+        recorder.record(event("slow", f"slow-{number}", "First", "neighbour"))
+    recorder.record(event("quick", "quick", "First"))
+    await asyncio.sleep(1)
+    assert server.written == ["quick First"]
+    for number in range(2 * MAX_BACKLOG):
+        recorder.record(event("slow", f"slow-{number}", "Second", "neighbour"))
+        recorder.record(event("quick", "quick", f"Later {number}"))
+    await asyncio.sleep(1)
+    assert "quick Later 1000" in server.written, "a full backlog of the other namespace drops none"
+    server.go.set()
+    await recorder.flush(10)
+    running.cancel()
+    await asyncio.wait({running})
