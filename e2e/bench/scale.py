@@ -1,4 +1,4 @@
-"""Benchmark of scale: thousands of resources on an API server without nodes, and one to four shards.
+"""Benchmark of scale: thousands of resources on an API server without nodes, faults, and one to four shards.
 
 Usage: python -m e2e.bench.scale. Pods stay pending, so that every resource waits for its servers.
 """
@@ -17,13 +17,16 @@ from rich.table import Table
 
 from e2e.bench.measures import KIB, MIB, Goal
 from e2e.bench.output import goals_table, run
-from e2e.bench.scale_measures import Scale, Sharded, goals
+from e2e.bench.scale_faults import PROBLEMS, measure_neighbours, measure_outage
+from e2e.bench.scale_measures import Neighbours, Outage, Scale, Sharded, goals
 from e2e.bench.scale_trials import measure, measure_shards
 from e2e.cluster.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "scale.json"
 SIZES = {"memcached": 10_000, "etcd": 1_000, "redis": 1_000}
 SHARDS = (1, 2, 4)
+OTHERS = 600
+"""Number of resources that are changed while those of another namespace have a fault."""
 
 
 class Results(NamedTuple):
@@ -31,16 +34,18 @@ class Results(NamedTuple):
 
     scales: list[Scale]
     sharded: list[Sharded]
+    neighbours: list[Neighbours]
+    outages: list[Outage]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
     options = _parser().parse_args(arguments)
     if options.quick:
-        options.size, options.seconds, options.sharded = 500, 10.0, 500
+        options.size, options.seconds, options.sharded, options.faulty = 500, 10.0, 500, 200
     return run(
         lambda console: _measure(console, options),
-        goals=lambda found: goals(found.scales),
+        goals=lambda found: goals((*found.scales, *found.neighbours, *found.outages)),
         show=_show,
         figures=_figures,
         output=options.output,
@@ -48,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(console: Console, options: argparse.Namespace) -> Results:
-    scales, sharded = [], []
+    scales, sharded, neighbours, outages = [], [], list[Neighbours](), list[Outage]()
     for operator in options.operators:
         count = options.size or SIZES[operator]
         scales.append(
@@ -63,7 +68,13 @@ def _measure(console: Console, options: argparse.Namespace) -> Results:
     for shards in options.shards:
         console.print(f"… {options.sharded} resources at once, {shards} shards")
         sharded.append(measure_shards("memcached", shards, options.sharded))
-    return Results(scales, sharded)
+    for problem in PROBLEMS if options.faulty else ():
+        console.print(f"… {options.faulty} resources of a namespace: {problem}")
+        neighbours.append(measure_neighbours(problem, options.faulty, OTHERS, options.seconds))
+    for seconds in options.outages if options.faulty else ():
+        console.print(f"… {seconds:g} s without API server, {options.faulty} resources")
+        outages.append(measure_outage(options.faulty, seconds))
+    return Results(scales, sharded, neighbours, outages)
 
 
 def _show(console: Console, found: Results, results: list[Goal]) -> None:
@@ -113,11 +124,32 @@ def _show(console: Console, found: Results, results: list[Goal]) -> None:
         )
     console.print(table)
     console.print()
+    table = Table("another namespace", "alone p50, p99", "among p50, p99", box=None, pad_edge=False)
+    for each_of in found.neighbours:
+        figures = (f"{p50:.2f} s, {p99:.2f} s" for p50, p99 in (each_of.alone, each_of.among))
+        table.add_row(f"{each_of.count} resources: {each_of.problem}", *figures)
+    console.print(table)
+    console.print()
+    columns = ["outage", "observed", "change reported", "all reconciled", "requests per resource", "events"]
+    table = Table(*columns, box=None, pad_edge=False)
+    for outage in found.outages:
+        table.add_row(
+            f"{outage.seconds:.0f} s, {outage.count} resources",
+            *(f"{value:.1f} s" for value in (outage.observed, outage.reported, outage.reconciled)),
+            *(f"{outage.requests:.2f}", str(outage.events)),
+        )
+    console.print(table)
+    console.print()
     console.print(goals_table(results))
 
 
 def _figures(found: Results) -> dict[str, Any]:
-    return {"scale": [asdict(each) for each in found.scales], "shards": [asdict(one) for one in found.sharded]}
+    return {
+        "scale": [asdict(each) for each in found.scales],
+        "shards": [asdict(one) for one in found.sharded],
+        "neighbours": [asdict(each) for each in found.neighbours],
+        "outages": [asdict(each) for each in found.outages],
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,6 +167,12 @@ def _parser() -> argparse.ArgumentParser:
         "--shards", type=int, nargs="*", default=list(SHARDS), help="numbers of shards (default: 1 2 4)"
     )
     parser.add_argument("--sharded", type=int, default=2000, help="resources per number of shards (default: 2000)")
+    parser.add_argument(
+        "--faulty", type=int, default=1000, help="resources with a fault, or in an outage; 0: none (default: 1000)"
+    )
+    parser.add_argument(
+        "--outages", type=float, nargs="*", default=[60.0], help="seconds without an API server (default: 60)"
+    )
     parser.add_argument("--output", type=Path, default=RESULT, help="JSON file for the results")
     return parser
 

@@ -91,6 +91,59 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """Changes of resources in ten namespaces, while the resources of another namespace have a problem.
+
+    Attributes:
+        problem: the problem.
+        count: number of resources that have it.
+        alone: seconds until a change is reported without the problem: median and 99th percentile.
+        among: the same with the problem.
+    """
+
+    problem: str
+    count: int
+    alone: tuple[float, float]
+    among: tuple[float, float]
+
+    @property
+    def goals(self) -> list[Goal]:
+        return [Goal(f"{self.count} resources of another namespace, {self.problem}: p99, s", self.among[1], 1)]
+
+
+@dataclass(frozen=True)
+class Outage:
+    """An API server and etcd that do not run for a while. Times are in seconds after the API server is ready again.
+
+    Attributes:
+        seconds: duration of the outage.
+        count: number of resources.
+        observed: time until every collection is observed.
+        reported: time until a change at that moment is reported.
+        reconciled: time until all resources were reconciled.
+        requests: requests of the operator for each resource, until then and 30 s longer.
+        events: events of resources that were recorded.
+    """
+
+    seconds: float
+    count: int
+    observed: float
+    reported: float
+    reconciled: float
+    requests: float
+    events: int
+
+    @property
+    def goals(self) -> list[Goal]:
+        of = f"{self.seconds:.0f} s without API server, {self.count} resources: "
+        return [
+            Goal(f"{of}everything is observed, s", self.observed, 5),
+            Goal(f"{of}a change is reported, s", self.reported, 5),
+            Goal(f"{of}events", self.events, 0),
+        ]
+
+
+@dataclass(frozen=True)
 class Sharded:
     """Resources created at once, for one replica per shard.
 
@@ -120,6 +173,6 @@ class Sharded:
         return self.count / self.seconds
 
 
-def goals(found: Iterable[Scale]) -> list[Goal]:
-    """Return the goals of every operator."""
+def goals(found: Iterable[Scale | Neighbours | Outage]) -> list[Goal]:
+    """Return the goals of every measurement."""
     return [goal for each in found for goal in each.goals]

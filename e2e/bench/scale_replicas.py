@@ -40,6 +40,10 @@ class Scrape:
         """Return the sum of a metric's series whose labels contain a text."""
         return sum(value for each, found, value in self._samples if each == name and labels in found)
 
+    def count(self, name: str) -> int:
+        """Return the number of a metric's series."""
+        return sum(each == name for each, _, _ in self._samples)
+
     def histogram(self, name: str) -> Buckets:
         """Return a histogram, summed over its labels."""
         buckets: dict[float, float] = {}

@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +33,8 @@ from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
+
+NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 
 CREATORS = 64
 """Connections that create resources."""
@@ -112,6 +114,7 @@ class Fleet:
         self._sample = yaml.safe_load((REPOSITORY / f"samples/{operator}/small.yaml").read_text())
         self._operator = operator
         self.seen: dict[str, Seen] = {}
+        self._namespaces: dict[str, str] = {}  # by name of a resource
         self._loop = asyncio.new_event_loop()
 
     @classmethod
@@ -135,8 +138,26 @@ class Fleet:
         Args:
             failing: number of further resources whose reconciles fail.
         """
-        took: float = self._call(self._create(count, failing)).result(600)
+        took: float = self._call(self._create_some(count, failing)).result(600)
         return took
+
+    def create_in(self, namespaces: Sequence[str], count: int, prefix: str) -> None:
+        """Create resources at once, spread evenly over namespaces.
+
+        Args:
+            prefix: begin of their names.
+        """
+        names = {f"{prefix}-{number:05}": namespaces[number % len(namespaces)] for number in range(count)}
+        self._call(self._create(names)).result(600)
+
+    def apply(self, kind: Kind, obj: Obj) -> None:
+        """Apply an object of another kind."""
+        self._call(self._kube.apply(kind, obj)).result(60)
+
+    def count(self, kind: Kind) -> int:
+        """Return the number of objects of a kind."""
+        found: Obj = self._call(self._kube.list(kind)).result(60)
+        return len(found["items"])
 
     @property
     def healthy(self) -> list[str]:
@@ -182,7 +203,7 @@ class Fleet:
             await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
-        request = Request("GET", self.kind.path(NAMESPACE), {"watch": "true", "allowWatchBookmarks": "true"})
+        request = Request("GET", self.kind.path(), {"watch": "true", "allowWatchBookmarks": "true"})
         async with self._streams.stream(request, accept="application/json") as lines:
             async for line in lines:
                 obj = json.loads(line)["object"]
@@ -191,7 +212,7 @@ class Fleet:
                 if name and generation > self.seen.get(name, Seen(-1, 0.0)).generation:
                     self.seen[name] = Seen(generation, time.monotonic())
 
-    async def _create(self, count: int, failing: int) -> float:
+    async def _create_some(self, count: int, failing: int) -> float:
         if failing:
             for kind, spec in REFUSAL:
                 metadata = {"name": "bench-refusal"}
@@ -199,20 +220,30 @@ class Fleet:
                     kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
                 )
             await asyncio.sleep(POLICY_SECONDS)
-        bodies = []
-        for number in range(count + failing):
-            self._sample["metadata"]["name"] = f"{FAILING if number < failing else 'r'}-{number:05}"
-            bodies.append(json.dumps(self._sample).encode())
-        random.Random(7).shuffle(bodies)
+        names = (f"{FAILING if number < failing else 'r'}-{number:05}" for number in range(count + failing))
+        return await self._create(dict.fromkeys(names, NAMESPACE))
+
+    async def _create(self, namespaces: dict[str, str]) -> float:
+        """Create resources, given the namespace of each name."""
+        self._namespaces |= namespaces
+        for namespace in set(namespaces.values()):
+            await self._kube.apply(
+                NAMESPACE_KIND, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            )
+        sent = []
+        for name, namespace in namespaces.items():
+            self._sample["metadata"]["name"] = name
+            sent.append(Sent("POST", self.kind.path(namespace), json.dumps(self._sample).encode()))
+        random.Random(7).shuffle(sent)
         async with Bare.of(self._plane, CREATORS) as client:
-            took, _ = await client.send([Sent("POST", self.kind.path(NAMESPACE), body) for body in bodies])
+            took, _ = await client.send(sent)
         return took
 
     async def _change(self, name: str) -> tuple[int, float]:
         first, second = CHANGES[self._operator]
-        current = await self._kube.get(self.kind, NAMESPACE, name)
+        current = await self._kube.get(self.kind, self._namespaces[name], name)
         spec = second if first.items() <= current["spec"].items() else first
-        changed = await self._kube.merge(self.kind, NAMESPACE, name, {"spec": spec})
+        changed = await self._kube.merge(self.kind, self._namespaces[name], name, {"spec": spec})
         return changed["metadata"]["generation"], time.monotonic()
 
     async def _changes(self, seconds: float) -> list[float]:
@@ -244,14 +275,14 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
     Raises:
         ClusterError: the operator did not complete its work.
     """
-    with _world(operator) as (_, fleet, start):
+    with world(operator) as (_, fleet, start):
         leader = start()
         leader.wait(lambda: leader.is_ready, "start")
         empty = leader.memory()
         note(f"{count} resources")
         began = time.monotonic()
         fleet.create(count, failing)
-        _reported(leader, fleet, count + failing)
+        reported(leader, fleet, count + failing)
         loaded = time.monotonic() - began
         leader.wait(lambda: leader.scrape().total(QUEUE_DEPTH) == 0, "an empty queue", 600)
         rested = time.monotonic() - began
@@ -294,7 +325,7 @@ def measure(operator: str, count: int, seconds: float, note: Callable[[str], Non
 
 def measure_shards(operator: str, shards: int, count: int) -> Sharded:
     """Create resources at once for as many replicas as shards."""
-    with _world(operator) as (plane, fleet, start):
+    with world(operator) as (plane, fleet, start):
         running = [start(shards) for _ in range(shards)]
         for replica in running:
             replica.wait(lambda replica=replica: replica.is_ready, "start")  # type: ignore[misc]
@@ -304,7 +335,7 @@ def measure_shards(operator: str, shards: int, count: int) -> Sharded:
         client = sum(replica.process.cpu for replica in running)
         began = time.monotonic()
         fleet.create(count)
-        _reported(running[0], fleet, count)
+        reported(running[0], fleet, count)
         took = time.monotonic() - began
         busy = sum(process.cpu for process in plane.processes) - server
         work = sum(replica.process.cpu for replica in running) - client
@@ -322,7 +353,7 @@ def measure_shards(operator: str, shards: int, count: int) -> Sharded:
 
 
 @contextmanager
-def _world(operator: str) -> Iterator[tuple[ControlPlane, Fleet, Callable[..., Replica]]]:
+def world(operator: str) -> Iterator[tuple[ControlPlane, Fleet, Callable[..., Replica]]]:
     """Run an API server; yield it, its resources and a function that starts replicas of their operator."""
     with (
         tempfile.TemporaryDirectory(prefix="platform-bench-") as name,
@@ -333,7 +364,7 @@ def _world(operator: str) -> Iterator[tuple[ControlPlane, Fleet, Callable[..., R
         yield plane, fleet, start
 
 
-def _reported(replica: Replica, fleet: Fleet, count: int) -> None:
+def reported(replica: Replica, fleet: Fleet, count: int) -> None:
     replica.wait(lambda: fleet.reported() >= count, f"status of {count} resources", 600)
 
 

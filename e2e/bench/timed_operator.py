@@ -26,7 +26,18 @@ LOGGED_SECONDS, BLOCKED = 0.08, "event loop blocked:"
 RECONCILES, LEADS = "controller_runtime_reconcile_total", "leader_election_master_status"
 QUEUE_DEPTH, QUEUE_TIME = "workqueue_depth", "workqueue_queue_duration_seconds"
 RECONCILE_TIME = "controller_runtime_reconcile_time_seconds"
-SERVED = (RECONCILES, LEADS, QUEUE_DEPTH, f"{QUEUE_TIME}_bucket", f"{RECONCILE_TIME}_bucket", LONGEST_WALL, LONGEST_CPU)
+WATCH_SYNCED, REQUESTS = "platform_watch_synced", "rest_client_requests_total"
+SERVED = (
+    RECONCILES,
+    LEADS,
+    QUEUE_DEPTH,
+    f"{QUEUE_TIME}_bucket",
+    f"{RECONCILE_TIME}_bucket",
+    LONGEST_WALL,
+    LONGEST_CPU,
+    WATCH_SYNCED,
+    REQUESTS,
+)
 
 
 class Blocks:
