@@ -41,7 +41,12 @@ _contexts = Memo()
 """Contexts, apart from other results: only they are needed where no thread can compute them."""
 
 
-@remembered(lambda _: 64 * 1024, _contexts)
+def _size(context: ssl.SSLContext) -> int:
+    """Return the approximate size of a context, most of which is that of its authorities."""
+    return 32 * 1024 + 6 * 1024 * context.cert_store_stats()["x509"]
+
+
+@remembered(_size, _contexts)
 def trust(authority: str, pair: certs.Pair | None) -> ssl.SSLContext:
     """Return a shared context for all servers of a database; a renewed certificate gets another context.
 

@@ -21,7 +21,6 @@ class Malformed(Exception):
     """The server cannot read a line, or reads something else than text; the message is the end of a sentence."""
 
 
-@lru_cache(maxsize=4096)  # every plan reads the same lines, which have at most 1 KiB
 def arguments(line: str) -> tuple[str, ...]:
     """Split a line into its directive and the arguments, as the server does; empty for a comment and a blank line.
 
@@ -30,6 +29,10 @@ def arguments(line: str) -> tuple[str, ...]:
     Raises:
         Malformed: quotes do not match, or a word is not UTF-8 text without NUL.
     """
+    return (_remembered if len(line) <= _REMEMBERED_BYTES else _split)(line)
+
+
+def _split(line: str) -> tuple[str, ...]:
     text, found, at = line.strip(" \t\r\n").encode("utf-8", "surrogatepass"), list[bytes](), 0
     if text.startswith(b"#"):
         return ()
@@ -47,6 +50,12 @@ def arguments(line: str) -> tuple[str, ...]:
     if b"\0" in text or any("\0" in word for word in words):
         raise Malformed("has a NUL character")
     return words
+
+
+_REMEMBERED_BYTES = 1024
+"""Maximum size of a line that is remembered."""
+
+_remembered = lru_cache(maxsize=4096)(_split)  # every plan reads the same lines
 
 
 def _word(text: bytes, at: int) -> tuple[bytes, int]:

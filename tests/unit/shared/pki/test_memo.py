@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from shared.pki import memo
+from shared.pki import ca, memo, verify
 from shared.pki.memo import Memo, NotRemembered, only_remembered, remembered
 from shared.pki.threads import evaluate
 
@@ -62,3 +64,12 @@ async def test_only_what_is_not_remembered_is_computed_in_a_thread() -> None:
     assert await evaluate(square, 3) == 9
     with only_remembered():
         assert square(3) == 9
+
+
+def test_contexts_count_with_their_authorities() -> None:
+    begins = datetime(2026, 1, 1, tzinfo=UTC)
+    authorities = [ca.authority(f"ca-{number}", begins=begins, ends=begins.replace(year=2030)) for number in range(64)]
+    bundle = "".join(pair.certificate for pair in authorities)
+    for number in range(60):
+        verify.trust(f"# {number}\n{bundle}", None)
+    assert memo.MAX_BYTES // 2 < verify._contexts.size <= memo.MAX_BYTES
