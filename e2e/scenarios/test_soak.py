@@ -41,7 +41,8 @@ def test_resource_converges_to_its_spec_after_random_disruptions(
     chance = random.Random(seed)
     authority = Authority(tmp_path / "authority")
     kubectl.apply(users("users", LOGIN))
-    kubectl.apply(tls_secret("certificate", authority, authority.issue("server", "cache", hosts=["cache"])))
+    hosts = [f"cache.{kubectl.namespace}.svc"]
+    kubectl.apply(tls_secret("certificate", authority, authority.issue("server", "cache", hosts=hosts)))
     spec: dict[str, Any] = {"size": 2, "version": "1.6.38"}
     cache = Memcached.create(kubectl, "cache", **spec)
     cache.await_ready(2)

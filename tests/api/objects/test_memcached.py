@@ -51,7 +51,8 @@ def reconciles() -> float:
 
 def test_all_features_create_their_objects_without_further_writes(world: World, operator: Operator) -> None:
     world.user_client.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
-    world.user_client.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    served = operator.fleet.files = certificate(hosts=(f"cache.{world.namespace}.svc",))
+    world.user_client.create(SECRET, tls_secret(served) | {"metadata": world.metadata("cache-tls")})
     world.create(
         size=2,
         workload="StatefulSet",
@@ -68,7 +69,7 @@ def test_all_features_create_their_objects_without_further_writes(world: World, 
         assert obj["metadata"]["name"] == "cache"
     status = world.get(MEMCACHED)["status"]
     assert status["servers"] == [f"cache-{n}.cache.{world.namespace}.svc:11211" for n in range(2)]
-    assert status["certificate"] == fingerprint(der(certificate()))
+    assert status["certificate"] == fingerprint(der(served))
     ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
     assert ports == {"memcached": 11211, "metrics": 9150}
     operator.wire.sent.clear()

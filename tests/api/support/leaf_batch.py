@@ -28,6 +28,7 @@ from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import Refused
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
+from shared.pki.certs import Pair
 from shared.status.conditions import READY, RECONCILING
 from shared.status.reasons import COMMON, PAUSED, Severity
 from tests.api.support.leaf_edits import (
@@ -221,7 +222,8 @@ class Batch:
         self.subject, self.run, self.runs_pods = subject, run, runs_pods
         self.trials = [self._trial(number, leaf, seed, draw) for number, leaf in enumerate(leaves)]
         self._masked: dict[tuple[str, str], str] = {}
-        for kind, obj in named_objects():
+        pair = run.operator.fleet.files = certificate(hosts=(f"*.{run.world.namespace}.svc",))
+        for kind, obj in named_objects(pair):
             run.world.user_client.create(kind, obj | {"metadata": run.world.metadata(obj["metadata"]["name"])})
 
     def _trial(self, number: int, leaf: Leaf, seed: int, draw: Draw | None) -> Trial:
@@ -456,9 +458,12 @@ def _is_in_progress(resource: Obj) -> bool:
     return accessors.is_true(resource, RECONCILING) and reason not in EXPLAINING
 
 
-def named_objects() -> Iterator[tuple[Kind, Obj]]:
-    """Yield the objects that specs name; of the names that are drawn, some exist and others are missing."""
-    pair = certificate()
+def named_objects(pair: Pair) -> Iterator[tuple[Kind, Obj]]:
+    """Yield the objects that specs name; of the names that are drawn, some exist and others are missing.
+
+    Args:
+        pair: certificate of the servers.
+    """
     everything = {"tls_crt": pair.certificate, "tls_key": pair.key, "ca_crt": signer("ca").certificate}
     everything |= {"users": "app:secret\n", "password": "one", "accessKeyID": "a", "secretAccessKey": "b"}
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
