@@ -18,7 +18,7 @@ from e2e.bench.scale_trials import FAILING, POLICY_SECONDS, REFUSAL, Fleet, repo
 from e2e.bench.timed_operator import QUEUE_DEPTH, RECONCILES, REQUESTS, WATCH_SYNCED
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
-from shared.kubernetes.kinds import EVENT, Kind
+from shared.kubernetes.kinds import Kind
 
 OPERATOR = "memcached"
 NEIGHBOUR = "neighbour"
@@ -66,7 +66,7 @@ def measure_outage(count: int, seconds: float) -> Outage:
         fleet.create_in(SHOPS, count, "r")
         _rested(leader, fleet, count)
         time.sleep(QUIET_SECONDS / 3)
-        events, reconciles = fleet.count(EVENT), leader.scrape().total(RECONCILES)
+        events, reconciles = fleet.events(), leader.scrape().total(RECONCILES)
         plane.change_data(lambda _: time.sleep(seconds))
         began, requests = time.monotonic(), _answered(leader)
         name = random.Random(7).choice(fleet.healthy)
@@ -85,12 +85,8 @@ def measure_outage(count: int, seconds: float) -> Outage:
             reported=change,
             reconciled=reconciled,
             requests=(_answered(leader) - requests) / count,
-            events=fleet.count(EVENT) - events - _LEASE_EVENTS,
+            events=fleet.events() - events,
         )
-
-
-_LEASE_EVENTS = 2
-"""Events about the Lease: the leader stopped leading, and leads again."""
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from operators import installed
 from shared.kubernetes.client import Kube, Request
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import EVENT, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
 
@@ -154,10 +154,10 @@ class Fleet:
         """Apply an object of another kind."""
         self._call(self._kube.apply(kind, obj)).result(60)
 
-    def count(self, kind: Kind) -> int:
-        """Return the number of objects of a kind."""
-        found: Obj = self._call(self._kube.list(kind)).result(60)
-        return len(found["items"])
+    def events(self) -> int:
+        """Return how often events of the resources were recorded."""
+        found: Obj = self._call(self._kube.list(EVENT)).result(60)
+        return sum(each["count"] for each in found["items"] if each["involvedObject"]["kind"] == self.kind.name)
 
     @property
     def healthy(self) -> list[str]:
