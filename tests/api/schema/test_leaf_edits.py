@@ -1,8 +1,9 @@
 """Every edit of a single field is applied, or a refusal or a condition explains why not.
 
 For each leaf of each CRD, values are drawn from its schema: set, changed, removed, back to the first value, an invalid
-value and back. An accepted edit must show in an owned object, in the database or in a condition; its reversal must
-restore what was there. Some leaves of one kind are edited for each commit, all leaves each week.
+value and back. An accepted edit must show in an owned object, in the database or in a condition, and leave the objects
+that a new resource of the same spec has; its reversal must restore what was there. Some leaves are edited for each
+commit, some of each kind each night, and all leaves each week.
 
 `TEST_SEED=NUMBER` repeats a run, `LEAF_ONLY=PREFIX,PREFIX` selects leaves, and with `LEAF_SHRINK=1` Hypothesis shrinks
 the edits of the first leaf that fails.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
@@ -36,8 +38,8 @@ from tests.support.etcd.backup_cases import S3
 from tests.support.schema import spec_schema
 
 ONLY = tuple(os.environ.get("LEAF_ONLY", "").split(","))
-SHORT, SAMPLE = ("Memcached",), 8
-"""Kinds that are edited for each commit, and leaves of each."""
+SAMPLE = 8
+"""Leaves of each kind that are edited each night; those of Memcached for each commit."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,9 +107,11 @@ def play(plane: ControlPlane, subject: Subject, leaves: Sequence[Leaf], draw: Dr
         group = [leaf for leaf in leaves if leaf.path.startswith(subject.with_pods) == runs_pods]
         if not group:
             continue
-        run = Run(plane, cast=subject.cast, live=CachedServer)
+        start = partial(Run, plane, cast=subject.cast, live=CachedServer)
+        run = start()
         try:
-            batch = Batch(subject, run, group, seed=seeds.seed(), draw=draw, runs_pods=runs_pods)
+            compared = None if runs_pods else start
+            batch = Batch(subject, run, group, seed=seeds.seed(), draw=draw, runs_pods=runs_pods, start=compared)
             batch.play()
             played += batch.trials
         finally:
@@ -139,11 +143,19 @@ def shrink(plane: ControlPlane, subject: Subject, leaf: Leaf) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", SHORT)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "Memcached" else pytest.mark.nightly) for kind in SUBJECTS]
+)
 def test_edits_of_some_leaves_are_applied_or_explained(plane: ControlPlane, kind: str) -> None:
     subject = SUBJECTS[kind]
     shown = [leaf for leaf in subject.leaves if not leaf.path.startswith(subject.with_pods)]
     require(plane, subject, random.Random(seeds.seed()).sample(shown, SAMPLE))
+
+
+@pytest.mark.nightly
+def test_objects_get_the_owners_that_those_of_a_new_resource_have(plane: ControlPlane) -> None:
+    subject = SUBJECTS["RedisCluster"]
+    require(plane, subject, [leaf for leaf in subject.leaves if leaf.path == "finalizers"])
 
 
 @pytest.mark.weekly

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
+from tests.api.support.leaf_edits import STAYING
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support import seeds
@@ -18,10 +19,6 @@ from tests.support.memcached.cases import CHANGES
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
 
 pytestmark = pytest.mark.nightly
-
-KEPT = ("image", "version")
-"""Leaves whose removal changes nothing: a resource that names no version keeps the one that it runs."""
-
 
 NEEDS_CERT_MANAGER = "tls.issuer."
 """Leaves whose resources wait for cert-manager, which does not run here (tests/api/schema/test_leaf_edits.py)."""
@@ -94,4 +91,4 @@ def test_field_change_equals_creation_and_can_be_reverted(
     world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in names.values()), seconds=seconds)
     seen = objects(world)
     left = [leaf for leaf, name in names.items() if seen[f"old-{name}"] != seen["untouched"]]
-    assert [leaf for leaf in left if leaf not in KEPT] == [], f"{seeds.VARIABLE}={seeds.seed()}"
+    assert [leaf for leaf in left if leaf not in STAYING] == [], f"{seeds.VARIABLE}={seeds.seed()}"

@@ -1,7 +1,9 @@
 """Edits of single fields of many resources at once: one resource for each leaf, on a real API server.
 
 All resources take each step together: created, edited, reverted, without the field, reverted, invalid. After each step
-the operator comes to rest, and only then the resources are compared with what they were.
+the operator comes to rest, and only then the resources are compared with what they were. An edited resource is also
+compared with a new one of the same spec in another namespace: what was accepted and what exists may not depend on the
+former spec.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from shared.status.conditions import READY, RECONCILING
 from shared.status.reasons import COMMON, PAUSED, Severity
 from tests.api.support.leaf_edits import (
     REMOVED,
+    STAYING,
     Leaf,
     Position,
     at,
@@ -70,6 +73,15 @@ MAX_SPECS = 4
 
 ATTEMPTS = 8
 """Values that are drawn for a leaf until the API server accepts one."""
+
+VARYING = re.compile(
+    r"\btest-[0-9]+\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{8,}\b"
+    r'|(?<="imagePullPolicy": )"[A-Za-z]+"'
+)
+"""Names of namespaces, UIDs, and digests, which may include them; and what Kubernetes sets only for a new object."""
+
+KEPT = (SECRET, PERSISTENT_VOLUME_CLAIM)
+"""Kinds of objects that may be left of a former spec: the operator may not delete Secrets, and keeps volumes."""
 
 DEFAULTED = ("fieldRef.apiVersion",)
 """Fields that Kubernetes sets if they are missing: a removal is no change."""
@@ -207,7 +219,12 @@ class Evidence(NamedTuple):
 
 
 class Batch:
-    """One resource for each leaf, in a namespace with a running operator."""
+    """One resource for each leaf, in a namespace with a running operator.
+
+    Args:
+        start: starts an operator in another namespace, for new resources with which edited ones are compared; None to
+            compare none. What runs in pods has a history, such as the members of an etcd cluster.
+    """
 
     def __init__(
         self,
@@ -215,11 +232,12 @@ class Batch:
         run: Run,
         leaves: Iterable[Leaf],
         *,
-        seed: int,
+        seed: int = 0,
         draw: Draw | None = None,
         runs_pods: bool = False,
+        start: Callable[[], Run] | None = None,
     ) -> None:
-        self.subject, self.run, self.runs_pods = subject, run, runs_pods
+        self.subject, self.run, self.runs_pods, self._start_run = subject, run, runs_pods, start
         self.trials = [self._trial(number, leaf, seed, draw) for number, leaf in enumerate(leaves)]
         self._masked: dict[tuple[str, str], str] = {}
         pair = run.operator.fleet.files = certificate(hosts=(f"*.{run.world.namespace}.svc",))
@@ -305,6 +323,7 @@ class Batch:
         for name, (trial, spec) in specs.items():
             if trial.is_changed:
                 self._judge(trial, spec, seen[name])
+        self._compare({name: each for name, each in specs.items() if _is_comparable(*each)}, seen)
         self._revert(specs)
 
     def _judge(self, trial: Trial, spec: Obj, seen: Evidence) -> None:
@@ -314,6 +333,25 @@ class Batch:
             trial.failure = f"shows nowhere: {trial.first} → {spec}"
         else:
             trial.shown.append("explained" if seen.explanation != trial.origin.explanation else "applied")
+
+    def _compare(self, specs: dict[str, tuple[Trial, Obj]], seen: dict[str, Evidence]) -> None:
+        """Create new resources of the same specs in another namespace; each must be as the edited one."""
+        if self._start_run is None or not specs:
+            return
+        run = self._start_run()
+        try:
+            new = Batch(self.subject, run, (), runs_pods=self.runs_pods)
+            for name, (trial, spec) in specs.items():
+                if new._apply(name, spec) is None:
+                    trial.failure = f"is refused for a new resource, but was accepted as an edit: {spec}"
+                else:
+                    new.trials.append(trial)
+            for name, evidence in new._rest(lambda _: True).items():
+                trial, spec = specs[name]
+                if differ := left_behind(seen[name], evidence):
+                    trial.failure = f"is not as a new resource: {differ} (spec: {trial.first} → {spec})"
+        finally:
+            run.close()
 
     def _revert(self, specs: dict[str, tuple[Trial, Obj]]) -> None:
         """Apply the former specs again; if that is refused, the edited one is the next former one."""
@@ -493,6 +531,36 @@ def difference(before: Evidence, after: Evidence) -> str:
             part = slice(max(0, same - 60), same + 140)
             return f"{former[:60]}: …{former[part]}… → …{latter[part]}…"
     return "nothing"
+
+
+def _is_comparable(trial: Trial, spec: Obj) -> bool:
+    """Whether a new resource of the spec is as the edited one."""
+    is_removed = not any(positions(spec, trial.leaf.path))
+    return not trial.failure and not (is_removed and trial.leaf.path in STAYING)
+
+
+def left_behind(edited: Evidence, new: Evidence) -> str:
+    """Describe the first difference between an edited resource and a new one of the same spec; "" without any."""
+    if bool(edited.explanation) != bool(new.explanation):
+        return f"edited: {edited.explanation or 'carried out'}, new: {new.explanation or 'carried out'}"
+    if edited.explanation:  # what cannot be carried out changes nothing, so the objects of the former spec stay
+        return ""
+    former, latter = ({_named(text): VARYING.sub("…", text) for text in each.objects} for each in (edited, new))
+    for name in former.keys() - latter.keys():
+        if not name.startswith(tuple(f"{kind} " for kind in KEPT)):
+            return f"{name} is left of the former spec"
+    for name, text in latter.items():
+        if former.get(name) != text:
+            same = len(list(itertools.takewhile(bool, map(operator.eq, former.get(name, ""), text))))
+            part = slice(max(0, same - 60), same + 140)
+            return f"{name}: …{former.get(name, 'missing')[part]}…, new: …{text[part]}…"
+    return ""
+
+
+def _named(text: str) -> str:
+    """Return the kind and the name of an object."""
+    kind, _, content = text.partition(" ")
+    return f"{kind} {json.loads(content)['metadata']['name']}"
 
 
 def _lines(evidence: Evidence) -> list[str]:
