@@ -309,13 +309,29 @@ class NetworkPolicy(Values):
     """NetworkPolicy of the operator."""
 
     enabled: bool = Field(
+        True,
+        description="Create a NetworkPolicy that allows connections to the ports of the probes, of the metrics and of "
+        "the webhook only.",
+    )
+    api_server: Annotated[list[Peer], Field(max_length=32)] = Field(
+        [],
+        description="Sources of webhook calls, as the `from` of a NetworkPolicy: what the API server's connections "
+        "look like in the pod network. Empty: all, because that differs between clusters and network plugins "
+        "(docs/how-to/restrict-network-access.md).",
+    )
+    metrics_from: Annotated[list[Peer], Field(max_length=32)] = Field(
+        [],
+        description="Clients of the metrics port, as the `from` of a NetworkPolicy. Empty: all; metrics.secure "
+        "requires a token of them.",
+    )
+    restrict_egress: bool = Field(
         False,
-        description="Create a NetworkPolicy that allows only the traffic that the operator needs: ingress to its "
-        "ports; egress to DNS, the API server and the pods that it manages.",
+        description="Allow connections from the operator only to DNS, the API server, the pods that it manages and "
+        "the host of otlpEndpoint. Object stores of snapshots on another port than 443 need a policy of yours.",
     )
     api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65535)]], Field(min_length=1)] = Field(
         [443, 6443],
-        description="Ports of the API server that the NetworkPolicy allows: those of its Service and endpoints.",
+        description="Ports of the API server that restrictEgress allows: those of its Service and endpoints.",
     )
 
 

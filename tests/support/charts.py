@@ -75,7 +75,7 @@ EVERYTHING: Obj = {
             "thresholds": {"unreadySeconds": 600},
         },
     },
-    "networkPolicy": {"enabled": True},
+    "networkPolicy": {"restrictEgress": True},
     "hostNetwork": True,
     "probePort": 8082,
     "operatorPeers": [{"ipBlock": {"cidr": "10.0.0.0/16"}}],
@@ -132,7 +132,7 @@ MINIMAL: Obj = {
 PROVIDED_CERTIFICATE: Obj = {"certificates": {"source": "secret", "secretName": "mine"}}
 PLAIN_HTTP: Obj = {
     "metrics": {"secure": False, "serviceMonitor": {"enabled": True}},
-    "networkPolicy": {"enabled": True},
+    "networkPolicy": {"restrictEgress": True},
 }
 
 VARIANTS: dict[str, Obj] = {

@@ -45,7 +45,8 @@ metadata: {{- include "operator.checkMetadata" (list . (include "operator.namesp
 spec:
   podSelector:
     matchLabels: {{- include "operator.checkLabels" . | nindent 6 }}
-  policyTypes: [Ingress, Egress]
+  policyTypes: {{ ternary "[Ingress, Egress]" "[Ingress]" .Values.networkPolicy.restrictEgress }}
+  {{- if .Values.networkPolicy.restrictEgress }}
   egress:
     {{- include "operator.reachesCluster" . | nindent 4 }}
     - to:
@@ -54,6 +55,7 @@ spec:
               kubernetes.io/metadata.name: {{ $namespace | quote }}
           podSelector:
             matchLabels: {{- include "operator.checkedLabels" . | nindent 14 }}
+  {{- end }}
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

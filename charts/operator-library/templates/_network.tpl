@@ -1,7 +1,8 @@
 {{/*
-NetworkPolicy that allows all traffic that the operator needs, also in a namespace that denies everything by default.
-Ingress is open to all sources: a policy cannot select the API server and the kubelet, and the secure metrics port
-authenticates its clients.
+NetworkPolicy that allows all ingress that the operator needs, also in a namespace that denies everything by default, and
+with restrictEgress all egress. The kubelet's probes have no peers: network plugins admit the node of a pod, or cannot
+distinguish it. Calls of the API server have none by default: their source is its address, an address of the overlay
+network, or a tunnel's pod, and a policy that guesses wrong would refuse every change of a resource.
 */}}
 {{- define "operator.networkPolicy" -}}
 {{- if .Values.networkPolicy.enabled -}}
@@ -14,19 +15,28 @@ metadata:
 spec:
   podSelector:
     matchLabels: {{- include "operator.selectorLabels" . | nindent 6 }}
-  policyTypes: [Ingress, Egress]
+  policyTypes: {{ ternary "[Ingress, Egress]" "[Ingress]" .Values.networkPolicy.restrictEgress }}
   ingress:
     - ports:
         - port: probes
           protocol: TCP
-        {{- if .Values.metrics.enabled }}
+    {{- if .Values.metrics.enabled }}
+    - ports:
         - port: metrics
           protocol: TCP
-        {{- end }}
-        {{- if .Values.webhook.enabled }}
+      {{- with .Values.networkPolicy.metricsFrom }}
+      from: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+    {{- if .Values.webhook.enabled }}
+    - ports:
         - port: webhook
           protocol: TCP
-        {{- end }}
+      {{- with .Values.networkPolicy.apiServer }}
+      from: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+  {{- if .Values.networkPolicy.restrictEgress }}
   egress:
     {{- include "operator.reachesCluster" . | nindent 4 }}
     - to:
@@ -39,6 +49,7 @@ spec:
         - port: {{ include "operator.portOf" . }}
           protocol: TCP
     {{- end }}
+  {{- end }}
 {{- end -}}
 {{- end -}}
 
@@ -73,4 +84,13 @@ the operator has no address of its own, so that its peers are unknown unless a v
 {{- define "operator.portOf" -}}
 {{- $url := urlParse . -}}
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+
+{{/* Note about ports that the NetworkPolicy leaves open to all sources. */}}
+{{- define "operator.openPorts" -}}
+{{- if and .Values.webhook.enabled (not .Values.hostNetwork) (not (and .Values.networkPolicy.enabled .Values.networkPolicy.apiServer)) }}
+
+All pods can connect to the port of the webhook. To admit the API server only, set networkPolicy.apiServer to the source of
+its connections (docs/how-to/restrict-network-access.md).
+{{- end }}
 {{- end -}}

@@ -1,4 +1,4 @@
-"""The NetworkPolicies allow the required traffic in a namespace that denies all by default, and nothing else.
+"""The NetworkPolicies allow the required ingress in a namespace that denies all by default, and nothing else.
 
 The tests evaluate the subset of https://kubernetes.io/docs/concepts/services-networking/network-policies/ that the
 charts use: a policy must allow a connection at each end, and traffic of unselected pods is denied.
@@ -59,6 +59,7 @@ def _peers(peers: list[Obj], other: End) -> bool:
         _matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": other.namespace})
         and _matches(peer["podSelector"], other.labels)
         for peer in peers
+        if "ipBlock" not in peer
     )
 
 
@@ -84,12 +85,50 @@ def server(chart: Path, instance: str, namespace: str = NAMESPACE) -> End:
 
 
 def policies(chart: Path, **values: object) -> tuple[list[Obj], End, End]:
-    objects = render(chart, {"networkPolicy": {"enabled": True}, **values})
+    objects = render(chart, {"networkPolicy": {"restrictEgress": True}, **values})
     return [obj for obj in objects if obj["kind"] == "NetworkPolicy"], *ends(objects)
 
 
-def test_no_network_policy_by_default(operator_chart: Path) -> None:
-    assert not [obj for obj in render(operator_chart) if obj["kind"] == "NetworkPolicy"]
+def test_policy_limits_ingress_to_the_ports_by_default_and_no_egress(operator_chart: Path) -> None:
+    """Ports of API servers, of DNS and of object stores differ: a limit that guesses could break an installation."""
+    found, operator, check = policies(operator_chart, networkPolicy={})
+    assert {policy["metadata"]["name"] for policy in found} >= {f"platform-{operator_chart.name}"}
+    assert {tuple(policy["spec"]["policyTypes"]) for policy in found} == {("Ingress",)}
+    assert all(allows(found, OUTSIDE, operator, port) for port in operator.ports.values())
+    assert not allows(found, OUTSIDE, operator, 6060)
+    assert not allows(found, OUTSIDE, check, 80)
+    assert not policies(operator_chart, networkPolicy={"enabled": False})[0]
+
+
+def test_webhook_admits_only_the_named_sources_of_the_api_server(operator_chart: Path) -> None:
+    tunnel = {"namespaceSelector": _named("kube-system"), "podSelector": {"matchLabels": {"app": "konnectivity-agent"}}}
+    nodes = {"ipBlock": {"cidr": "10.0.0.0/16"}}
+    found, operator, _ = policies(operator_chart, networkPolicy={"apiServer": [tunnel, nodes]})
+    found += [_open_egress("kube-system"), _open_egress("shop")]
+    assert allows(found, End("kube-system", {"app": "konnectivity-agent"}), operator, 9443)
+    assert not allows(found, End("shop", {"app": "shop"}), operator, 9443)
+    assert allows(found, OUTSIDE, operator, 8081), "the kubelet"
+    assert allows(found, OUTSIDE, operator, 8443)
+    (policy,) = (each for each in found if each["metadata"].get("name") == f"platform-{operator_chart.name}")
+    (webhook,) = (rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == "webhook")
+    assert nodes in webhook["from"]
+
+
+def test_metrics_admit_only_the_named_clients(operator_chart: Path) -> None:
+    monitoring = {"namespaceSelector": _named("monitoring"), "podSelector": {}}
+    found, operator, _ = policies(operator_chart, networkPolicy={"metricsFrom": [monitoring]})
+    found += [_open_egress("monitoring"), _open_egress("shop")]
+    assert allows(found, End("monitoring", {"app": "prometheus"}), operator, 8443)
+    assert not allows(found, End("shop", {"app": "shop"}), operator, 8443)
+    assert allows(found, OUTSIDE, operator, 9443)
+
+
+def _open_egress(namespace: str) -> Obj:
+    return {"metadata": {"namespace": namespace}, "spec": {"podSelector": {}, "egress": [{}]}}
+
+
+def _named(namespace: str) -> Obj:
+    return {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
 
 
 def test_operator_egress_is_limited_to_dns_api_server_and_databases(operator_chart: Path) -> None:
@@ -114,7 +153,7 @@ def test_operator_egress_includes_the_otlp_endpoint(operator_chart: Path, endpoi
 
 
 def test_api_server_ports_can_be_changed(operator_chart: Path) -> None:
-    found, operator, check = policies(operator_chart, networkPolicy={"enabled": True, "apiServerPorts": [16443]})
+    found, operator, check = policies(operator_chart, networkPolicy={"restrictEgress": True, "apiServerPorts": [16443]})
     assert allows(found, operator, OUTSIDE, 16443)
     assert allows(found, check, OUTSIDE, 16443)
     assert not allows(found, operator, OUTSIDE, 6443)
