@@ -1,0 +1,170 @@
+"""Bodies of admission reviews that are made to cost much: one value, at any path of the schema, is replaced."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import operators
+from shared.api.admission import LIMITS, MAX_VALUES
+from shared.api.crd import Resource, to_dict
+from shared.kubernetes.kinds import Obj
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+MARK = "@bomb@"
+SPACE = LIMITS.body_bytes - 64 * 1024
+"""Bytes for what is replaced; the rest of a body is smaller."""
+
+ADMISSIONS = {admission.kind.name: admission for operator in operators.installed() for admission in operator.admissions}
+RESOURCES: dict[str, Resource] = {
+    resource.kind.name: resource for operator in operators.installed() for resource in operator.resources
+}
+
+
+def joined(parts: Iterator[str], *, values: int) -> str:
+    """Return parts with commas, as many as one body may have if each has a number of values."""
+    found, size = [], 0
+    for part in itertools.islice(parts, (MAX_VALUES - 3000) // values):
+        size += len(part) + 1
+        if size > SPACE:
+            break
+        found.append(part)
+    return ",".join(found)
+
+
+def repeated(part: str, *, values: int) -> str:
+    return "[" + joined(itertools.repeat(part), values=values) + "]"
+
+
+def numbered(key: str, value: str, *, values: int = 1) -> str:
+    return "{" + joined((f'"{key}{n}":{value}' for n in itertools.count()), values=values) + "}"
+
+
+@functools.cache
+def bombs() -> dict[str, str]:
+    """Return large values, as JSON, by name."""
+    item = '{"name":"a","value":"b","key":"c","mountPath":"/d","containerPort":1,"image":"e"}'
+    named = "[" + joined((f'{{"name":"n{n}","value":"v{n}"}}' for n in itertools.count()), values=3) + "]"
+    return {
+        "numbers": repeated("0", values=1),
+        "texts": repeated('"a"', values=1),
+        "long texts": repeated(f'"{"a" * 100}"', values=1),
+        "empty lists": repeated("[]", values=2),
+        "empty objects": repeated("{}", values=2),
+        "equal items": repeated(item, values=7),
+        "named items": named,
+        "numbers by key": numbered("k", "0"),
+        "texts by key": numbered("k", '"v"'),
+        "objects by key": numbered("k", "{}", values=2),
+        "invalid keys": numbered("K /", '"v"'),
+        "long keys": "{" + ",".join(f'"{n}{"k" * (SPACE // 20)}":"v"' for n in range(19)) + "}",
+        "duplicate keys": "{" + joined(itertools.repeat('"k":"v"'), values=1) + "}",
+        "text": f'"{"a" * SPACE}"',
+        "wide text": '"' + "a" * (SPACE - 4) + "\U0001f600" + '"',
+        "escaped text": '"' + "\\u1234" * (SPACE // 6) + '"',
+        "surrogate": '"' + "\\ud800" * 100 + '"',
+        "spaces": f'"{" " * SPACE}"',
+        "lines": '"' + "\\n" * (SPACE // 2) + '"',
+        "nested lists": "[" * 900 + "]" * 900,
+        "nested lists in text": "[" * 60 + '"a"' + "]" * 60,
+        "nested objects": '{"a":' * 900 + "0" + "}" * 900,
+        "nested objects in text": '{"a":' * 60 + "0" + "}" * 60,
+        "digits": "9" * 4300,
+        "many digits": "9" * SPACE,
+        "numbers with digits": repeated("9" * 4000, values=1),
+        "fraction": "0." + "9" * SPACE,
+        "fractions": repeated("1e-400", values=1),
+        "exponent": "1e" + "9" * SPACE,
+        "digits in text": '"' + "9" * SPACE + '"',
+        "not a number": "NaN",
+        "null": "null",
+        "true": "true",
+        "zero": "0",
+        "word": '"a"',
+        "list": "[]",
+        "object": "{}",
+    }
+
+
+@functools.cache
+def sample(kind: str) -> Obj:
+    """Return the largest sample of a kind."""
+    documents = [
+        document
+        for path in sorted(SAMPLES.rglob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if document and document.get("kind") == kind
+    ]
+    found: Obj = max(documents, key=lambda document: len(json.dumps(document)))
+    return {**found, "metadata": {**found["metadata"], "namespace": "default"}}
+
+
+FieldPath = tuple[str | int, ...]
+
+COSTLY: list[FieldPath] = [
+    ("spec",),
+    ("spec", "affinity"),
+    ("spec", "resources", "limits"),
+    ("spec", "config"),
+    ("spec", "env"),
+    ("spec", "annotations"),
+    ("spec", "extraVolumeMounts"),
+    ("status",),
+    ("metadata",),
+    ("metadata", "name"),
+]
+"""Paths at which a body of less than 4 MiB took more than 0.1 s or 20 MiB, or could."""
+
+CHANGES = ("equal items", "named items", "objects by key", "wide text", "object", "word")
+"""Bombs that are also sent as the state before a change."""
+
+
+def paths(schema: Obj, path: FieldPath) -> Iterator[FieldPath]:
+    """Yield the paths of a schema; within lists, those of the first item."""
+    yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from paths(inner, (*path, name))
+    if "items" in schema:
+        yield from paths(schema["items"], (*path, 0))
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from paths(schema["additionalProperties"], (*path, "key"))
+
+
+@functools.cache
+def paths_of(kind: str) -> list[FieldPath]:
+    version = to_dict(RESOURCES[kind])["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    status = version["schema"]["openAPIV3Schema"]["properties"].get("status", {})
+    around = [(), ("metadata",), ("metadata", "name"), ("metadata", "labels"), ("metadata", "annotations"), ("kind",)]
+    return [*paths(spec, ("spec",)), *paths(status, ("status",)), *around]
+
+
+def replaced(obj: Any, path: FieldPath, value: Any) -> Any:
+    """Return an object with a value at a path; what is in the way is replaced, other fields stay."""
+    if not path:
+        return value
+    first, *rest = path
+    if isinstance(first, int):
+        items = obj if isinstance(obj, list) and obj else [{}]
+        return [replaced(items[0], tuple(rest), value), *items[1:]]
+    fields = obj if isinstance(obj, dict) else {}
+    return {**fields, first: replaced(fields.get(first), tuple(rest), value)}
+
+
+def body_of(kind: str, obj: Any, old: Any, bomb: str) -> bytes:
+    given = ADMISSIONS[kind].kind
+    request = {
+        "uid": "u",
+        "kind": {"group": given.group, "version": given.version, "kind": given.name},
+        "operation": "UPDATE" if old else "CREATE",
+        "object": obj,
+        "oldObject": old,
+    }
+    review = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    return review.replace(f'"{MARK}"', bomb).encode(errors="surrogatepass")
