@@ -7,6 +7,7 @@ from prometheus_client import REGISTRY
 from operators.memcached.api.spec import DEFAULT_VERSION
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
+from shared.status import conditions
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret
@@ -153,3 +154,32 @@ def test_change_and_its_reversal_restore_the_objects(world: World, operator: Ope
     world.change(memoryMB=128, labels=None, env=None)
     world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 3)
     assert world.snapshot() == before
+
+
+def test_own_secrets_are_recorded_and_a_seeded_one_is_refused(world: World, operator: Operator) -> None:
+    """Secrets of type kubernetes.io/tls are created with empty keys too, and nothing in a seeded Secret is used."""
+    labels = {
+        "app.kubernetes.io/name": "memcached",
+        "app.kubernetes.io/instance": "cache",
+        "app.kubernetes.io/managed-by": "memcached-operator",
+    }
+    metadata = world.metadata("cache-ca") | {"labels": labels}
+    seeded = world.user_client.create(SECRET, secret("cache-ca", **{"ca.crt": "x"}) | {"metadata": metadata})
+    resource = world.create(size=1, auth={}, tls={"mode": "self"})
+    world.eventually(lambda: world.reason() == "NotOurs")
+    assert seeded["metadata"]["uid"] in world.condition(of=conditions.STALLED)["message"]
+    assert world.find(DEPLOYMENT) is None
+    world.delete(SECRET, "cache-ca")
+    world.edit(MEMCACHED, {"metadata": {"labels": {"retry": "now"}}})
+    made = ("cache-auth", "cache-ca", "cache-server-tls", "cache-client-tls")
+    world.eventually(lambda: all(_is_filled(world, name) for name in made))
+    owner = [resource["metadata"]["uid"]]
+    for name in made:
+        found = world.get(SECRET, name)["metadata"]
+        assert world.get(MEMCACHED)["status"]["secrets"][name] == found["uid"]
+        assert [each["uid"] for each in found["ownerReferences"]] == owner
+
+
+def _is_filled(world: World, name: str) -> bool:
+    found = world.find(SECRET, name)
+    return found is not None and all(found["data"].values())
