@@ -45,6 +45,7 @@ class Instance:
         disk: UID of the current volume, or with storage.medium Memory of the pod; empty without one.
         recorded: volume that the status records for this member (by id), or without a member, for the former one; empty
             if none.
+        hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
         empty_data_dir: whether etcd's container exited because its data directory is empty ("couldn't find local
             name").
     """
@@ -61,6 +62,7 @@ class Instance:
     disk: str = ""
     recorded: str = ""
     empty_data_dir: bool = False
+    hidden: str = ""
 
     @property
     def ready(self) -> bool:

@@ -32,6 +32,7 @@ class Instance:
             report: report of the server; None if it is unreachable, or if another node answers at the pod's former
             address.
         error: why the server is unreachable; empty if it is reachable or was not inspected.
+        hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
         denied: whether the server rejected all passwords of the operator.
             disk: UID of the volume, or without spec.storage of the pod; if all pods share a volume
             (spec.pod[0].volumes), name
@@ -47,6 +48,7 @@ class Instance:
     volume: Obj | None = None
     report: NodeReport | None = None
     error: str = ""
+    hidden: str = ""
     denied: bool = False
     disk: str = ""
     recorded: RecordedNode | None = None
@@ -113,7 +115,7 @@ class Instance:
     def why_away(self) -> str:
         """Why no node is reachable here, as a predicate without a period."""
         if self.pod is None:
-            return "does not exist"
+            return self.hidden or "does not exist"
         if self.pod.hindrance:
             return self.pod.hindrance
         if self.leaving:

@@ -185,7 +185,8 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     if serves(seen, instance):
         return SERVING, ""
     if instance.pod is None or instance.pod.problem:
-        return (instance.pod.problem_reason, instance.pod.problem) if instance.pod else ("NoPod", NO_POD)
+        no_pod = f"The pod {instance.hidden}." if instance.hidden else NO_POD
+        return (instance.pod.problem_reason, instance.pod.problem) if instance.pod else ("NoPod", no_pod)
     if instance.report is None:
         return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")
     if instance.report.loading:

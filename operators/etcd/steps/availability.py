@@ -123,7 +123,7 @@ def _members_down(resource: EtcdCluster, seen: Observed) -> list[str]:
 def _why_down(instance: Instance) -> str:
     """Return why a member is down, as a predicate."""
     if instance.pod is None:
-        return "does not exist"
+        return instance.hidden or "does not exist"
     if instance.pod.leaving:
         return f"is terminating. {STUCK}"
     if instance.pod.hindrance:

@@ -50,6 +50,10 @@ def await_agreement(resource: RedisCluster, seen: Assessment, now: datetime) -> 
     if not resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
     reason = phase_or(resource, SETTLING)
+    hidden = [instance for instance in seen.staying if instance.hidden]  # they run, and do not settle by themselves
+    if hidden:
+        message = f"Waiting for all nodes to report the same cluster view. {seen.why_away(hidden)}"
+        return Step.wait(reason, message, warning=True, requeue=AGREEMENT_SECONDS)
     message = f"Waiting for all nodes to report the same cluster view. {conflicts}"
     if work := planned_work(resource, seen, now):
         message = f"{work} The nodes are updating their cluster view."

@@ -1,0 +1,49 @@
+"""Pods of a StatefulSet that exist, but lack a label by which the operator and its StatefulSet find them.
+
+Without a label of its selector, the StatefulSet controller removes its owner reference from a pod at once, and can
+create no other pod of that name. No proof is left that the pod belongs to the resource: a label on another pod would
+give it the clients of the database. So a user restores the label; the StatefulSet then adopts the pod again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from shared.kubernetes.accessors import label
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME
+
+MAX_READS = 3
+"""Number of missing pods that a reconcile reads by name."""
+
+
+async def find_hidden(kube: Kube, stateful_set: Obj | None, present: Collection[str]) -> dict[str, str]:
+    """Return, by name, why pods that should exist are not seen, as a predicate without a period.
+
+    Args:
+        present: names of the pods that the operator sees.
+    """
+    if stateful_set is None:
+        return {}
+    metadata = stateful_set["metadata"]
+    labels = {key: label(stateful_set, key) for key in (NAME, INSTANCE, COMPONENT, MANAGED_BY)}
+    names = (f"{metadata['name']}-{number}" for number in range(stateful_set["spec"]["replicas"]))
+    missing = [name for name in names if name not in present][:MAX_READS]
+    found = {name: await _why_hidden(kube, metadata["namespace"], name, labels) for name in missing}
+    return {name: why for name, why in found.items() if why}
+
+
+async def _why_hidden(kube: Kube, namespace: str, name: str, expected: Mapping[str, str]) -> str:
+    try:
+        pod = await kube.get(POD, namespace, name)
+    except NotFound:
+        return ""
+    lost = [f"{key}={value}" for key, value in expected.items() if label(pod, key) != value]
+    if not lost or pod["metadata"].get("deletionTimestamp"):  # it was created since, or will be replaced
+        return ""
+    return (
+        f"lacks the label {' and '.join(lost)}, and is not managed. Run kubectl label pod {name} {' '.join(lost)} "
+        "--overwrite, or delete the pod"
+    )
