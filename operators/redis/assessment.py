@@ -115,6 +115,12 @@ class Assessment(Observed):
             not view.uncovered and not view.settled and self.reachable.keys() >= set(view.owners.values())
         )
 
+    @cached_property
+    def refusing_writes(self) -> tuple[str, ...]:
+        """Names of the primaries with slots that refuse all writes."""
+        refusing = (instance for instance in self.instances if instance.report and instance.report.refuses_writes)
+        return tuple(sorted(instance.name for instance in refusing if self.view.owned.get(instance.id)))
+
     def why_away(self, instances: Iterable[Instance]) -> str:
         """Return why no node is reachable at these instances, in one sentence for each reason."""
         return " ".join(grouped({each.name: each.why_away for each in instances}, self.resource.spec.replicas))

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
 from operators.redis.objects.names import server_secret
 from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
 from operators.redis.steps import placement
@@ -39,7 +38,7 @@ def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Findi
             f"It is unknown whether {brief(service.unknown)} are served: the last known primary is not ready, and a "
             "replica that the operator does not reach may have taken over.",
         )
-    if refusing := tuple(sorted(instance.name for instance in seen.instances if _refuses_writes(seen, instance))):
+    if refusing := seen.refusing_writes:
         return Finding(
             False,
             WRITES_REFUSED,
@@ -49,12 +48,6 @@ def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Findi
     if not seen.reachable:
         return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
     return Finding(True, SERVED, "Every slot has a serving primary.")
-
-
-def _refuses_writes(seen: Assessment, instance: Instance) -> bool:
-    """Return whether a node is a primary with slots that refuses all writes."""
-    report = instance.report
-    return report is not None and report.refuses_writes and bool(seen.view.owned.get(report.id))
 
 
 def _degraded(resource: RedisCluster, seen: Assessment) -> Finding | None:

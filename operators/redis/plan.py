@@ -23,7 +23,7 @@ from operators.redis.security import secrets
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.adoption import adopt_volumes, mark_volumes
-from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
+from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes, report_refused_writes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
 from operators.redis.steps.connection_secret import claim_name, connection, ensure_connection
@@ -155,6 +155,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             grow_volumes,  # if the storage class allows it
             mark_volumes,  # which node's data a volume has: the record outlives the resource
             report_refused_config,  # stops nothing
+            report_refused_writes,  # a full volume: stops nothing
             await_nodes,  # every node is a member, synced and ready
             report_ending_certificates,  # of a complete cluster
         )

@@ -7,10 +7,11 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
-from operators.redis.reasons import NODE_FAILING
+from operators.redis.reasons import NODE_FAILING, WRITES_REFUSED
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
+from shared.status.health import listed
 from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
 from shared.status.reasons import IMAGE_PULL_FAILED, NO_REASON, Reason
@@ -47,6 +48,18 @@ def failure(seen: Assessment, now: datetime) -> Reason:
     if any(pod.lacks_image for pod in failing):
         return IMAGE_PULL_FAILED
     return NODE_FAILING if failing else NO_REASON
+
+
+def report_refused_writes(_resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Report primaries that refuse all writes: the cluster matches its spec, and yet clients are not served."""
+    refusing = seen.refusing_writes
+    if not refusing:
+        return PASS
+    message = (
+        f"{listed(refusing)}: refusing writes, because the last write to the log failed "
+        "(aof_last_write_status in INFO). Check the space on the volume."
+    )
+    return Step.progressing(WRITES_REFUSED, message, warning=True, poll=BUSY_SECONDS)
 
 
 def complete(resource: RedisCluster, seen: Assessment) -> bool:
@@ -109,6 +122,8 @@ def summary(resource: RedisCluster, seen: Assessment) -> str:
 
 def phase(resource: RedisCluster, seen: Assessment, verdict: Verdict) -> str:
     """Return the phase of the cluster; a paused cluster keeps its phase."""
+    if verdict.reason == WRITES_REFUSED:
+        return FAILED
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: resource.phase, Progress.BLOCKED: FAILED}
     return settled[verdict.progress] if verdict.progress in settled else _movement(resource, seen)
 

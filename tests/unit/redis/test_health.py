@@ -57,7 +57,9 @@ def test_cluster_in_its_desired_state_is_available() -> None:
 def test_cluster_whose_primary_refuses_writes_is_not_available() -> None:
     """A primary whose volume is full answers MISCONF to writes; a full replica does not matter."""
     full = [replace(node, refuses_writes=number in (0, 3)) for number, node in enumerate(formed())]
-    found = available(planned(*full))
+    made = planned(*full)
+    assert (made.verdict.reason, made.verdict.warning, made.status["phase"]) == ("WritesRefused", True, "Failed")
+    found = available(made)
     assert (found.holds, found.reason) == (False, "WritesRefused")
     assert found.message == (
         "demo-0: refusing writes, because the last write to the log failed (aof_last_write_status in INFO). Check the "
