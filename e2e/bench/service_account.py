@@ -57,10 +57,10 @@ class ServiceAccount(NamedTuple):
         return cls(files, token, plane.url)
 
     @property
-    def environment(self) -> tuple[str, ...]:
-        """Variables that the kubelet sets in a pod."""
+    def address(self) -> tuple[str, str]:
+        """Host and port of the API server."""
         address = urlsplit(self.url)
-        return f"KUBERNETES_SERVICE_HOST={address.hostname}", f"KUBERNETES_SERVICE_PORT={address.port}"
+        return str(address.hostname), str(address.port)
 
     def kubeconfig(self) -> Path:
         """Write a kubeconfig with the token."""

@@ -71,8 +71,8 @@ class Subject:
         account = ServiceAccount.create(plane, directory)
         metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
         command = [
-            *("env", "METRICS_SECURE=false", *account.environment),
-            *(sys.executable, "-m", "e2e.bench.in_pod", str(account.directory), of),
+            *("env", "METRICS_SECURE=false", sys.executable, "-m", "e2e.bench.in_pod"),
+            *(str(account.directory), *account.address, of),
             f"--metrics-bind-address={metrics}",
             f"--health-probe-bind-address={probes}",
             *([f"--workers={workers}"] if workers else []),
