@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import secrets as random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from shared.kubernetes import accessors, errors, managed_fields, ownership, secret_provenance, secrets
@@ -23,6 +23,7 @@ from shared.runtime.dependencies import Dependencies
 from shared.runtime.errors import DatabaseError
 from shared.runtime.field_conflicts import FieldConflicts
 from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
+from shared.runtime.steady_clock import SteadyClock
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -84,7 +85,7 @@ class Executor:
     Args:
         dependencies: where the Secrets that plans write are noted.
         permit: called before each database call; writes to Kubernetes are fenced by their transport.
-        clock: wall clock.
+        clock: present time; by default a `SteadyClock`.
 
     Attributes:
         conflicts: objects of which other clients keep changing fields.
@@ -99,7 +100,7 @@ class Executor:
         recorder: Recorder,
         dependencies: Dependencies,
         permit: Permit = always,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         self._controller = controller
         self._dependencies = dependencies
@@ -107,7 +108,7 @@ class Executor:
         self._cache = cache
         self._recorder = recorder
         self._permit = permit
-        self._clock = clock
+        self._clock = clock or SteadyClock()
         self.conflicts = FieldConflicts()
         self._applied: dict[int, _Applied] = {}  # by hash of the object
         metrics.CONTESTED_OBJECTS.labels(controller=controller.name).set_function(self.conflicts.__len__)

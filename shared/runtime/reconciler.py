@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -30,6 +30,7 @@ from shared.runtime.pacing import metered
 from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
+from shared.runtime.steady_clock import ResourceClock, SteadyClock
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
@@ -95,7 +96,7 @@ class Reconciler:
     """Reconciles the resources of a controller.
 
     Args:
-        clock: wall clock of plans and transitions.
+        clock: present time; by default a `SteadyClock`.
         permit: called before each database call (`Executor`).
         loss: returns a collection that the resource needs and that is not observed; None if all are.
         dependencies: where objects that the resources name are noted.
@@ -112,7 +113,7 @@ class Reconciler:
         cache: Cache,
         queue: Queue,
         recorder: Recorder,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
         permit: Permit = always,
         loss: Callable[[Key], Loss | None] = lambda _: None,
         dependencies: Dependencies | None = None,
@@ -122,7 +123,8 @@ class Reconciler:
         self._cache = cache
         self._queue = queue
         self._recorder = recorder
-        self._clock = clock
+        self._clock = clock = clock or SteadyClock()
+        self._clocks: dict[Key, ResourceClock] = {}
         self._loss = loss
         self._dependencies = dependencies or Dependencies(controller.reads, queue.add)
         self._executor = Executor(
@@ -143,6 +145,7 @@ class Reconciler:
         """Forget earlier observations: another replica may have led in the meantime."""
         self._readiness.clear()
         self._failing_since.clear()
+        self._clocks.clear()
         self._executor.conflicts.clear()
         self._dependencies.unsettle()
         self.certificates.clear()
@@ -240,6 +243,7 @@ class Reconciler:
         self._forget_failures(key)
         self._readiness.forget(key)
         self._executor.conflicts.forget(key)
+        self._clocks.pop(key, None)
         self._dependencies.forget(key)
         self.certificates.pop(key, None)
         self._abandoned.pop(key, None)
@@ -253,7 +257,7 @@ class Reconciler:
                 seen = await self._controller.observe(resource, self._cache, kube)
             self._note_certificates(key, self._controller.validity(seen))
             with tracing.span("plan"):
-                plan = self._controller.plan(resource, seen, self._clock())
+                plan = self._controller.plan(resource, seen, self._now(obj))
             del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
             try:
                 obj, has_changed = await self._execute(key, obj, plan)
@@ -279,6 +283,13 @@ class Reconciler:
         if message and verdict.done:
             verdict = dataclasses.replace(verdict, reason=FIELD_CONFLICT, warning=True)
         return dataclasses.replace(plan, verdict=verdict, requeue=shortest(plan.requeue, seconds))
+
+    def _now(self, resource: Obj) -> datetime:
+        """Return the time of plans and transitions of a resource."""
+        key = _key(resource)
+        if key not in self._clocks:
+            self._clocks[key] = ResourceClock(resource, self._clock)
+        return self._clocks[key]()
 
     async def _execute(self, key: Key, obj: Obj, plan: Plan) -> tuple[Obj, bool]:
         """Execute a plan; return the resource, whose record of Secrets may have changed, and whether anything changed.
@@ -307,7 +318,8 @@ class Reconciler:
         if self._controller.makes_secrets:
             reported = secret_provenance.with_record(resource, reported)
         weaknesses = self._controller.weaknesses({**resource, "status": reported}).message
-        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339(), weaknesses, health)
+        now = f"{self._now(resource):%Y-%m-%dT%H:%M:%SZ}"
+        composed = conditions.compose(resource, reported, verdict, now, weaknesses, health)
         patch = conditions.change(resource, composed)
         if patch is None:
             return True
@@ -451,7 +463,7 @@ class Reconciler:
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)
-            return self._controller.plan(resource, seen, self._clock())
+            return self._controller.plan(resource, seen, self._now(obj))
         except (InvalidSpec, errors.KubeError, DatabaseError):
             return None
         except Exception:  # a bug, which may be the problem that is reported

@@ -36,7 +36,7 @@ class Deadline:
         condition = accessors.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":
             return verdict, self.seconds
-        since = condition["lastTransitionTime"]
+        since = str(condition.get("lastTransitionTime") or f"{now:%Y-%m-%dT%H:%M:%SZ}")
         left = datetime.fromisoformat(since) + timedelta(seconds=self.seconds) - now
         if left > timedelta():
             return verdict, left.total_seconds()

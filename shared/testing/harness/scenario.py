@@ -125,15 +125,26 @@ class Subject:
 
 @dataclass
 class Clock:
-    """The time of a world. It changes only through steps, and through the operator's waits (`Subject.patience`)."""
+    """The time of a world. It changes only through steps, and through the operator's waits (`Subject.patience`).
+
+    Attributes:
+        error: difference of the wall clock that the operator reads.
+    """
 
     now: datetime
+    error: timedelta = timedelta()
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
     def __call__(self) -> datetime:
         return self.now
+
+    def wall(self) -> datetime:
+        return self.now + self.error
+
+    def monotonic(self) -> float:
+        return self.now.timestamp()
 
 
 @dataclass

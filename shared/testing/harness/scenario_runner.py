@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT
+from shared.runtime.steady_clock import SteadyClock
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
@@ -82,7 +83,7 @@ class World:
         return Harness(
             controller,
             workloads=self.workloads,
-            clock=self.clock,
+            clock=SteadyClock(self.clock.wall, self.clock.monotonic),
             view=view,
             patience=self.subject.patience,
             wait=self.clock.wait,

@@ -38,7 +38,7 @@ class Node:
 async def timeouts_after(error: BaseException | None) -> set[int]:
     """Return the node timeouts in milliseconds after a move that ended with an error."""
     nodes: list[Any] = [Node(), Node(), Node()]
-    with suppress(type(error) if error else ()):
+    with suppress(*([type(error)] if error else [])):
         async with extended_timeouts(nodes, nodes[1], 2**30):
             assert all(node.settings[NODE_TIMEOUT] > 200_000 for node in nodes)
             if error is not None:
