@@ -168,6 +168,12 @@ class WebhookValues(Values):
         description="Default and validate resources at admission. The operator validates them again on each reconcile.",
     )
     port: Port = Field(9443, description="Port of the webhook server in the operator's pod.")
+    client_ca: Annotated[str, Field(alias="clientCA", max_length=253)] = Field(
+        "",
+        description="ConfigMap with the certificates, ca.crt, of the authority that signs the API servers' client "
+        "certificates. The webhook then accepts no other client; the API servers need an AdmissionConfiguration "
+        "(docs/how-to/restrict-network-access.md). Empty: all clients. A change needs a restart of the operator.",
+    )
     failure_policy: Literal["Fail", "Ignore"] = Field(
         "Fail",
         description="Handling of changes while no replica responds: Fail rejects them, Ignore admits them unvalidated.",

@@ -205,6 +205,8 @@ def _add_server_flags(flags: _Flags) -> None:
     probes = "address of /healthz and /readyz; 0 to disable"
     flags.value("--health-probe-bind-address", ":8081", probes, dest="probe_address")
     flags.value("--webhook-bind-address", "0", "address of the webhooks; 0 to disable", dest="webhook_address")
+    clients = "file with the CA certificates of clients that may call the webhooks; empty for all clients"
+    flags.value("--webhook-client-ca", "", clients)
     flags.value(
         "--certificates",
         "",

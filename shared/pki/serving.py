@@ -76,10 +76,34 @@ class Certificates(ABC):
     def __init__(self) -> None:
         self._current: ssl.SSLContext | None = None
         self._complete = False
+        self._client_authorities = ""
         # load_cert_chain on the live context would replace the certificate only in part if the key does not match or
         # has another type.
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.sni_callback = self._choose
+
+    def for_clients_of(self, file: Path) -> ssl.SSLContext:
+        """Return a server context that accepts only clients with a certificate of these authorities.
+
+        Args:
+            file: PEM certificates of the authorities.
+
+        Raises:
+            ValueError: the certificates cannot be parsed.
+            OSError: the file cannot be read.
+        """
+        authorities = file.read_text()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.sni_callback = self._choose
+        self._client_authorities = authorities
+        try:
+            for each in (context, self._current):  # OpenSSL verifies by the context that `_choose` sets
+                if each is not None:
+                    each.load_verify_locations(cadata=authorities)
+        except ssl.SSLError as error:
+            raise ValueError(f"{file} has no PEM certificates ({error.reason or error}). Correct it.") from None
+        return context
 
     async def open(self) -> None:
         """Load or issue a certificate; rotations may follow in `run`.
@@ -135,7 +159,10 @@ class Certificates(ABC):
     def _serve(self, pair: Pair) -> None:
         """Serve with a pair from the next handshake on; an unusable pair raises ValueError and changes nothing."""
         certificate, *_ = certs.read(pair.certificate)
-        self._current = certs.server_context(pair)
+        context = certs.server_context(pair)
+        if self._client_authorities:
+            context.load_verify_locations(cadata=self._client_authorities)
+        self._current = context
         metrics.CERTIFICATE_READS.inc()
         _show("serving", certificate)
         log.info("serving certificate loaded; valid until %s", certificate.ends.isoformat())

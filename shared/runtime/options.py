@@ -58,6 +58,7 @@ class Options:
         metrics_secure: whether /metrics uses TLS and requires permission to GET /metrics.
         probe_address: address of /healthz and /readyz.
         webhook_address: address of the webhooks.
+        webhook_client_ca: file with the CA certificates of clients that may call the webhooks; empty for all clients.
         certificates: source of serving certificates (pki/serving.py): self:NAMESPACE/SECRET, or a directory; empty to
             issue one in memory at startup.
         certificate_hosts: DNS names and IP addresses of issued certificates.
@@ -99,6 +100,7 @@ class Options:
     metrics_secure: bool
     probe_address: str
     webhook_address: str
+    webhook_client_ca: str
     certificates: str
     certificate_hosts: tuple[str, ...]
     certificate_lifetime: float

@@ -297,6 +297,8 @@ class Process:
         metrics_routes = [Route("GET", "/metrics", scrape)]
         await serve(options.metrics_address, metrics_routes, tls=metrics_tls, limits=endpoints.SCRAPE_LIMITS)
         webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions)
+        if options.webhook_client_ca and self._certificates is not None:
+            tls = self._certificates.for_clients_of(Path(options.webhook_client_ca))
         await serve(options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)
 
     def _finish(self, _: object = None) -> None:

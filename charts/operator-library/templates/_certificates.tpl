@@ -43,7 +43,12 @@ release contains a key.
 - name: certificates
   secret:
     secretName: {{ include "operator.certificatesSecret" . | quote }}
-{{- end -}}
+{{- end }}
+{{- if and .Values.webhook.enabled .Values.webhook.clientCA }}
+- name: webhook-client-ca
+  configMap:
+    name: {{ .Values.webhook.clientCA | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "operator.certificatesMounts" -}}
@@ -51,7 +56,12 @@ release contains a key.
 - name: certificates
   mountPath: /certificates
   readOnly: true
-{{- end -}}
+{{- end }}
+{{- if and .Values.webhook.enabled .Values.webhook.clientCA }}
+- name: webhook-client-ca
+  mountPath: /webhook-client-ca
+  readOnly: true
+{{- end }}
 {{- end -}}
 
 {{- define "operator.certificatesArguments" -}}

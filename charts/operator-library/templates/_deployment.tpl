@@ -199,6 +199,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}
 - --webhook-bind-address={{ ternary (printf ":%d" (int64 .Values.webhook.port)) "0" .Values.webhook.enabled }}
+{{- if and .Values.webhook.enabled .Values.webhook.clientCA }}
+- --webhook-client-ca=/webhook-client-ca/ca.crt
+{{- end }}
 {{- with include "operator.certificatesArguments" . }}
 {{ . }}
 {{- end }}

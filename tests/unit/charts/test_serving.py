@@ -197,3 +197,15 @@ def test_metrics_can_be_disabled(operator_chart: Path) -> None:
     assert {obj["metadata"]["name"] for obj in of_kind(objects, "Service")} == {
         f"platform-{operator_chart.name}-webhook"
     }
+
+
+def test_webhook_can_require_certificates_of_its_clients(operator_chart: Path) -> None:
+    objects = render(operator_chart, {"webhook": {"clientCA": "webhook-clients"}})
+    assert flags(objects)["webhook-client-ca"] == "/webhook-client-ca/ca.crt"
+    pod = only(objects, "Deployment")["spec"]["template"]["spec"]
+    assert {"name": "webhook-client-ca", "configMap": {"name": "webhook-clients"}} in pod["volumes"]
+    (mount,) = pod["containers"][0]["volumeMounts"]
+    assert (mount["name"], mount["mountPath"]) == ("webhook-client-ca", "/webhook-client-ca")
+    assert "webhook-client-ca" not in flags(render(operator_chart))
+    off = render(operator_chart, {"webhook": {"enabled": False, "clientCA": "webhook-clients"}})
+    assert "webhook-client-ca" not in flags(off)

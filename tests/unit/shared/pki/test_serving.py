@@ -480,3 +480,46 @@ def test_invalid_flag_is_rejected(flag: str, because: str, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         parse_options("ours", "", [flag], {})
     assert because in capsys.readouterr().err
+
+
+async def test_only_clients_with_a_certificate_of_the_authority_are_served(tmp_path: Path) -> None:
+    """Also after the serving certificate was renewed: OpenSSL verifies clients by the context of that certificate."""
+    begins = datetime.now(UTC)
+    trusted, other = (authority("clients", begins=begins, ends=begins + timedelta(days=1)) for _ in range(2))
+    certificates = SelfSignedCertificates(Memory(), name="operator", hosts=frozenset({"localhost"}))
+    await certificates.open()
+    file = tmp_path / "ca.crt"
+    file.write_text(trusted.certificate)
+    context = certificates.for_clients_of(file)
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(b"welcome")
+            await writer.drain()
+        writer.close()
+
+    async def received(issuer: Pair | None, to: ssl.SSLContext) -> bytes:
+        client = ssl.create_default_context()
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        if issuer is not None:
+            pair = issue(issuer, "apiserver", begins=begins, ends=begins + timedelta(days=1), client=True)
+            certs._holding(pair, client)
+        async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=to) as server:
+            with contextlib.suppress(OSError):
+                address = server.sockets[0].getsockname()
+                reader, writer = await asyncio.open_connection(
+                    *address, ssl=client, server_hostname="localhost", ssl_handshake_timeout=5
+                )
+                try:
+                    return await reader.read()
+                finally:
+                    writer.close()
+        return b""
+
+    for _ in range(2):
+        assert [await received(issuer, context) for issuer in (trusted, other, None)] == [b"welcome", b"", b""]
+        assert await received(None, certificates.context) == b"welcome", "the metrics' server"
+        certificates._serve(signed()[1])
+    file.write_text("nonsense")
+    with pytest.raises(ValueError, match=r"ca\.crt has no PEM certificates"):
+        certificates.for_clients_of(file)
