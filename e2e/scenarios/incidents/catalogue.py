@@ -93,7 +93,7 @@ _MEMCACHED = (
         calm=MEMCACHED,
         fault=faults.changed(image=faults.MISSING_IMAGE),
         warns={"PlatformResourceNotReady": 60, "MemcachedDoesNotAnswer": 60},
-        conditions={**SERVED, "Degraded": "False", "Ready": "False ServerFailing"},
+        conditions={**SERVED, "Degraded": "False", "Ready": "False ImagePullFailed"},
         tiles=(NOT_READY,),
     ),
     Incident(
@@ -400,7 +400,7 @@ _REDIS = (
         pages={"RedisLogNotWritten": 45, "PlatformVolumeNearlyFull": 45, "PlatformResourceUnavailable": 90},
         warns={"RedisSnapshotFails": 60},
         may=("PlatformVolumeFillsUp", "PlatformResourceNotReady"),
-        conditions={"Available": "False WritesRefused"},
+        conditions={"Available": "False WritesRefused", "Ready": "False WritesRefused"},
         tiles=(UNAVAILABLE,),
     ),
 )  # fmt: skip

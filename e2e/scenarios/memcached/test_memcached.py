@@ -84,7 +84,7 @@ def test_running_servers_are_kept_when_new_ones_cannot_start(kubectl: Kubectl) -
 
     def explained() -> bool:
         ready = next(found for found in cache.now["status"]["conditions"] if found["type"] == "Ready")
-        assert ready["reason"] == "ServerFailing", ready
+        assert ready["reason"] == "ImagePullFailed", ready
         return "no-such-version" in ready["message"]
 
     until("the condition names the image", explained)
