@@ -25,7 +25,8 @@ RETRY_SECONDS = 8.0
 """Maximum time until a watch is opened again; with `MIN_INTERVAL_SECONDS`, a change is noticed within 10 s."""
 
 MIN_INTERVAL_SECONDS = 1.0
-"""Minimum time between checks: another client may change an object each time that the operator restores it."""
+"""Minimum time between checks, and between watches of an object: another client may change it each time that the
+operator restores it."""
 
 NamedObject = tuple[Kind, str | None, str]
 """Kind, namespace (None: cluster-scoped) and name of an object."""
@@ -68,6 +69,7 @@ class TrustWatch:
                     async for event in events:
                         if event.type != BOOKMARK:
                             self._changed.set()
+                await asyncio.sleep(MIN_INTERVAL_SECONDS)  # a proxy may end each stream at once
                 continue
             except KubeError as error:
                 log.debug("cannot watch %s %s, which is read every few seconds instead: %s", kind, name, error)

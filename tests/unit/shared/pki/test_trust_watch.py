@@ -40,6 +40,23 @@ class Denying:
         raise Forbidden(f"watch is not allowed: {request}", status=403)
 
 
+class Ending:
+    """A proxy that ends each watch at once, in good order."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+
+    @contextlib.asynccontextmanager
+    async def stream(self, _: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.opened += 1
+        await asyncio.sleep(0)
+        yield self._nothing()
+
+    async def _nothing(self) -> AsyncIterator[bytes]:
+        for line in list[bytes]():
+            yield line
+
+
 @contextlib.asynccontextmanager
 async def running(cluster: Cluster, streams: Streams, count: int = 3) -> AsyncIterator[list[SelfSignedCertificates]]:
     """Run replicas with certificates of the usual lifetime, which by themselves check every 600 s."""
@@ -172,3 +189,11 @@ async def test_fight_over_an_object_costs_at_most_one_check_a_second() -> None:
         assert await watch.wait(5)
     assert time.monotonic() - since >= 2 * trust_watch.MIN_INTERVAL_SECONDS
     task.cancel()
+
+
+async def test_watch_that_ends_at_once_is_not_opened_in_a_loop() -> None:
+    proxy = Ending()
+    task = asyncio.create_task(TrustWatch(proxy, OBJECTS[:1]).run())
+    await asyncio.sleep(0.3)
+    task.cancel()
+    assert proxy.opened == 1
