@@ -136,15 +136,15 @@ def reviews(kind: str) -> Iterator[bytes]:
 
 
 REQUESTS = (
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\n\r\n" * 2000,
-    b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer " + b"x" * 8000 + b"\r\n\r\n",
-    b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 1_000_000,
-    b"GET / HTTP/1.1\r\n" + b"X: x\r\n" * 100_000,
-    b"POST /validate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 100_000,
-    b"POST /validate HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
-    b"POST /validate HTTP/1.1\r\nContent-Length: " + b"9" * 10_000 + b"\r\n\r\n",
-    b"POST /healthz HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000,
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 2000,
+    b"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + b"x" * 8000 + b"\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 1_000_000,
+    b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: x\r\n" * 100_000,
+    b"POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 100_000,
+    b"POST /validate HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
+    b"POST /validate HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 10_000 + b"\r\n\r\n",
+    b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000,
     b"\x16\x03\x01" + b"\xff" * 100_000 + b"\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\r\n\r\n",
@@ -187,12 +187,14 @@ async def attack(front: Front, kind: str) -> int:
             with contextlib.suppress(OSError):
                 _, writer = await front.connect(port, HOSTILE[number % 2], handshake=number % 3 > 0)
                 opened.append(writer)
-                writer.write((b"", b"GET / HTTP/1.1\r\nX-Slow: x", post(VALIDATE, b"x" * 60_000)[:-1])[number % 3])
+                writer.write(
+                    (b"", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: x", post(VALIDATE, b"x" * 60_000)[:-1])[number % 3]
+                )
             count += 1
     await asyncio.sleep(5)
     for port, content in (
-        ("probes", b"GET /healthz HTTP/1.1\r\n\r\n"),
-        ("metrics", b"GET /metrics HTTP/1.1\r\n\r\n"),
+        ("probes", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("metrics", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("webhook", post(VALIDATE, body_of(kind, sample(kind), None, ""))),
     ):
         for _ in range(5):
