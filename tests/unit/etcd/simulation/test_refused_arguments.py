@@ -16,7 +16,8 @@ async def test_status_quotes_the_log_of_the_member_that_does_not_start() -> None
     ready = accessors.condition(found, conditions.READY)
     assert ready["reason"] == "UpgradeHeld"
     assert "failed to verify flags: min version (TLS1.3) is greater than max version (TLS1.2)" in ready["message"]
-    assert "Fix the spec or revert the change" in ready["message"]
+    whole = accessors.condition(found, conditions.RECONCILING)["message"]
+    assert "Fix the spec or revert the change" in whole, "Ready is cut for the column of kubectl"
     assert found["status"]["readyMembers"] == 2, "the other members serve"
 
     await play.run_steps((cluster(3, MIDDLE),))

@@ -17,7 +17,7 @@ def test_default_options() -> None:
     given = options()
     assert given.operator_name == "memcached-operator"
     assert given.namespaces == ()
-    assert (given.workers, given.resync, given.install_crds, given.shards) == (512, 600.0, False, 1)
+    assert (given.workers, given.resync, given.install_crds, given.shards) == (256, 600.0, False, 1)
     assert given.command == "run"
     assert options(KUBECONFIG="/of/a/user").kubeconfig == ""
     assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
