@@ -97,6 +97,7 @@ def test_first_status_reports_ready_as_unknown(world: World, operator: Operator)
         "image": f"memcached:{DEFAULT_VERSION}",
         "version": DEFAULT_VERSION,
         "binding": {"name": "cache-connection"},
+        "secrets": {"cache-connection": world.get(SECRET, "cache-connection")["metadata"]["uid"]},
         "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
         "app.kubernetes.io/name=memcached",
         "conditions": [],
