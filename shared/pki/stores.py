@@ -75,13 +75,18 @@ class Memory:
 
 
 class SharedSecret:
-    """A Secret as a store; created if it is missing."""
+    """A Secret as a store; created if it is missing.
+
+    A Secret that was deleted gets the labels and annotations that it had. Helm refuses an installation if an object of
+    this name is without its marks, and an operator that just ends may have created the Secret again.
+    """
 
     def __init__(self, kube: Kube, namespace: str, name: str) -> None:
         self._kube = kube
         self._namespace = namespace
         self._name = name
         self._version = ""
+        self._marks: Obj = {}
 
     async def read(self) -> Mapping[str, str]:
         try:
@@ -89,7 +94,9 @@ class SharedSecret:
         except NotFound:
             self._version = ""
             return {}
-        self._version = secret["metadata"]["resourceVersion"]
+        metadata = secret["metadata"]
+        self._version = metadata["resourceVersion"]
+        self._marks = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
         return content_of(secret)
 
     async def write(self, content: Mapping[str, str]) -> None:
@@ -98,7 +105,7 @@ class SharedSecret:
             patch = {"metadata": {"resourceVersion": self._version}, "data": data}
             await self._kube.merge(SECRET, self._namespace, self._name, patch)
             return
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata = {"name": self._name, "namespace": self._namespace, **self._marks}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
         await self._kube.create_by_apply(SECRET, body)  # unlike a POST, RBAC can limit it to this name
 

@@ -137,6 +137,22 @@ async def test_deleted_secret_and_a_restart_leave_no_replica_untrusted(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_secret_that_is_created_again_keeps_the_marks_of_helm() -> None:
+    """Otherwise Helm refuses to install the chart while an operator of the former release has just ended."""
+    cluster, name = Cluster(), ("system", "ours-certificates")
+    async with running(cluster, WatchServer(cluster.server), count=1):
+        marks = {
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "ours"},
+        }
+        cluster.chart.merge(SECRET, *name, {"metadata": marks})
+        await asyncio.sleep(1.5)
+        cluster.chart.delete(SECRET, *name)
+        await eventually(lambda: bool(cluster.server.objects(SECRET)))
+        metadata = cluster.chart.get(SECRET, *name)["metadata"]
+        assert {key: metadata.get(key) for key in marks} == marks
+
+
 async def test_new_authority_starts_from_what_the_configurations_trust() -> None:
     cluster = Cluster()
     replicas = [cluster.replica(life=LIFETIME) for _ in range(3)]
