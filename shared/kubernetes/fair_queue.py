@@ -7,7 +7,9 @@ what the others need. There are therefore two sets of slots:
 - *Quick* slots are for namespaces whose work is short. One namespace may hold all of them while no other waits.
 - An item that is not done after `SLOW_SECONDS` moves to a *slow* slot. From then on, the items of its namespace begin
   in slow slots, until none was slow for `SLOW_MEMORY_SECONDS`. They begin while less than half of the slow slots are
-  in use, and their namespace has less than half of that. The rest is for items that move.
+  in use, and no more than there are quick ones: if everything is slow, more concurrent work makes it slower. A
+  namespace gets half of that, and one item begins in any case while a slow slot is free, so that namespaces with hung
+  items do not stop the others. The rest is for items that move.
 
 So another namespace waits about `SLOW_SECONDS` for a quick slot at most, and only when a namespace has just become
 slow. If more namespaces than there are slow slots become slow at once, items stay in quick slots until one is free.
@@ -51,11 +53,12 @@ class Priority(enum.IntEnum):
 
 
 class _Speed(enum.IntEnum):
-    """The slots that a namespace may take: quick ones, slow ones, or none because it holds its share of these."""
+    """The slots that a namespace may take: quick ones, a first slow one, more slow ones, or none: it has its share."""
 
     QUICK = 0
-    SLOW = 1
-    FULL = 2
+    FIRST_SLOW = 1
+    SLOW = 2
+    FULL = 3
 
 
 class _Class(NamedTuple):
@@ -65,7 +68,7 @@ class _Class(NamedTuple):
     speed: _Speed
 
 
-_TAKEN_FROM = tuple(_Class(priority, speed) for priority in Priority for speed in (_Speed.QUICK, _Speed.SLOW))
+_TAKEN_FROM = tuple(_Class(priority, speed) for priority in Priority for speed in _Speed if speed < _Speed.FULL)
 """Classes in the order in which they are preferred."""
 
 
@@ -116,7 +119,7 @@ class FairQueue(Generic[Item]):
     def __init__(self, slots: int) -> None:
         self._quick_slots = min(MAX_QUICK_SLOTS, math.ceil(slots / 2))
         self._slow_slots = slots - self._quick_slots
-        self._begin_slots = math.ceil(self._slow_slots / 2)
+        self._begin_slots = min(MAX_QUICK_SLOTS, math.ceil(self._slow_slots / 2))
         self._share = math.ceil(self._begin_slots / 2)
         self._quick_used = self._slow_used = 0
         self._rings: dict[_Class, _Ring[Item]] = {
@@ -171,7 +174,7 @@ class FairQueue(Generic[Item]):
             ring.move_to_end(namespace)
         else:
             del ring[namespace]
-        of, is_slow = self._namespaces[namespace], chosen.speed is _Speed.SLOW
+        of, is_slow = self._namespaces[namespace], chosen.speed is not _Speed.QUICK
         self._taken[item] = _Taken(namespace, now, is_slow)
         self._on_time[item] = None
         if is_slow:
@@ -234,7 +237,7 @@ class FairQueue(Generic[Item]):
         """Whether an item of such a namespace may begin."""
         if speed is _Speed.QUICK:
             return self._quick_used < self._quick_slots
-        return self._slow_used < self._begin_slots
+        return self._slow_used < (self._slow_slots if speed is _Speed.FIRST_SLOW else self._begin_slots)
 
     def _hold_slow_slot(self, of: _Namespace) -> None:
         self._slow_used += 1
@@ -253,6 +256,7 @@ class FairQueue(Generic[Item]):
             speed = _Speed.QUICK
         else:
             speed = _Speed.SLOW if of.slow_slots < self._share else _Speed.FULL
+            speed = speed if of.slow_slots else _Speed.FIRST_SLOW
         if speed is of.speed:
             return
         for priority in Priority:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import NoReturn
 
 from shared.kubernetes.client import Request, Response, Transport
@@ -20,6 +21,13 @@ log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS, TIMEOUT_SECONDS = 1.0, 2.0
 """Seconds between two requests while the server is down, and until one counts as not answered."""
+
+FAILURES = 3
+"""Requests in a row without an answer after which the server is down. One that is only slow is not: to list everything
+again would make it slower."""
+
+UNREADY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+"""Statuses of a server that is not ready. 500 is an answer, such as about a webhook that failed."""
 
 READY = Request("GET", "/readyz")
 """Request that the API server grants to everyone by default; another one that it refuses is an answer as well."""
@@ -57,10 +65,12 @@ class Reachability:
         """Look for the server each time that it is suspected to be down, until cancelled."""
         while True:
             await self._suspected.wait()
+            failures = 0
             while not await self._is_ready():
-                if not self.is_down:
+                failures += 1
+                if failures == FAILURES:
                     log.warning("the API server is not ready; looking for it every %g s", INTERVAL_SECONDS)
-                self.is_down = True
+                    self.is_down = True
                 await self._sleep(INTERVAL_SECONDS)
             self._suspected.clear()
             if self.is_down:
@@ -93,6 +103,6 @@ class Reported:
         except (Unavailable, asyncio.CancelledError):  # the caller waits no longer
             self._suspect()
             raise
-        if answer.status >= 500:
+        if answer.status in UNREADY:
             self._suspect()
         return answer

@@ -6,6 +6,7 @@ has no more actions or must wait, and then writes the status once, if it changed
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import time
@@ -31,6 +32,7 @@ from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.runtime.steady_clock import ResourceClock, SteadyClock
+from shared.runtime.supervisor import is_cancelled
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
@@ -161,6 +163,8 @@ class Reconciler:
                 log.exception("%s: internal error (a bug in the operator)", key)
             finally:
                 self._queue.done(key)
+            if is_cancelled():  # a failure of the clean-up replaced the cancellation
+                raise asyncio.CancelledError
 
     async def _reconcile_measured(self, key: Key) -> None:
         name = self._controller.name

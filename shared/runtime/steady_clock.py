@@ -24,6 +24,11 @@ _RECORDED = frozenset({"lastTransitionTime", "since"})
 """Fields of a status with the time at which an operator observed something."""
 
 
+def elapsed() -> float:
+    """Return monotonic time in seconds, with the time for which the machine was suspended where the kernel has that."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class SteadyClock:
     """Wall clock time without steps.
 
@@ -35,7 +40,7 @@ class SteadyClock:
     def __init__(
         self,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = elapsed,
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic

@@ -83,6 +83,8 @@ class Supervisor:
         while True:
             try:
                 await run()
+                if is_cancelled():
+                    raise asyncio.CancelledError
                 self._failed(name, "it ended without an error", None)
             except MustEnd:
                 raise
@@ -91,6 +93,8 @@ class Supervisor:
                     raise
                 self._failed(name, "it was cancelled", cancelled)
             except Exception as error:
+                if is_cancelled():  # the clean-up after a cancellation failed, such as with a closed connection
+                    raise asyncio.CancelledError from error
                 self._failed(name, f"{type(error).__name__}: {error}", error)
             await self._sleep(self._failures[name].delay)
 

@@ -110,6 +110,7 @@ def _health(earlier: list[Obj], health: Health, generation: int, now: str) -> It
 def _bounded(entry: Obj, former: Obj) -> Obj:
     """Return a status, or an entry of its conditions, with texts of a bounded length."""
     texts = {key: entry[key] for key in ("reason", "message") if isinstance(entry.get(key), str)}
+    former = former if former.get("reason") == entry.get("reason") else {}
     return {**entry, **{key: settled(text, str(former.get(key, ""))) for key, text in texts.items()}}
 
 

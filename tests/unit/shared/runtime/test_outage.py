@@ -197,7 +197,8 @@ class Flaky:
 
 
 @pytest.mark.parametrize(
-    ("answers", "returns"), [((200,), 0), ((403,), 0), ((0, 200), 1), ((0, 500, 503, 200), 1), ((0, 403), 1)]
+    ("answers", "returns"),
+    [((200,), 0), ((403,), 0), ((0, 200), 0), ((0, 0, 403), 0), ((0, 500, 503, 200), 1), ((0, 0, 0, 403), 1)],
 )
 @in_virtual_time
 async def test_return_is_reported_only_after_the_server_was_down(answers: tuple[int, ...], returns: int) -> None:

@@ -88,3 +88,21 @@ async def test_task_may_end_the_process(supervisor: Supervisor) -> None:
 
     with pytest.raises(MustEnd):
         await supervisor.start("fatal", run)
+
+
+async def test_cancellation_that_a_failed_clean_up_replaces_ends_the_task(supervisor: Supervisor) -> None:
+    runs = 0
+
+    async def fails_in_clean_up() -> None:
+        nonlocal runs
+        runs += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ConnectionError("closed")
+
+    task = supervisor.start("clean-up", fails_in_clean_up)
+    await turns(2)
+    task.cancel()
+    await asyncio.wait({task}, timeout=1)
+    assert (task.cancelled(), runs) == (True, 1)
