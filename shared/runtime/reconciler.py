@@ -6,7 +6,6 @@ has no more actions or must wait, and then writes the status once, if it changed
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import time
@@ -32,7 +31,7 @@ from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.runtime.steady_clock import ResourceClock, SteadyClock
-from shared.runtime.supervisor import is_cancelled
+from shared.runtime.supervisor import end_if_cancelled
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
@@ -163,8 +162,7 @@ class Reconciler:
                 log.exception("%s: internal error (a bug in the operator)", key)
             finally:
                 self._queue.done(key)
-            if is_cancelled():  # a failure of the clean-up replaced the cancellation
-                raise asyncio.CancelledError
+            end_if_cancelled()  # a failure of the clean-up may have replaced the cancellation
 
     async def _reconcile_measured(self, key: Key) -> None:
         name = self._controller.name

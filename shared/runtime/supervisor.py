@@ -83,8 +83,7 @@ class Supervisor:
         while True:
             try:
                 await run()
-                if is_cancelled():
-                    raise asyncio.CancelledError
+                end_if_cancelled()
                 self._failed(name, "it ended without an error", None)
             except MustEnd:
                 raise
@@ -117,3 +116,9 @@ def is_cancelled() -> bool:
     """Whether the cancellation of the current task was requested, rather than that of something it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def end_if_cancelled() -> None:
+    """Raise CancelledError if the cancellation of the current task was requested, and something replaced it."""
+    if is_cancelled():
+        raise asyncio.CancelledError
