@@ -8,11 +8,9 @@ than its CRD.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import orjson
@@ -21,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from shared.api.memo import Memo
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
 
@@ -142,49 +141,25 @@ Model = TypeVar("Model", bound=BaseModel)
 MAX_PARSED_BYTES = 48 * 1024
 """Maximum size of the JSON of all remembered parts; their models take about 40 times as much."""
 
-
-class _Parsed:
-    """The models that were parsed last, by their content: passes of a reconcile, and equal specs, share them.
-
-    A model is frozen, and depends on nothing but its content. Reviews of the webhooks use a thread of their own.
-    """
-
-    def __init__(self) -> None:
-        self._models: OrderedDict[tuple[type[BaseModel], bytes], BaseModel] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def get(self, model: type[Model], obj: Mapping[str, Any]) -> Model:
-        """Return the model of a part.
-
-        Raises:
-            ValidationError: the part is invalid.
-        """
-        try:
-            key = model, orjson.dumps(obj, option=_JSON_ONLY)
-        except TypeError:
-            return model.model_validate(obj)
-        with self._lock:
-            if (found := self._models.get(key)) is not None:
-                self._models.move_to_end(key)
-                return cast("Model", found)
-        made = model.model_validate(obj)
-        with self._lock:
-            self._keep(key, made)
-        return made
-
-    def _keep(self, key: tuple[type[BaseModel], bytes], made: BaseModel) -> None:
-        if key in self._models or len(key[1]) > MAX_PARSED_BYTES:
-            return
-        self._models[key] = made
-        self._bytes += len(key[1])
-        while self._bytes > MAX_PARSED_BYTES:
-            (_, oldest), _ = self._models.popitem(last=False)
-            self._bytes -= len(oldest)
-
-
 _JSON_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_parsed = _Parsed()
+_parsed = Memo(MAX_PARSED_BYTES)
+
+
+def _model_of(model: type[Model], obj: Mapping[str, Any]) -> Model:
+    """Return the model of a part: passes of a reconcile, and equal specs, share it.
+
+    A model is frozen, and depends on nothing but its content.
+
+    Raises:
+        ValidationError: the part is invalid.
+    """
+    try:
+        content = orjson.dumps(obj, option=_JSON_ONLY)
+    except TypeError:
+        return model.model_validate(obj)
+    if len(content) > MAX_PARSED_BYTES:
+        return model.model_validate(obj)
+    return _parsed.get((model, content), lambda: model.model_validate(obj), lambda _: len(content))
 
 
 def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
@@ -199,7 +174,7 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         InvalidSpec: the message has one sentence for each wrong value, up to `MAX_ERRORS`.
     """
     try:
-        return _parsed.get(model, obj)
+        return _model_of(model, obj)
     except ValidationError as error:
         found = error.errors(include_url=False)
         sentences = [_sentence(at, dict(each)) for each in found[:MAX_ERRORS]]

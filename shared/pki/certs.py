@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from shared.pki.memo import remembered
+from shared.api.memo import remembered
 
 MAX_CERTIFICATES, MAX_CERTIFICATES_BYTES = 256, 256 * 1024
 """Maximum number of authorities in a Secret of a user, and size of their text: a system's bundle has 150, and 220 KiB.

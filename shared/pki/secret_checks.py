@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shared.api.memo import remembered
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
@@ -20,7 +21,6 @@ from shared.kubernetes.secrets import (
     content_of,
 )
 from shared.pki import certs
-from shared.pki.memo import remembered
 from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
 
 MAX_PASSWORD_BYTES = 4096

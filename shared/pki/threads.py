@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from shared.pki import memo
+from shared.api import memo
 
 MAX_AT_ONCE = 2
 """Maximum number of concurrent calls; further ones wait."""

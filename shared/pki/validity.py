@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from shared.api.memo import remembered
 from shared.pki import certs
 from shared.pki.certs import Certificate, Pair
-from shared.pki.memo import remembered
 from shared.pki.secret_checks import refusal, unverifying
 
 WARNING = timedelta(days=7)

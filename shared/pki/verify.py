@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+from shared.api.memo import Memo, remembered
 from shared.pki import certs
-from shared.pki.memo import Memo, remembered
 
 _CAUSES = {
     "CERTIFICATE_REQUIRED": "the server requires a client certificate: configure one.",

@@ -13,12 +13,12 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.names import server_hosts, server_secret, users_secret
 from operators.memcached.objects.pod import USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
+from shared.api.memo import remembered
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
-from shared.pki.memo import remembered
 from shared.pki.secret_checks import CONTROL_CHARACTER, SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
 from shared.pki.stores import authorities_of, certificate_secrets, validities

@@ -22,10 +22,10 @@ from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
 from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
 from operators.redis.reasons import CONFIG_MAP_INVALID
+from shared.api.memo import remembered
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.pki.memo import remembered
 from shared.pki.secret_checks import SecretProblem
 
 CONFIG_KEY = "redis.conf"

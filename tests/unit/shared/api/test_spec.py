@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from shared.api import spec
 from shared.api.crd import structural
+from shared.api.memo import Memo
 from shared.api.podspec import PodSettings
 from shared.api.spec import InvalidSpec, Rule, SpecModel, Transition, broken, parse
 
@@ -225,9 +226,11 @@ def test_equal_parts_are_parsed_and_checked_once() -> None:
 
 
 def test_remembered_parts_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered = spec._Parsed()
+    remembered = Memo(100)
     monkeypatch.setattr(spec, "MAX_PARSED_BYTES", 100)
+    monkeypatch.setattr(spec, "_parsed", remembered)
     for number in range(20):
-        made = remembered.get(Thing, {"memoryMB": 1, "unknown": "x" * number * 8})
+        made = parse(Thing, {"memoryMB": 1, "unknown": "x" * number * 8}, at="spec")
         assert made == Thing(memoryMB=1)
-        assert sum(len(content) for _, content in remembered._models) == remembered._bytes <= 100
+        contents = (key[1] for key in remembered._known if isinstance(key, tuple))
+        assert sum(map(len, contents)) == remembered.size <= 100

@@ -1,7 +1,7 @@
 """Remembers results of pure functions that take milliseconds: parsing, TLS handshakes, password hashes.
 
-All functions share one cache, bounded in bytes, so that no number and no size of Secrets fills the memory. Arguments
-are kept as digests only.
+Functions that are marked `remembered` share one cache, bounded in bytes, so that no number and no size of Secrets fills
+the memory. Their arguments are kept as digests only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -32,7 +32,7 @@ class NotRemembered(Exception):
 
 
 class Memo:
-    """Results by the digest of function and arguments; the least recently used are dropped. Safe for threads.
+    """Results by a key; the least recently used are dropped. Safe for threads.
 
     Args:
         capacity: maximum size of all results, in bytes.
@@ -43,11 +43,11 @@ class Memo:
 
     def __init__(self, capacity: int = MAX_BYTES) -> None:
         self._capacity = capacity
-        self._known: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
+        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
         self.size = 0
 
-    def get(self, key: bytes, compute: Callable[[], T], measure: Callable[[T], int]) -> T:
+    def get(self, key: Hashable, compute: Callable[[], T], measure: Callable[[T], int]) -> T:
         """Return the remembered result, or compute it; two threads may compute the same one."""
         with self._lock:
             if key in self._known:
@@ -57,7 +57,7 @@ class Memo:
         if _is_cheap.get():
             raise NotRemembered
         result = compute()
-        size = _ENTRY_BYTES + measure(result)
+        size = measure(result)
         with self._lock:
             self._forget(key)
             self._known[key] = result, size
@@ -66,7 +66,7 @@ class Memo:
                 self._forget(next(iter(self._known)))
         return result
 
-    def _forget(self, key: bytes) -> None:
+    def _forget(self, key: Hashable) -> None:
         if (known := self._known.pop(key, None)) is not None:
             self.size -= known[1]
 
@@ -87,7 +87,7 @@ def remembered(measure: Callable[[Any], int], memo: Memo = _memo) -> Callable[[C
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             key = _digest((name, args, tuple(sorted(kwargs.items()))))
-            found: T = memo.get(key, lambda: function(*args, **kwargs), measure)
+            found: T = memo.get(key, lambda: function(*args, **kwargs), lambda result: _ENTRY_BYTES + measure(result))
             return found
 
         return call

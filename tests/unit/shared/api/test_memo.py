@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.pki import ca, memo, verify
-from shared.pki.memo import Memo, NotRemembered, only_remembered, remembered
+from shared.api import memo
+from shared.api.memo import Memo, NotRemembered, only_remembered, remembered
+from shared.pki import ca, verify
 from shared.pki.threads import evaluate
 
 
