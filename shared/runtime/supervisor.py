@@ -81,20 +81,18 @@ class Supervisor:
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         while True:
+            error: BaseException | None = None
+            why = "it ended without an error"
             try:
                 await run()
-                end_if_cancelled()
-                self._failed(name, "it ended without an error", None)
             except MustEnd:
                 raise
-            except asyncio.CancelledError as cancelled:
-                if is_cancelled():
-                    raise
-                self._failed(name, "it was cancelled", cancelled)
-            except Exception as error:
-                if is_cancelled():  # the clean-up after a cancellation failed, such as with a closed connection
-                    raise asyncio.CancelledError from error
-                self._failed(name, f"{type(error).__name__}: {error}", error)
+            except asyncio.CancelledError as found:
+                why, error = "it was cancelled", found
+            except Exception as found:
+                why, error = f"{type(found).__name__}: {found}", found
+            end_if_cancelled()  # also if a clean-up that failed replaced the cancellation
+            self._failed(name, why, error)
             await self._sleep(self._failures[name].delay)
 
     def _failed(self, name: str, why: str, error: BaseException | None) -> None:
@@ -112,13 +110,8 @@ class Supervisor:
         )
 
 
-def is_cancelled() -> bool:
-    """Whether the cancellation of the current task was requested, rather than that of something it waits for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def end_if_cancelled() -> None:
-    """Raise CancelledError if the cancellation of the current task was requested, and something replaced it."""
-    if is_cancelled():
+    """Raise CancelledError if the current task was cancelled, and not only something that it waits for."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling() > 0:
         raise asyncio.CancelledError
