@@ -254,9 +254,10 @@ class FairQueue(Generic[Item]):
         """Update the slots that a namespace may take."""
         if not of.overdue and of.slow_until <= now:
             speed = _Speed.QUICK
+        elif not of.slow_slots:
+            speed = _Speed.FIRST_SLOW
         else:
             speed = _Speed.SLOW if of.slow_slots < self._share else _Speed.FULL
-            speed = speed if of.slow_slots else _Speed.FIRST_SLOW
         if speed is of.speed:
             return
         for priority in Priority:

@@ -102,7 +102,7 @@ def restarts(pod: Obj) -> Problem:
 
     Unlike `problem_of`, this is no evidence that the server does not run now.
     """
-    has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    has_ended = accessors.status_of(pod).get("phase") in ("Succeeded", "Failed")
     for container in () if has_ended else _containers(pod):
         count, state = container.get("restartCount", 0), container.get("state") or {}
         last = (container.get("lastState") or {}).get("terminated") or {}
@@ -134,7 +134,7 @@ def _cause(error: str) -> str:
 
 
 def _containers(pod: Obj) -> list[Obj]:
-    reported = pod.get("status") or {}
+    reported = accessors.status_of(pod)
     return [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
 
 

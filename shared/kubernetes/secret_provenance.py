@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import INSTANCE, controller_of
 
@@ -29,7 +29,7 @@ ADOPT = "platform.ydzs.io/adopt-secrets"
 
 def recorded(resource: Obj) -> Mapping[str, str]:
     """Return the recorded UIDs by name of the Secret."""
-    found: Mapping[str, str] = (resource.get("status") or {}).get(RECORD) or {}
+    found: Mapping[str, str] = status_of(resource).get(RECORD) or {}
     return found
 
 
@@ -49,7 +49,7 @@ def is_proven(resource: Obj, secret: Obj) -> bool:
 
 def _is_of_earlier_release(resource: Obj) -> bool:
     """Whether an earlier release, which kept no record, wrote the status."""
-    status = resource.get("status") or {}
+    status = status_of(resource)
     return RECORD not in status and "observedGeneration" in status
 
 

@@ -59,8 +59,7 @@ def report_of(found: Sequence[Any]) -> NodeReport:
     try:
         return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
     except responses.MALFORMED as error:
-        why = repr(error)[:200]
-        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {why}.") from None
+        raise _no_node(error) from None
 
 
 async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> NodeReport:
@@ -82,5 +81,10 @@ async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> 
     try:
         strays = {slot: int(count) for slot, count in zip(counted, found, strict=True) if count}
     except responses.MALFORMED as error:
-        raise Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {error!r}.") from None
+        raise _no_node(error) from None
     return dataclasses.replace(report, strays=strays)
+
+
+def _no_node(error: Exception) -> Unreachable:
+    """Return the error about replies that are not those of a node, which may be of any length."""
+    return Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {repr(error)[:200]}.")
