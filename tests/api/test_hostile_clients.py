@@ -28,7 +28,7 @@ from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.api.admission import DEFAULT, LIMITS, VALIDATE
 from shared.kubernetes.quantity import parse_quantity
-from tests.api.support.replicas import answer, wait
+from tests.api.support.replicas import ready
 from tests.api.support.world import World
 from tests.support.hostile_reviews import COSTLY, MARK, body_of, bombs, paths_of, replaced, sample
 from tests.support.memory_limit import MemoryLimit, memory_limit
@@ -211,12 +211,8 @@ def front(request: pytest.FixtureRequest, plane: ControlPlane, world: World, tmp
     config.write_text(plane.kubeconfig.read_text())
     with memory_limit(LIMIT) as limit:
         front = Front(request.param, config, world.namespace, limit)
-        try:
-            wait(lambda: answer(f"http://127.0.0.1:{front.ports['probes']}/readyz")[0] == 200)
+        with ready(front.process, f"http://127.0.0.1:{front.ports['probes']}"):
             yield front
-        finally:
-            front.process.kill()
-            front.process.wait()
 
 
 @pytest.mark.nightly

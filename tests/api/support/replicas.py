@@ -14,10 +14,26 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from tests.api.support.running import NAME
+
+
+@contextmanager
+def ready(process: subprocess.Popen[Any], probes: str) -> Iterator[None]:
+    """Wait until an operator's process is ready, and end it with the context.
+
+    Args:
+        probes: URL of its probes.
+    """
+    try:
+        wait(lambda: answer(f"{probes}/readyz")[0] == 200)
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Replica:
@@ -48,12 +64,8 @@ class Replica:
     def running(cls, kubeconfig: Path, *arguments: str) -> Iterator[Replica]:
         """Run a replica while the context is open, and wait until it is ready."""
         replica = cls(kubeconfig, *arguments)
-        try:
-            wait(lambda: answer(f"{replica.probes}/readyz")[0] == 200)
+        with ready(replica.process, replica.probes):
             yield replica
-        finally:
-            replica.process.kill()
-            replica.process.wait()
 
     @property
     def leads(self) -> bool:
