@@ -81,7 +81,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
-            refuse_foreign_volumes,  # data of another cluster is neither used nor deleted
+            partial(refuse_foreign_volumes, settings),  # data of another owner is neither used nor deleted
             partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
             partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec

@@ -19,6 +19,7 @@ from shared.status.reasons import (
     Catalogue,
     Severity,
 )
+from shared.steps import claims
 
 REASONS = Catalogue("runbook/etcd.md")
 
@@ -445,16 +446,8 @@ UPGRADE_REFUSED = REASONS.add(
 VOLUME_IN_THE_WAY = REASONS.add(
     "VolumeInTheWay",
     Severity.ACTION,
-    "A volume claim with a name of this cluster has the data of another one.",
-    (
-        "PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was changed. "
-        "Rename this resource, or delete the claim if its data is not needed."
-    ),
-    (
-        "PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
-        "continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with the "
-        "label {label}={uid}, or rename this resource."
-    ),
+    "A volume claim with a name of this cluster has another owner.",
+    *claims.MESSAGES,
 )
 VOLUME_MISSING = REASONS.add(
     "VolumeMissing",

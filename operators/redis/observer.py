@@ -107,7 +107,10 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     restored = restored_entries(resource, claims)
     recorded = map(recorded_node, restored) if restored else resource.recorded_nodes
     nodes = {names.number_of(resource, known.name): known for known in recorded if known.node_id}
-    numbers = {*range(_expected(resource, seen)), *pods, *volumes, *nodes}
+    expected = range(_expected(resource, seen, nodes))
+    if resource.has_storage:
+        volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
+    numbers = {*expected, *pods, *volumes, *nodes}
     instances = tuple(
         _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number))
         for number in sorted(number for number in numbers if number is not None)
@@ -172,9 +175,22 @@ def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
     return names.number_of(resource, pod["metadata"]["name"])
 
 
-def _expected(resource: RedisCluster, seen: Observed) -> int:
+def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int | None]) -> int:
+    """Return how many instances there should be, or may be again: up to the last that has a recorded node."""
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
-    return max(resource.spec.replicas, replicas)
+    recorded = (number + 1 for number in nodes if number is not None)
+    return max(resource.spec.replicas, replicas, *recorded)
+
+
+async def _unlabelled(resource: RedisCluster, numbers: Sequence[int], kube: Kube) -> dict[int, Obj]:
+    """Return the claims of instances that the cache lacks: a StatefulSet mounts claims by name, and not by labels."""
+    found = await asyncio.gather(
+        *(
+            _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, names.volume_name(resource, number))
+            for number in numbers
+        )
+    )
+    return {number: claim for number, claim in zip(numbers, found, strict=True) if claim is not None}
 
 
 def _instance(

@@ -89,7 +89,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
-            refuse_foreign_data,  # neither use nor delete the data of another cluster
+            partial(refuse_foreign_data, settings),  # neither use nor delete the data of another owner
             partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
             partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec

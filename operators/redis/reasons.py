@@ -15,6 +15,7 @@ from shared.status.reasons import (
     Catalogue,
     Severity,
 )
+from shared.steps import claims
 
 REASONS = Catalogue("runbook/redis.md")
 
@@ -69,18 +70,14 @@ DENIED = REASONS.add(
 FOREIGN_DATA = REASONS.add(
     "ForeignData",
     Severity.ACTION,
-    "A StatefulSet or volume of another RedisCluster of this name exists, and may hold its data.",
+    "A StatefulSet or volume claim with a name of this cluster has another owner, and may hold its data.",
     (
         "{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this "
         "resource, hand it over: kubectl label statefulset,pvc -l {labels} {cluster_uid}={uid} --overwrite. "
         "To create an empty cluster instead, delete these objects together with the data, or rename this "
         "resource."
     ),
-    (
-        "PersistentVolumeClaim {claims}: has the data of a former RedisCluster (uid {uid}), which was not changed. To "
-        "continue with that data, set spec.adopt.fromUID to {uid}. To create an empty cluster instead, delete the "
-        "claims with the label {label}={uid}, or rename this resource."
-    ),
+    *claims.MESSAGES,
 )
 FOREIGN_KEYS = REASONS.add(
     "ForeignKeys",

@@ -25,9 +25,11 @@ COMPOSED = {
         *("Creating", "Degraded", "ImagePullFailed", "MemberFailing", "OutOfSpace", "PodGone", "PodNotStarting"),
         *("QuorumLost", "Recording", "Recovering"),
         *("Replacing", "ReplacingCorruptMember", "Restoring", "Running", "Scaling", "SecretMissing", "Updating"),
+        "VolumeInTheWay",
     },
     "redis": {
-        *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "Meeting", "NodeFailing", "RotatingPassword"),
+        *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "ForeignData", "Meeting", "NodeFailing"),
+        "RotatingPassword",
         *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
         *("Scaling", "Upgrading"),
     },

@@ -1,4 +1,4 @@
-"""Guards for what the operator does not own: volumes of another cluster, members that a user added. Pure."""
+"""Guards for what the operator does not own: claims of other owners, members that a user added. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.objects.names import CLUSTER_UID
+from operators.etcd.objects.names import CLUSTER_UID, owner
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
-from shared.kubernetes.accessors import label
 from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
+from shared.status.verdict import Progress
+from shared.steps import claims
 
 
 def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -26,26 +28,15 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
 
 
 def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
-    """Whether the volume of an instance has the data of another cluster."""
-    return instance.volume is not None and label(instance.volume, CLUSTER_UID) != resource.uid
+    """Whether the volume of an instance belongs to another owner than this cluster."""
+    return instance.volume is not None and claims.is_foreign(resource, instance.volume, CLUSTER_UID)
 
 
-def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Block if a volume has the data of another cluster: such a volume is neither used nor deleted."""
-    for instance in seen.instances:
-        if instance.volume is None or not is_foreign(resource, instance):
-            continue
-        name, uid = instance.volume["metadata"]["name"], label(instance.volume, CLUSTER_UID)
-        if not uid:
-            return Step.blocked(
-                VOLUME_IN_THE_WAY,
-                f"PersistentVolumeClaim {name} already exists, and its data is not of this cluster. Nothing was "
-                "changed. Rename this resource, or delete the claim if its data is not needed.",
-            )
-        return Step.blocked(
-            VOLUME_IN_THE_WAY,
-            f"PersistentVolumeClaim {name} has the data of a former EtcdCluster (uid {uid}). Nothing was changed. To "
-            f"continue with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with "
-            f"the label {CLUSTER_UID}={uid}, or rename this resource.",
-        )
-    return PASS
+def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Block if a claim of this name has another owner: it is neither used, nor changed, nor deleted."""
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    own = owner(resource, settings.operator)
+    message = claims.refusal(resource, found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
+    if not message:
+        return PASS
+    return Step((), Progress.BLOCKED, VOLUME_IN_THE_WAY, message, warning=True, requeue=claims.RETRY_SECONDS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from operators.redis.api.resource import API, RedisCluster
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
-from shared.steps import passwords
+from shared.steps import claims, passwords
 
 COMPONENT = "node"
 CONTAINER, EXPORTER = "redis", "exporter"
@@ -69,7 +69,9 @@ def cluster_uid(obj: Obj) -> str:
 
 
 def is_foreign(resource: RedisCluster, obj: Obj) -> bool:
-    """Return whether a StatefulSet or volume claim may hold data of another cluster."""
+    """Return whether a StatefulSet or volume claim belongs to another owner, whose data it may hold."""
+    if obj["kind"] == PERSISTENT_VOLUME_CLAIM.name:
+        return claims.is_foreign(resource, obj, CLUSTER_UID)
     return cluster_uid(obj) != resource.uid
 
 

@@ -39,7 +39,7 @@ from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
-from shared.steps import connection, provisioning
+from shared.steps import claims, connection, provisioning
 from shared.steps import network_policy as policies
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
@@ -53,21 +53,16 @@ MODIFICATION = "redis.middleware.hc.cn/modification-tried"
 """Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
 
 
-def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
-    found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
-    foreign = [obj for obj in found if obj is not None and names.is_foreign(resource, obj)]
-    if not foreign:
-        return PASS
-    uid = names.cluster_uid(foreign[0])
-    if uid and seen.stateful_set not in foreign:  # volumes without pods
-        claims = ", ".join(obj["metadata"]["name"] for obj in foreign)
-        return Step.blocked(
-            FOREIGN_DATA,
-            f"PersistentVolumeClaim {claims}: has the data of a former RedisCluster (uid {uid}), which was not "
-            f"changed. To continue with that data, set spec.adopt.fromUID to {uid}. To create an empty cluster "
-            f"instead, delete the claims with the label {CLUSTER_UID}={uid}, or rename this resource.",
-        )
+def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Block while a StatefulSet or claim of this name has another owner: it is not used before a user hands it over."""
+    made, volumes = seen.stateful_set, [instance.volume for instance in seen.instances if instance.volume]
+    if made is None or not names.is_foreign(resource, made):
+        own = names.owner(resource, settings.operator)
+        message = claims.refusal(resource, volumes, own, CLUSTER_UID, may_adopt=made is None)
+        if not message:
+            return PASS
+        return Step((), Progress.BLOCKED, FOREIGN_DATA, message, warning=True, requeue=claims.RETRY_SECONDS)
+    foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], names.cluster_uid(made)
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
     owner = f"another RedisCluster of this name (uid {uid})" if uid else "an unknown owner"

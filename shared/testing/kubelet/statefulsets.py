@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.errors import AlreadyExists, NotFound
@@ -38,10 +39,15 @@ class StatefulSets:
     def _control(self, owner: Obj) -> bool:
         if owner["metadata"].get("deletionTimestamp"):
             return False
-        if self._adopt(owner) or self._own_claims(owner):
+        if self._adopt(owner):
             return True
         pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_owned_by(pod, owner)}
-        return self._scale(owner, pods) or self._roll(owner, pods) or self._report(owner, list(pods.values()))
+        return (
+            self._own_claims(owner, pods)
+            or self._scale(owner, pods)
+            or self._roll(owner, pods)
+            or self._report(owner, list(pods.values()))
+        )
 
     def _adopt(self, owner: Obj) -> bool:
         """Adopt a pod without a controller whose labels and name match."""
@@ -111,18 +117,19 @@ class StatefulSets:
                 return True
         return False
 
-    def _own_claims(self, owner: Obj) -> bool:
+    def _own_claims(self, owner: Obj, pods: Collection[int]) -> bool:
         """Set or remove the owner of the claims as persistentVolumeClaimRetentionPolicy.whenDeleted requires.
 
-        Only `whenScaled: Retain` is supported.
+        Only claims with the names of its pods' volumes, with any labels, and only if no other object controls them. Only `whenScaled: Retain` is supported. Source: UpdatePodClaimForRetentionPolicy in
+        pkg/controller/statefulset/stateful_pod_control.go of Kubernetes 1.33.
         """
         policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
         assert policy["whenScaled"] == "Retain", "only whenScaled: Retain is supported"
         desired = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
-        pattern = rf"({'|'.join(map(re.escape, _claim_stems(owner)))})-\d+"
+        names = {f"{stem}-{number}" for stem in _claim_stems(owner) for number in pods}
         for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM):
             metadata = claim["metadata"]
-            here = metadata["namespace"] == owner["metadata"]["namespace"] and re.fullmatch(pattern, metadata["name"])
+            here = metadata["namespace"] == owner["metadata"]["namespace"] and metadata["name"] in names
             others = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
             if here and not others and (metadata.get("ownerReferences") or []) != desired:
                 patch = {"metadata": {"ownerReferences": desired or None}}

@@ -84,7 +84,7 @@ def test_node_on_a_foreign_volume_is_not_changed(foreign: At) -> None:
     resource, found = world(*formed(), foreign, replicas=7)
     made = plan(resource, with_foreign_volume(found, 6))
     assert made.actions == ()
-    assert "PersistentVolumeClaim data-demo-6: has the data of a former RedisCluster" in made.verdict.message
+    assert "PersistentVolumeClaim data-demo-6 belongs to another RedisCluster (uid u-0)." in made.verdict.message
     (before, after) = (
         [entry.get("nodeId") for entry in status["nodes"] if entry["name"] == "demo-6"]
         for status in (resource.reported, made.status)

@@ -11,6 +11,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.observe import Observed
 from operators.etcd.steps.adoption import mark_volumes
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.runtime.plan import Patch, Plan
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import ABSENT, CLUSTER_ID, DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
@@ -43,7 +44,7 @@ def recreated(
     for instance, owner in zip(world.instances, owners, strict=True):
         if instance.volume is not None:
             metadata = instance.volume["metadata"]
-            metadata["labels"] = {"etcd.ydzs.io/cluster-uid": owner}
+            metadata["labels"] = {"etcd.ydzs.io/cluster-uid": owner, INSTANCE: "demo", NAME: "etcd"}
             metadata |= {"annotations": record(instance.number), "resourceVersion": "7"}
     return resource, world
 

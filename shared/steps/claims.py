@@ -1,0 +1,97 @@
+"""The owner of a volume claim, and the report of a claim that has another one. Pure.
+
+A StatefulSet mounts any claim that has the name of its template and an ordinal, regardless of its labels and of the
+data on the volume. With the retention policy Delete it then makes itself the owner of that claim, which is deleted with
+the database. So claims are read by name before a StatefulSet can use them, and one with another owner blocks the plan:
+it is neither used, nor changed, nor deleted.
+
+Any client that creates a claim chooses its name and most labels. The proof is the label with the UID of the resource:
+the StatefulSet sets it from its template, or a user hands the claim over with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.api.spec import CustomResource
+from shared.kubernetes.accessors import label
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
+
+RETRY_SECONDS = 30.0
+"""Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
+
+_FORMER = (
+    "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To continue "
+    "with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with the label "
+    "{label}={uid}, or rename this resource."
+)
+_OTHER = (
+    "PersistentVolumeClaim {claim} belongs to {owner}. Nothing was changed. Rename this resource, or delete the claim "
+    "if its data is not needed. To use its data: {command}"
+)
+
+MESSAGES = (_FORMER, _OTHER)
+"""Templates of `refusal`, for the catalogue of reasons."""
+
+
+def is_foreign(resource: CustomResource[Any], claim: Obj, uid_label: str) -> bool:
+    """Return whether a claim belongs to another owner than this resource, or to none.
+
+    Args:
+        uid_label: label of claims: UID of the resource that owns the data.
+    """
+    return of_another_controller(claim, STATEFUL_SET, resource.name) or label(claim, uid_label) != resource.uid
+
+
+def refusal(
+    resource: CustomResource[Any], claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: bool
+) -> str:
+    """Return why the claims of a database must not be used; empty if all of them belong to the resource.
+
+    Args:
+        claims: claims with the names of the database, regardless of their labels.
+        own: the resource as an owner of objects.
+        may_adopt: whether nothing runs yet, so that `spec.adopt` can name the owner of all claims.
+    """
+    foreign = [claim for claim in claims if is_foreign(resource, claim, uid_label)]
+    if not foreign:
+        return ""
+    former = {_former(claim, own, uid_label) for claim in foreign}
+    if may_adopt and len(former) == 1 and (uid := former.pop()):
+        names = ", ".join(claim["metadata"]["name"] for claim in foreign)
+        return _FORMER.format(claims=names, kind=own.kind.name, uid=uid, label=uid_label)
+    claim = foreign[0]
+    return _OTHER.format(
+        claim=claim["metadata"]["name"], owner=_owner(claim, own, uid_label), command=_handover(claim, own, uid_label)
+    )
+
+
+def _former(claim: Obj, own: Owner, uid_label: str) -> str:
+    """Return the UID of the resource of the same kind and name that a claim belongs to; empty if it belongs to none."""
+    same = label(claim, INSTANCE) == own.name and label(claim, NAME) == own.application
+    return label(claim, uid_label) if same and not _is_controlled(claim, own) else ""
+
+
+def _is_controlled(claim: Obj, own: Owner) -> bool:
+    return of_another_controller(claim, STATEFUL_SET, own.name)
+
+
+def _owner(claim: Obj, own: Owner, uid_label: str) -> str:
+    """Return the owner of a claim for a message; a StatefulSet becomes the controller of any claim that it mounts."""
+    if _is_controlled(claim, own):
+        return owner_of(claim)
+    if uid := label(claim, uid_label):
+        return f"another {own.kind.name} (uid {uid})"
+    return owner_of({"metadata": {"labels": claim["metadata"].get("labels")}})
+
+
+def _handover(claim: Obj, own: Owner, uid_label: str) -> str:
+    """Return the command that gives a claim to the resource; first it must lose an owner that may delete it."""
+    name = claim["metadata"]["name"]
+    if _is_controlled(claim, own):
+        return f"""kubectl patch pvc {name} --type merge -p '{{"metadata":{{"ownerReferences":null}}}}'"""
+    labels = {NAME: own.application, INSTANCE: own.name, MANAGED_BY: own.operator, uid_label: own.uid}
+    missing = " ".join(f"{key}={value}" for key, value in labels.items() if label(claim, key) != value)
+    return f"kubectl label pvc {name} {missing} --overwrite"
