@@ -141,6 +141,8 @@ class Features:
         hostnames: whether cluster-announce-hostname exists.
         sets_many: whether one CONFIG SET accepts several directives.
         reloads_certificates: whether CONFIG SET tls-cert-file reloads the file if its name stays the same.
+        keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
+            owner (migration/claim_renewal.py).
     """
 
     migration: Literal["keys", "import", "export"]
@@ -150,6 +152,7 @@ class Features:
     hostnames: bool
     sets_many: bool
     reloads_certificates: bool
+    keeps_unclaimed_marks: bool
 
 
 def features(engine: Engine) -> Features:
@@ -164,7 +167,13 @@ def features(engine: Engine) -> Features:
         hostnames=since_7_0,  # src/config.c
         sets_many=since_7_0,  # src/config.c, configSetCommand
         reloads_certificates=since_7_0,  # src/config.c, VOLATILE_CONFIG
+        keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),
     )
+
+
+def _keeps_unclaimed_marks(version: Version) -> bool:
+    """Source: owner_not_claiming_slot in src/cluster.c of each tag; clusterDelSlot clears it since 7.2.4."""
+    return Version(7, 0, 13) <= version < Version(7, 1) or Version(7, 2, 0) <= version < Version(7, 2, 4)
 
 
 def _migration(engine: Engine) -> Literal["keys", "import", "export"]:

@@ -10,6 +10,7 @@ open slots, which the next one finds and completes.
 | `coordinator` | all moves of one call: the path of each, and which run in parallel |
 | `key_by_key` | SETSLOT and MIGRATE, which every version supports |
 | `server_side` | migration jobs of the servers, if both ends support them: `valkey`, `redis` |
+| `claim_renewal` | a target forgets outdated claims, before it receives a slot |
 | `duplicates` | keys that both ends of an open slot have |
 | `target_check`, `acknowledgement` | memory and replication of the target |
 | `throttle` | the batch size, adapted to the time that a batch takes |

@@ -11,6 +11,8 @@ is:
 | target | SETSLOT NODE | owns the slot, with an epoch above all others |
 | source | SETSLOT NODE | acknowledges the new owner; the target informs the others at once |
 
+Before the first slot is opened, a target of some versions forgets outdated claims (`claim_renewal`).
+
 Several slots are opened together, because that costs round trips only: all their keys are at the source. Then each
 slot is emptied and handed over at once. While keys of a slot are at both ends, a failure of the source hides them:
 MIGRATING is not replicated before Valkey 8, so a replica that takes over does not redirect clients, and they may
@@ -42,7 +44,7 @@ from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFul
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
-from operators.redis.migration import acknowledgement, big_keys, duplicates
+from operators.redis.migration import acknowledgement, big_keys, claim_renewal, duplicates
 from operators.redis.migration.participants import End, Limits
 from operators.redis.migration.slot_closing import close
 from operators.redis.migration.target_check import require_target
@@ -100,6 +102,7 @@ class KeyByKeyPath:
     conflicts: dict[int, set[bytes]] = field(default_factory=dict)
     doubts: dict[int, dict[bytes, str]] = field(default_factory=dict)
     halted: Refused | None = None
+    _are_claims_current: bool = False
     _begun: list[int] = field(default_factory=list)
     _unconfirmed: list[int] = field(default_factory=list)
     _failures: Counter[int] = field(default_factory=Counter)
@@ -216,6 +219,9 @@ class KeyByKeyPath:
         # down.
         inherited = [slot for slot in taking if slot in self.target.report.me.importing]
         await self.target.server.pipe([(*_SETSLOT, slot, "NODE", self.source.id) for slot in inherited])
+        if inherited or not self._are_claims_current:  # the source becomes the owner of inherited slots here
+            await claim_renewal.renew_claims(self.source, self.target, patience=2 * self.block_limit + 1)
+            self._are_claims_current = True
         self._advance(taking, SlotEvent.IMPORT)
         commands: list[Command] = [(*_SETSLOT, slot, "IMPORTING", self.source.id) for slot in taking]
         for slot, answer in zip(taking, await self.target.server.pipe(commands), strict=True):

@@ -62,6 +62,25 @@ def test_engine_survives_a_round_trip_through_text(each: Engine) -> None:
     assert each.program == f"{each.name}-server"
 
 
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("redis 6.2.24", False),
+        ("redis 7.0.12", False),
+        ("redis 7.0.13", True),
+        ("redis 7.0.15", True),
+        ("redis 7.2.0", True),
+        ("redis 7.2.3", True),
+        ("redis 7.2.4", False),
+        ("redis 8.2.9", False),
+        ("valkey 7.2.0", False),
+        ("valkey 9.1.0", False),
+    ],
+)
+def test_versions_that_keep_unclaimed_marks(text: str, keeps: bool) -> None:
+    assert features(engine(text)).keeps_unclaimed_marks is keeps
+
+
 def test_version_numbers_are_compared_numerically() -> None:
     assert Version(7, 0, 9) < Version(7, 0, 15) < Version(7, 2) < Version(10, 0)
 

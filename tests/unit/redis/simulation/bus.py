@@ -1,7 +1,8 @@
 """Cluster bus of `FakeRedis`: membership, slot ownership and failure reports.
 
 The header of a message describes its sender; the gossip section describes some other nodes. All of it may be stale.
-Conflicting claims are resolved by config epochs alone, as in Redis.
+Conflicting claims are resolved by config epochs, as in Redis; but a slot that its owner does not claim goes to the next
+node that does. A node reads claims only if they differ from its table, so that the mark of such a slot may be outdated.
 
 Source: clusterProcessPacket, clusterProcessGossipSection, clusterUpdateSlotsConfigWith and
 clusterHandleConfigEpochCollision in cluster.c of Redis 7.0.
@@ -168,10 +169,11 @@ def _send_update(redis: FakeRedis, process: Process, sender: Known, message: Mes
     """Send UPDATE to a node with stale claims: another node owns the slots by a newer epoch."""
     node = process.node
     for known in node.known.values():
-        if known.slots & message.slots and known.epoch > message.config_epoch and known.id != sender.id:
+        outdated = known.slots & message.slots & ~process.unclaimed
+        if outdated and known.epoch > message.config_epoch and known.id != sender.id:
             other = redis.reached(process, sender.address, sender.port)
             if other is not None and other.node.id == sender.id:
-                receive_update(redis, other, known.id, known.epoch, known.slots)
+                receive_update(redis, other, known.id, known.epoch, known.slots & ~process.unclaimed)
             return
 
 
@@ -185,7 +187,9 @@ def receive_update(redis: FakeRedis, process: Process, node_id: str, epoch: int,
 
 
 def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed: int, former: str) -> None:
-    """Assign claimed slots to the sender with the newer epoch. A node that loses all its slots follows the sender.
+    """Assign claimed slots to the sender with the newer epoch, or if their owner does not claim them.
+
+    A node that loses all its slots follows the sender.
 
     Args:
         former: id of the former primary of the sender. Redis decides by the slots alone. But a node that receives slots
@@ -194,6 +198,7 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     node = process.node
     me = node.me
     mine = me if not me.primary else node.known.get(me.primary)
+    _mark_unclaimed(process, sender, claimed)
     if process.replicates_slots:
         _follow_failover(node, sender, former)
     else:
@@ -202,13 +207,16 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     lost = 0
     for known in node.known.values():
         taken = known.slots & claimed
-        if known is sender or not taken or known.epoch >= epoch:
+        if known.epoch >= epoch:
+            taken &= process.unclaimed
+        if known is sender or not taken:
             continue
         known.slots &= ~taken
         sender.slots |= taken
         if known is mine:
             lost = taken
     sender.slots |= claimed & ~node.assigned
+    process.unclaimed &= ~(sender.slots & claimed)
     if process.replicates_slots:
         _close_slots(node, mine, sender)
     if not lost or mine is None:
@@ -221,6 +229,13 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     elif mine is me:
         redis.guard.outbid(redis, node)
         redis.lose_keys(process, lost, f"{sender.id[:8]} claims slots of {node.name} by a newer epoch")
+
+
+def _mark_unclaimed(process: Process, sender: Known, claimed: int) -> None:
+    """Mark the slots of the sender that it does not claim, and clear the marks of those that it claims."""
+    process.unclaimed &= ~(sender.slots & claimed)
+    if process.marks_unclaimed:
+        process.unclaimed |= sender.slots & ~claimed
 
 
 def _follow_failover(node: Node, sender: Known, former: str) -> None:

@@ -112,6 +112,9 @@ def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
         raise Refused(f"ERR Slot {(free & -free).bit_length() - 1} is already unassigned")
     for known in node.known.values():
         known.slots &= ~slots
+    node.importing = {slot: source for slot, source in node.importing.items() if not slots >> slot & 1}
+    if not process.keeps_unclaimed_marks:
+        process.unclaimed &= ~slots
     redis.settle(f"{process.pod} forgets owners of slots")
     return "OK"
 
@@ -172,6 +175,8 @@ def _hand_over(redis: FakeRedis, process: Process, slot: int, to: Known) -> None
             f"ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
         )
     redis.guard.may_own(redis, process, slot, to.id)
+    if not process.keeps_unclaimed_marks:
+        process.unclaimed &= ~(1 << slot)
     if not node.in_slot(slot):
         node.migrating.pop(slot, None)
     if to.id == node.id and slot in node.importing:

@@ -400,6 +400,8 @@ class FakeRedis:
         self.done["failovers"] += 1
         node.me.primary, node.me.epoch = "", epoch
         node.me.slots, lead.slots = node.me.slots | lead.slots, 0
+        if not process.keeps_unclaimed_marks:
+            process.unclaimed &= ~node.me.slots
         node.fork_history(fake_id("history", node.unique("history")))
         process.linked, process.since, process.syncing = False, None, 0.0
         process.election, process.broadcast_pending = Election(), True

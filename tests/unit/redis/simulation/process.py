@@ -72,6 +72,7 @@ class Process:
         paused: time until which client writes are paused.
         broadcast_pending: whether all nodes are informed of a change at once.
         voted: time of the last vote for a replica, by its primary.
+        unclaimed: mask of slots that their owner did not claim in its last message.
     """
 
     uid: str
@@ -99,6 +100,7 @@ class Process:
     voted: dict[str, float] = field(default_factory=dict)
     election: Election = field(default_factory=Election)
     migrations: list[Migration] = field(default_factory=list)
+    unclaimed: int = 0
 
     @property
     def runs(self) -> bool:
@@ -118,6 +120,16 @@ class Process:
     def replicates_slots(self) -> bool:
         """Whether MIGRATING and IMPORTING are replicated (Valkey 8, clusterCommandSetSlot)."""
         return self.engine == "valkey" and int(self.version.partition(".")[0]) >= 8
+
+    @property
+    def marks_unclaimed(self) -> bool:
+        """Whether a slot that its owner does not claim goes to the next one that does (owner_not_claiming_slot)."""
+        return self.engine == "valkey" or not self.version.startswith("6.")
+
+    @property
+    def keeps_unclaimed_marks(self) -> bool:
+        """Whether that mark outlasts SETSLOT NODE (clusterDelSlot clears it since Redis 7.2.4, and in all Valkey)."""
+        return self.engine == "redis" and self.version.startswith(("7.0.", "7.2.0", "7.2.1", "7.2.2", "7.2.3"))
 
     @property
     def timeout(self) -> float:
