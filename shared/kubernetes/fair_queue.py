@@ -14,7 +14,7 @@ what the others need. There are therefore two sets of slots:
 So another namespace waits about `SLOW_SECONDS` for a quick slot at most, and only when a namespace has just become
 slow. If more namespaces than there are slow slots become slow at once, items stay in quick slots until one is free.
 
-Every operation takes constant time, regardless of the number of items and namespaces.
+Every operation takes constant time on average, regardless of the number of items and namespaces.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ class FairQueue(Generic[Item]):
         self._on_time: dict[Item, None] = {}  # taken items that are not slow, by the time at which they were taken
         self._stranded: OrderedDict[Item, None] = OrderedDict()  # slow items in quick slots
         self._namespaces: dict[str, _Namespace] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()  # slow namespaces without items, in the order they became so
 
     def __len__(self) -> int:
         """Return the number of waiting items."""
@@ -146,6 +147,8 @@ class FairQueue(Generic[Item]):
             if waiting[1] <= priority:
                 return
             self._withdraw(item)
+        self._forget_idle(now)
+        self._idle.pop(namespace, None)
         if (of := self._namespaces.get(namespace)) is None:
             of = self._namespaces[namespace] = _Namespace()
         of.items += 1
@@ -275,7 +278,16 @@ class FairQueue(Generic[Item]):
         self._forget_one(namespace, of)
 
     def _forget_one(self, namespace: str, of: _Namespace) -> None:
-        """Count one item less; a namespace without items is forgotten, unless it is slow."""
+        """Count one item less; a namespace without items is forgotten, once it is no longer slow."""
         of.items -= 1
-        if not of.items and of.speed is _Speed.QUICK:
+        if of.items:
+            return
+        if of.speed is _Speed.QUICK:
             del self._namespaces[namespace]
+        else:
+            self._idle[namespace] = None
+
+    def _forget_idle(self, now: float) -> None:
+        """Forget the namespaces that were slow and have not had an item since."""
+        while self._idle and self._namespaces[next(iter(self._idle))].slow_until <= now:
+            del self._namespaces[self._idle.popitem(last=False)[0]]

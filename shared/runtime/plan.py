@@ -322,7 +322,8 @@ def combine(healing: Sequence[Verdict], provided: Verdict, changed: Verdict) -> 
     """
     repair = next((verdict for verdict in healing if verdict.stops), None)
     if repair is not None:
-        wrong = provided.message if provided.warning or provided.progress is Progress.PAUSED else ""
+        is_wrong = provided.warning or provided.progress is Progress.PAUSED
+        wrong = provided.message if is_wrong and provided.message != repair.message else ""
         return dataclasses.replace(repair, message=f"{repair.message} {wrong}".strip())
     ordered = (provided, *healing, changed)
     unfinished = [verdict for verdict in ordered if verdict.stops] or [each for each in ordered if not each.done]

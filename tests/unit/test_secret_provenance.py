@@ -184,6 +184,29 @@ async def test_resource_of_an_earlier_release_is_upgraded_without_an_outage(oper
     assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
 
 
+async def test_resource_that_lost_its_status_keeps_its_servers_and_asks(operated: Operated) -> None:
+    """A restored resource, or one whose status another client replaced, has no record of its Secrets."""
+    world = World(operated.subject)
+    await play(world, operated.plain(auth={}))
+    before, name, kind = secrets_of(world), name_of(world), operated.subject.controller(world.database).kind
+    pods = {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)}
+    lost = dict.fromkeys(resource_of(world)["status"])
+    user(world).merge(kind, NAMESPACE, name, {"status": lost}, subresource="status")
+    await resynced(world)
+    stalled = condition(resource_of(world), conditions.STALLED)
+    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    consent = stalled["message"].rpartition(f"{ADOPT}=")[2]
+    made = {name for name in before if not name.endswith("-connection")}  # the operator writes that one again
+    assert set(consent.split(",")) == {before[each]["metadata"]["uid"] for each in made}
+    assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
+    user(world).merge(kind, NAMESPACE, name, {"metadata": {"annotations": {ADOPT: consent}}})
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert secrets_of(world) == before
+    assert resource_of(world)["status"][RECORD] == {each: before[each]["metadata"]["uid"] for each in before}
+    assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
+
+
 # Owners.
 
 

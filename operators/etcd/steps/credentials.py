@@ -25,12 +25,13 @@ from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import CHANGING_PASSWORD, CHECKING_AUTH, DENIED, DISABLING_AUTH, ENABLING_AUTH
 from operators.etcd.security.secrets import USER, Secrets, root_secret
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.secrets import PASSWORD_KEY, PREVIOUS_PASSWORD_KEY, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.runtime.settings import Settings
-from shared.status.reasons import GENERATING_PASSWORD
+from shared.status.reasons import FOREIGN_OBJECT, GENERATING_PASSWORD
 from shared.status.verdict import Progress
 from shared.steps import connection
 from shared.steps.passwords import ROTATE, GeneratedPassword
@@ -53,6 +54,8 @@ def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     """Require that etcd accepts the operator's credentials: without them, the state of the members is unknown."""
     if not seen.denied:
         return PASS
+    if seen.secrets.unproven:  # the password may be in these Secrets, which are not used
+        return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(resource.obj, seen.secrets.unproven))
     auth = resource.spec.auth
     if auth is None:
         fix = (

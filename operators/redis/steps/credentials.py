@@ -22,6 +22,7 @@ from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.runtime.plan import PASS, Action, Step
@@ -43,6 +44,10 @@ def require_authentication(resource: RedisCluster, seen: Observed, _now: datetim
     denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
+    if (
+        seen.secrets.unproven
+    ):  # the password may be in these Secrets, so that nodes refuse nothing that they should know
+        return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(resource.obj, seen.secrets.unproven))
     given = names.password_secret(resource)
     secret = f"the key previousPassword of Secret {given}" if given else "a Secret and reference it in spec.auth"
     message = (

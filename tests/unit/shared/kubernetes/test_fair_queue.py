@@ -83,6 +83,17 @@ def test_slow_namespace_takes_quick_slots_again_when_nothing_was_slow_for_a_whil
     assert not queue._namespaces, "it is forgotten"
 
 
+def test_namespaces_that_were_slow_and_are_gone_take_no_memory() -> None:
+    queue = FairQueue[str](SLOTS)
+    for number in range(1000):
+        begin = number * 2.0
+        queue.add(f"gone{number}-0", f"gone{number}", CHANGE, begin)
+        queue.take(begin)
+        queue.note_slow(begin + 1.0)
+        queue.done(f"gone{number}-0", begin + 1.0)
+    assert len(queue._namespaces) <= SLOW_MEMORY_SECONDS / 2.0 + 1
+
+
 def test_slow_namespaces_leave_quick_slots_to_any_number_of_others() -> None:
     queue = filled({f"slow{number}": 20 for number in range(100)})
     now, slow = 0.0, 0
