@@ -127,8 +127,16 @@ def _slow_webhook(plane: ControlPlane, fleet: Fleet) -> Iterator[None]:
     try:
         yield
     finally:
+        asyncio.run_coroutine_threadsafe(_end_connections(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+
+
+async def _end_connections() -> None:
+    connections = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in connections:
+        each.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
