@@ -184,7 +184,7 @@ async def test_resource_of_an_earlier_release_is_upgraded_without_an_outage(oper
     assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
 
 
-async def test_resource_that_lost_its_status_keeps_its_servers_and_asks(operated: Operated) -> None:
+async def test_resource_that_lost_its_status_keeps_its_servers_and_reports_how_to_adopt(operated: Operated) -> None:
     """A restored resource, or one whose status another client replaced, has no record of its Secrets."""
     world = World(operated.subject)
     await play(world, operated.plain(auth={}))

@@ -83,14 +83,14 @@ def test_slow_namespace_takes_quick_slots_again_when_nothing_was_slow_for_a_whil
     assert not queue._namespaces, "it is forgotten"
 
 
-def test_namespaces_that_were_slow_and_are_gone_take_no_memory() -> None:
+def test_namespaces_that_were_slow_are_forgotten_without_further_items() -> None:
     queue = FairQueue[str](SLOTS)
     for number in range(1000):
         begin = number * 2.0
-        queue.add(f"gone{number}-0", f"gone{number}", CHANGE, begin)
+        queue.add(f"former{number}-0", f"former{number}", CHANGE, begin)
         queue.take(begin)
         queue.note_slow(begin + 1.0)
-        queue.done(f"gone{number}-0", begin + 1.0)
+        queue.done(f"former{number}-0", begin + 1.0)
     assert len(queue._namespaces) <= SLOW_MEMORY_SECONDS / 2.0 + 1
 
 
