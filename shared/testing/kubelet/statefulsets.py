@@ -120,8 +120,8 @@ class StatefulSets:
     def _own_claims(self, owner: Obj, pods: Collection[int]) -> bool:
         """Set or remove the owner of the claims as persistentVolumeClaimRetentionPolicy.whenDeleted requires.
 
-        Only claims with the names of its pods' volumes, with any labels, and only if no other object controls them. Only
-        `whenScaled: Retain` is supported. Source: UpdatePodClaimForRetentionPolicy in
+        Only claims with the names of its pods' volumes, with any labels, and only if no other object controls them.
+        Only `whenScaled: Retain` is supported. Source: UpdatePodClaimForRetentionPolicy in
         pkg/controller/statefulset/stateful_pod_control.go of Kubernetes 1.33.
         """
         policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
