@@ -16,7 +16,6 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Forget, Meet
 from operators.redis.client.server import Endpoint
-from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import FORGETTING, MEETING, RECORDING
 from operators.redis.steps.planned_work import planned_work
@@ -39,15 +38,17 @@ def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
 def update_addresses(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Update the addresses of members on their peers, by node id (CLUSTER MEET).
 
-    Nodes contact each other at the last known address. This step runs before any CLUSTER FORGET: a node that its
-    peers
-    have forgotten could not announce its new address.
+    Nodes contact each other at the last known address. A node that the spec removes is a member until it is forgotten,
+    so that it is met like the others. This step runs before any CLUSTER FORGET: a node that its peers have forgotten
+    could not announce its new address.
     """
     if not resource.formed:
         return PASS
     view = seen.view
     members = {
-        node.id: seen.reachable[node.id] for node in view.reachable_nodes if _stays(resource, seen.reachable[node.id])
+        node.id: seen.reachable[node.id]
+        for node in view.reachable_nodes
+        if node.id in seen.recorded or seen.reachable[node.id].number < resource.spec.replicas
     }
     at = {node_id: instance.pod.address for node_id, instance in members.items() if instance.pod}
     unaware, mistaken = view.missing(at), view.misplaced(at)
@@ -66,11 +67,6 @@ def update_addresses(resource: RedisCluster, seen: Assessment, now: datetime) ->
     if work := planned_work(resource, seen, now):
         message = f"{work} {message}"
     return Step.wait(phase_or(resource, MEETING), message, *calls, requeue=GOSSIP_SECONDS)
-
-
-def _stays(resource: RedisCluster, instance: Instance) -> bool:
-    """Return whether the spec includes an instance, or its node owns slots, so that its pod is not removed."""
-    return instance.number < resource.spec.replicas or bool(instance.report and instance.report.me.slots)
 
 
 def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:

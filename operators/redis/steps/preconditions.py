@@ -45,7 +45,8 @@ def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
 def await_agreement(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Wait until all nodes report the same view. Gossip usually needs a second; until then nothing may lose data.
 
-    During planned work short disagreements are expected: the status names the work, and the log has the details.
+    During planned work short disagreements are expected, so that the status names the work first. It also names the
+    pods that are away, or else the conflict: one that does not end by itself stops every later step.
     """
     if not resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
@@ -56,5 +57,7 @@ def await_agreement(resource: RedisCluster, seen: Assessment, now: datetime) -> 
         return Step.wait(reason, message, warning=True, requeue=AGREEMENT_SECONDS)
     message = f"Waiting for all nodes to report the same cluster view. {conflicts}"
     if work := planned_work(resource, seen, now):
-        message = f"{work} The nodes are updating their cluster view."
+        away = [each for each in seen.instances if each.report is None and (each.pod_obj or each in seen.staying)]
+        detail = seen.why_away(away) or conflicts
+        message = f"{work} Waiting for all nodes to report the same cluster view. {detail}"
     return Step.wait(reason, message, requeue=AGREEMENT_SECONDS)

@@ -403,6 +403,7 @@ SCENARIOS = (
         given=(cluster(6),),
         exact_counts=False,
     ),
+    Scenario("adopt more volumes than replicas", (delete(), adopted()), given=(cluster(8),), exact_counts=False),
     Scenario(
         "changes while the operator is down",
         operator_down(cluster(8), delete(SERVICE, NAME), delete_now(POD, node(4))),

@@ -278,3 +278,19 @@ def test_node_with_keys_neither_joins_nor_is_emptied() -> None:
 def test_missing_pod_is_reported() -> None:
     made = planned(*formed(), ABSENT)
     assert made.verdict.message == "6 of 7 nodes serve, 3 of them primaries. demo-6 does not exist."
+
+
+def test_node_that_is_to_be_removed_is_met_at_its_new_address() -> None:
+    """Until its slots have moved, and until it is forgotten, it is a member: the nodes must agree about it."""
+    moved = replica(0, address="10.9.0.7", stale_address="10.0.0.7")
+    made = planned(*formed(), moved, replicas=6)
+    (call,) = of(made.actions, "Meet")
+    assert (call.id, call.at.address) == (node_id(6), "10.9.0.7")
+    assert [endpoint.name for endpoint in call.via] == [f"demo-{n}" for n in range(6)]
+
+
+def test_node_that_is_to_be_removed_learns_new_addresses() -> None:
+    moved = replace(P0, address="10.9.0.1", stale_address="10.0.0.1")
+    made = planned(moved, P1, P2, R0, R1, R2, replica(0), replicas=6)
+    (call,) = of(made.actions, "Meet")
+    assert "demo-6" in [endpoint.name for endpoint in call.via]

@@ -1,4 +1,4 @@
-"""During planned work the status names the planned step; details of the cluster bus are for the log."""
+"""During planned work the status names the planned step, and then the pod or the conflict that it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def test_rolling_update_names_the_pod_that_restarts() -> None:
     made = planned(*OLD[:3], starting, *OLD[4:], phase="Upgrading")
     assert (made.verdict.reason, made.verdict.message) == (
         "Upgrading",
-        "Rolling update: restarting demo-3 (1 of 6). The nodes are updating their cluster view.",
+        "Rolling update: restarting demo-3 (1 of 6). Waiting for all nodes to report the same cluster view. demo-3 is "
+        "starting.",
     )
 
 
@@ -32,7 +33,8 @@ def test_rolling_update_names_the_pod_whose_address_changed() -> None:
 def test_rolling_update_counts_the_outdated_pods_between_restarts() -> None:
     made = planned(*OLD[:2], replace(OLD[2], up=False, ready=True), R0, R1, R2, phase="Upgrading")
     assert made.verdict.message == (
-        "Rolling update: 3 of 6 pods are outdated. The nodes are updating their cluster view."
+        "Rolling update: 3 of 6 pods are outdated. Waiting for all nodes to report the same cluster view. demo-2 is "
+        "unreachable: no route to host."
     )
 
 
@@ -41,7 +43,16 @@ def test_scaling_names_the_slots_that_move() -> None:
     made = planned(*at, phase="Scaling", replicas=8)
     assert made.verdict.reason == "Scaling"
     assert made.verdict.message.startswith("Scaling to 4 primaries: ")
-    assert "same cluster view" not in made.verdict.message
+    assert made.verdict.message.endswith("demo-7 is starting.")
+
+
+def test_conflict_that_no_missing_pod_explains_is_described_during_planned_work() -> None:
+    """The conflict may not end by itself, and no later step runs while it lasts."""
+    made = planned(replace(P0, slots="0-5461"), P1, P2, R0, R1, R2, phase="Scaling")
+    assert made.verdict.message.startswith(
+        "Scaling to 6 nodes. Waiting for all nodes to report the same cluster view. demo-1 and demo-0 both claim slot "
+        "5461: demo-1 will keep it, by config epoch (2 against 1)."
+    )
 
 
 def test_disagreement_without_planned_work_is_described() -> None:

@@ -1,0 +1,64 @@
+"""All pods restart in the middle of a scale-in, as during an upgrade of a node pool; each gets another address.
+
+Nodes above spec.replicas are members until their slots have moved. Their peers must learn their new addresses like
+those of all other nodes, or the nodes never agree again, and no later step runs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.kinds import POD
+from shared.testing.harness.disturbance import Disturbance
+from shared.testing.harness.outage import Outage, disturbance, every, sample
+from shared.testing.harness.scenario import Scenario, Stage
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
+from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
+
+COMMIT_SHARE, NIGHTLY_SHARE = 16, 5
+"""Points of a scenario for each one that runs at each commit, and each night; those of a scale-in all run each week."""
+
+
+def _restart_all(stage: Stage) -> None:
+    """Delete all pods at once, without an event for the operator."""
+    for pod in stage.find(POD):
+        stage.user_client.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
+
+
+RESTARTED: Disturbance = disturbance("all pods restart", Outage(_restart_all, every()))
+
+SCALE_IN = (
+    Scenario("scale in by a replica", (cluster(6),), given=(cluster(7),), exact_counts=False),
+    Scenario("scale in by a primary", (cluster(6),), given=(cluster(8),), exact_counts=False),
+)
+
+ADOPTION = next(each for each in SCENARIOS if each.name == "adopt more volumes than replicas")
+
+
+@pytest.mark.parametrize("scenario", SCALE_IN, ids=str)
+async def test_restart_of_all_pods_does_not_stop_a_scale_in(scenario: Scenario, scoreboard: Scoreboard) -> None:
+    scoreboard.require(await sweep(REDIS, scenario, sample(RESTARTED, COMMIT_SHARE)))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", [*SCALE_IN, ADOPTION], ids=str)
+async def test_restart_of_all_pods_at_some_points(scenario: Scenario, scoreboard: Scoreboard) -> None:
+    scoreboard.require(await sweep(REDIS, scenario, sample(RESTARTED, NIGHTLY_SHARE)))
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("scenario", SCALE_IN, ids=str)
+async def test_restart_of_all_pods_at_all_points(scenario: Scenario, scoreboard: Scoreboard) -> None:
+    scoreboard.require(await sweep(REDIS, scenario, RESTARTED))
+
+
+async def test_more_volumes_than_replicas_are_adopted() -> None:
+    """All nodes start at new addresses, those above spec.replicas as well; then these are removed."""
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((*ADOPTION.given, *ADOPTION.steps))
+    [found] = run.stage.find()
+    assert condition(found, "Ready")["reason"] == "Ready"
+    assert len(run.stage.find(POD)) == 6
