@@ -1,4 +1,7 @@
-"""Replication of the target: MIGRATE deletes the source's copy, so a replica of the target must have the keys too.
+"""Replication of both ends: MIGRATE deletes the source's copy, so a replica of the target must have the keys too.
+
+A replica of the source that has not deleted them yet would keep them if the source failed right after the slot moved:
+it takes over, does not own the slot, and holds keys that nothing removes (the condition ForeignKeys).
 
 WAIT covers the writes of its own connection only: of any command up to Redis 7.0, and of the last write since 7.2. The
 keys arrive on the source's connection, so WAIT alone would return at once. Therefore it follows a write that changes
@@ -25,6 +28,9 @@ Replicas acknowledge their offset once per second, so a busy primary always show
 WAIT_MILLISECONDS = 2000
 """Time allowed for a replica to acknowledge a batch, in milliseconds."""
 
+DELETION_MILLISECONDS = 200
+"""Time allowed for a replica of the source to delete the keys of a batch, in milliseconds. Nothing is lost without."""
+
 _NO_FUNCTIONS = bytes.fromhex("0a005d9b5c400f7fa2da")
 """An empty FUNCTION DUMP: version 10 of RDB, which every later server reads."""
 
@@ -36,9 +42,9 @@ COMMANDS: tuple[Command, ...] = (
 """Commands that wait until a replica of the server has all its present keys; the last one returns how many have."""
 
 
-def is_expected(target: End) -> bool:
-    """Return whether the target has replicas, running or not."""
-    return any(node.primary == target.id for node in target.report.nodes)
+def is_expected(end: End) -> bool:
+    """Return whether an end has replicas, running or not."""
+    return any(node.primary == end.id for node in end.report.nodes)
 
 
 def require_replica(target: End, facts: Facts) -> None:
@@ -70,6 +76,12 @@ async def await_replica(target: End) -> None:
     if is_expected(target):
         *_, replicas = await target.server.pipe(COMMANDS)
         require_acknowledged(target, replicas)
+
+
+async def await_deletion(source: End) -> None:
+    """Wait for a while until a replica of the source has deleted the moved keys, on the connection that moved them."""
+    if is_expected(source):
+        await source.server.pipe([("WAIT", 1, DELETION_MILLISECONDS)])
 
 
 def require_acknowledged(target: End, replicas: Any) -> None:

@@ -409,7 +409,8 @@ class KeyByKeyPath:
         self.halted = acknowledged or self.halted
 
     async def _await_replica(self) -> TargetNotReplicating | None:
-        """Wait until a replica of the target has the keys; return the error if none has in time."""
+        """Wait until replicas of both ends know the move; return the error if none of the target has the keys in time."""
+        await acknowledgement.await_deletion(self.source)
         try:
             await acknowledgement.await_replica(self.target)
         except TargetNotReplicating as error:
