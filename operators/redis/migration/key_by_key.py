@@ -409,7 +409,7 @@ class KeyByKeyPath:
         self.halted = acknowledged or self.halted
 
     async def _await_replica(self) -> TargetNotReplicating | None:
-        """Wait until replicas of both ends know the move; return the error if none of the target has the keys in time."""
+        """Wait for replicas of both ends; return the error if none of the target has the keys in time."""
         await acknowledgement.await_deletion(self.source)
         try:
             await acknowledgement.await_replica(self.target)
