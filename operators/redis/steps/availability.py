@@ -9,6 +9,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.reasons import NODE_FAILING, WRITES_REFUSED
 from operators.redis.steps.rolling_update import outdated
+from operators.redis.steps.scale_down import why_needed
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 from shared.status.health import listed
@@ -73,13 +74,12 @@ def _missing(resource: RedisCluster, seen: Assessment) -> list[str]:
         return ["The cluster is not created yet."]
     unserved = [f"No node serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
     unfit = {instance.name: why for instance in seen.staying if (why := _why_unfit(resource, seen, instance))}
-    extra = [
-        instance.name
+    extra = {
+        instance.name: why_needed(seen, instance) or "is being removed"
         for instance in seen.instances
         if instance.number >= resource.spec.replicas and (instance.pod or instance.volume)
-    ]
-    removed = [f"{', '.join(extra)}: being removed."] if extra else []
-    return unserved + grouped(unfit, resource.spec.replicas) + removed
+    }
+    return unserved + grouped(unfit, resource.spec.replicas) + grouped(extra, len(extra))
 
 
 def _why_unfit(resource: RedisCluster, seen: Assessment, instance: Instance) -> str:

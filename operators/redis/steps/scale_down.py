@@ -13,6 +13,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
+from operators.redis.reasons import FOREIGN_KEYS
 from operators.redis.steps.waiting import SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
@@ -42,32 +43,44 @@ def _may_go(resource: RedisCluster, seen: Assessment, number: int, now: datetime
         return True
     if not resource.formed:
         return instance.name not in {node.name for node in resource.forming}
-    if not _is_healthy(seen) or instance.is_draining(now):
-        return False
-    if set(seen.agreement.owned) - set(seen.primaries):  # slots of a node still have to move
-        return False
-    ids = {instance.id, instance.recorded.node_id if instance.recorded else ""} - {""}
-    return all(_is_needless(seen, instance, node_id) for node_id in ids)
+    return not instance.is_draining(now) and not why_needed(seen, instance)
 
 
-def _is_healthy(seen: Assessment) -> bool:
-    """Return whether all nodes agree, every slot has an owner and is closed, and every primary is reachable."""
+def why_needed(seen: Assessment, instance: Instance) -> str:
+    """Return why an instance beyond the spec has to stay yet, as a predicate without a period; empty if it may go."""
     view = seen.agreement
-    impaired = view.settled or view.unserved or view.open or seen.unknown_nodes
-    return not impaired and all(node.answers for node in view.primaries)
+    if view.settled or view.unserved or view.open or seen.unknown_nodes:
+        return "stays until all nodes agree and every slot has an owner"
+    if not all(node.answers for node in view.primaries):
+        return "stays until every primary responds"
+    if set(view.owned) - set(seen.primaries):
+        return "stays until the slots of all nodes that are removed have moved"
+    ids = {instance.id, instance.recorded.node_id if instance.recorded else ""} - {""}
+    return next((why for node_id in sorted(ids) if (why := _why_node_needed(seen, instance, node_id))), "")
 
 
-def _is_needless(seen: Assessment, instance: Instance, node_id: str) -> bool:
+def _why_node_needed(seen: Assessment, instance: Instance, node_id: str) -> str:
     view = seen.view
     node = view.nodes.get(node_id)
     if node is None or node_id not in view.cluster:
-        return instance.report is None or instance.id != node_id or instance.is_blank
+        is_needless = instance.report is None or instance.id != node_id or instance.is_blank
+        return "" if is_needless else "is not in the cluster and has keys or slots"
     followers = [other for other in view.replicas_of(node_id) if _number(seen, other) < seen.resource.spec.replicas]
-    if view.slots_of(node_id) or followers:
-        return False
+    if slots := view.slots_of(node_id):
+        return f"still has {len(slots)} slots"
+    if followers:
+        return f"still has replicas that stay: {', '.join(seen.name_of(other.id) for other in followers)}"
     if node.is_replica:
-        return not seen.is_needed(node_id) and not seen.changed_pairs and not _lagging(seen)
-    return node.report is None or not node.report.keys
+        if seen.is_needed(node_id):
+            return "may have the only copy of keys"
+        is_settled = not seen.changed_pairs and not _lagging(seen)
+        return "" if is_settled else "stays until the replicas that stay are in sync"
+    if node.report is None or not node.report.keys:
+        return ""
+    return (
+        f"is not removed, because it holds {node.report.keys} keys of slots that it does not own (redis-cli --scan): "
+        f"compare them with the owner's and delete them, see {FOREIGN_KEYS} in the runbook"
+    )
 
 
 def _lagging(seen: Assessment) -> bool:

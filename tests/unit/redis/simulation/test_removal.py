@@ -1,0 +1,46 @@
+"""Why a node that is to be removed stays."""
+
+from __future__ import annotations
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.testing.harness.scenario import later
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.redis.scenarios import REDIS, cluster
+from tests.unit.redis.simulation import data
+from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.node import slot_of
+
+
+def status(play: ScenarioRun) -> Obj:
+    [found] = play.stage.find()
+    return dict(found["status"])
+
+
+async def test_removed_primary_with_foreign_keys_reports_why_it_stays() -> None:
+    """The slots of the node have moved, but it has a key of another slot: maybe the only copy, so a user decides."""
+    play = ScenarioRun(World(REDIS))
+    await play.step(cluster(4, replicasPerMaster=0))
+    redis: FakeRedis = play.stage.database
+    removed = redis.named("cache-3")
+    key = next(key for number in range(100) if not removed.node.me.slots >> slot_of(key := b"stored:%d" % number) & 1)
+    owner = next(process for process in redis.running if process.node.me.slots >> slot_of(key) & 1)
+    data.put(redis, owner, key, b"1")
+    removed.node.keys[key] = owner.node.keys[key]
+    await play.step(cluster(3, replicasPerMaster=0))
+    for _ in range(3):
+        later(40).act(play.stage)
+        play.resync()
+        await play.settle()
+    ready = accessors.condition_in(status(play)["conditions"], "Ready")
+    assert ready["status"] == "False"
+    assert f"{removed.pod} is not removed, because it holds 1 keys of slots that it does not own" in ready["message"]
+    assert "ForeignKeys" in ready["message"]
+    assert redis.named(removed.pod).node.keys.keys() == {key}, "the operator deletes no key"
+    del redis.named(removed.pod).node.keys[key]
+    for _ in range(3):
+        later(40).act(play.stage)
+        play.resync()
+        await play.settle()
+    assert accessors.condition_in(status(play)["conditions"], "Ready")["status"] == "True"
+    assert len(redis.running) == 3
