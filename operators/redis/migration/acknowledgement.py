@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.redis.client.errors import TargetNotReplicating
+from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating
 from operators.redis.client.responses import Facts
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
@@ -71,11 +71,18 @@ async def await_replica(target: End) -> None:
     """Wait until a replica of the target has all its present keys; return at once if the target has no replica.
 
     Raises:
+        TargetFull: the target has no memory for any write.
         TargetNotReplicating: no replica acknowledged them in time.
+        Refused: the target refused the write, so that WAIT would wait for nothing.
     """
-    if is_expected(target):
-        *_, replicas = await target.server.pipe(COMMANDS)
-        require_acknowledged(target, replicas)
+    if not is_expected(target):
+        return
+    written, *_, replicas = await target.server.pipe(COMMANDS)
+    if isinstance(written, Refused) and written.code == "OOM":
+        raise TargetFull(f"{target.name} has no memory for further keys. Raise maxmemory, or add primaries.", "OOM")
+    if isinstance(written, Refused):
+        raise written
+    require_acknowledged(target, replicas)
 
 
 async def await_deletion(source: End) -> None:

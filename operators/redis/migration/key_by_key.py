@@ -408,12 +408,12 @@ class KeyByKeyPath:
         self._unconfirmed += owned
         self.halted = acknowledged or self.halted
 
-    async def _await_replica(self) -> TargetNotReplicating | None:
+    async def _await_replica(self) -> Refused | None:
         """Wait for replicas of both ends; return the error if none of the target has the keys in time."""
         await acknowledgement.await_deletion(self.source)
         try:
             await acknowledgement.await_replica(self.target)
-        except TargetNotReplicating as error:
+        except (TargetFull, TargetNotReplicating) as error:
             return error
         return None
 

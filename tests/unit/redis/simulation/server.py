@@ -212,6 +212,12 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     return 1
 
 
+def _restore_functions(redis: FakeRedis, process: Process, _: Words) -> Any:
+    if process.pod in redis.full:
+        raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
+    return "OK"
+
+
 def _digest_of(value: Entry | None) -> str | None:
     return None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
 
@@ -331,7 +337,7 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "FUNCTION LIST": lambda *_: [],
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
-    "FUNCTION RESTORE": lambda *_: "OK",
+    "FUNCTION RESTORE": _restore_functions,
     "CLIENT LIST": lambda *_: "",
     "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], Entry(0)).text) + 50,
     "READONLY": lambda *_: "OK",
