@@ -396,7 +396,13 @@ class Assessment(Observed):
             for node_id, slots in self.resource.recorded_foreign.items()
             if node_id in self.view.nodes and node_id not in self.reachable and not self.lost(node_id)
         }
-        return away | self.provenance.foreign
+        kept = {node_id: slots & self.view.uncovered for node_id, slots in self.resource.recorded_foreign.items()}
+        found = self.provenance.foreign
+        return away | {
+            node_id: slots
+            for node_id in {*found, *(kept.keys() & self.reachable.keys())}
+            if (slots := found.get(node_id, Slots()) | kept.get(node_id, Slots()))
+        }
 
     @cached_property
     def begun_moves(self) -> tuple[RecordedMove, ...]:

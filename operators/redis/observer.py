@@ -231,9 +231,38 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
         *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
     )
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
-    return dataclasses.replace(
-        seen, instances=tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
-    )
+    instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
+    return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
+
+
+async def _with_unowned(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+    """Count the keys of slots that no node claims, if all recorded nodes are reachable.
+
+    While one is not, it may own the slots.
+    """
+    reports = [instance.report for instance in seen.instances if instance.report]
+    ids = {report.id for report in reports}
+    known = {instance.recorded.node_id for instance in seen.instances if instance.recorded}
+    unowned = Slots.all() - Slots.union(report.me.slots for report in reports)
+    if not resource.formed or not unowned or known - ids:
+        return seen
+
+    async def counted(instance: Instance) -> Instance:
+        if instance.report is None or instance.report.me.is_replica:
+            return instance
+        server = connect(endpoint(resource, instance), seen.secrets.access)
+        try:
+            if await server.execute("CLUSTER", "MYID") != instance.id:
+                return dataclasses.replace(instance, report=None, error=ELSEWHERE)
+            suspected = unowned | _suspected(resource, instance, instance.id)
+            report = await count_strays(server, instance.report, suspected)
+        except RedisError as error:
+            return _with_answer(dataclasses.replace(instance, report=None), error)
+        finally:
+            await server.aclose()
+        return dataclasses.replace(instance, report=report)
+
+    return dataclasses.replace(seen, instances=tuple(await asyncio.gather(*map(counted, seen.instances))))
 
 
 async def _inspect(

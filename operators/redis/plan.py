@@ -67,6 +67,7 @@ from operators.redis.steps.rolling_update import (
 )
 from operators.redis.steps.scale_down import delete_released_volumes
 from operators.redis.steps.scaling import hand_over, recreate_surplus_replica
+from operators.redis.steps.unowned_slots import assign_unowned_slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
@@ -130,6 +131,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 prepare_restarts,  # a node without persistence never resumes as an empty primary
                 join_nodes,  # empty nodes only
                 repair_role_conflict,  # a replica that takes itself for a primary
+                assign_unowned_slots,  # each node takes another one for the owner
                 recover_lost_slots,  # a primary and all its replicas lost: a user decides
                 release_slots,  # marks that no recorded migration set: an importing node ignores claims of others
                 await_agreement,  # later steps need one cluster view

@@ -138,6 +138,7 @@ REPAIRING_SLOTS = REASONS.add(
     "Opening {open_slots} again after a failover, so that clients find the keys that have moved.",
     "Recording in status that nodes hold keys of {new} without owning them.",
     "Recording in status that the migration of {open_slots} is to be finished.",
+    "No node owns {brief}: assigning them to {names}, where their keys are.",
 )
 MOVING_BLOCKED = REASONS.add(
     "MovingHeld",
@@ -295,6 +296,11 @@ SLOTS_UNSERVED = REASONS.add(
     "No node serves some slots, and the nodes that may hold their keys are unreachable.",
     "No node serves {brief}: waiting for the nodes that may hold their keys. {why_away}",
     "No primary serves {brief}.",
+    (
+        "No node owns {brief}, and several have keys: slot {slot} at {names}. Nothing was changed. Compare the keys "
+        "(CLUSTER GETKEYSINSLOT, DUMP). On the node with the current ones, run CLUSTER BUMPEPOCH and then CLUSTER "
+        "SETSLOT … NODE with its own id."
+    ),
 )
 STARTING = REASONS.add("Starting", Severity.NORMAL, "The node is starting or loads its data.")
 UNKNOWN_MEMBER = REASONS.add(

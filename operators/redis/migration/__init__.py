@@ -15,6 +15,7 @@ open slots, which the next one finds and completes.
 | `target_check`, `acknowledgement` | memory and replication of the target |
 | `throttle` | the batch size, adapted to the time that a batch takes |
 | `slot_closing` | closes open slots that need not move |
+| `slot_assignment` | assigns slots that no node owns |
 | `big_keys`, `functions` | large keys; function libraries |
 | `participants` | the nodes |
 """

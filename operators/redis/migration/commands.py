@@ -11,6 +11,7 @@ from operators.redis.client.command_base import RedisCall
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.server import Connect, Endpoint
 from operators.redis.migration.coordinator import BUDGET_SECONDS, move
+from operators.redis.migration.slot_assignment import assign_slots
 from operators.redis.migration.slot_closing import close_slots
 from operators.redis.migration.slot_reopening import reopen_slots
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND
@@ -124,3 +125,25 @@ class ReopenSlots(RedisCall):
 
     def __str__(self) -> str:
         return f"open slots {self.slots} again"
+
+
+@dataclass(frozen=True, slots=True)
+class AssignSlots(RedisCall):
+    """Let a primary own slots that no node owns, although each node takes another one for their owner.
+
+    Attributes:
+        owner: node id of the primary that has the keys.
+        nodes: endpoints of all primaries, by node id.
+        is_empty: whether no node has keys of the slots, instead.
+    """
+
+    owner: str
+    slots: Slots
+    nodes: Mapping[str, Endpoint]
+    is_empty: bool = False
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        await assign_slots(connect, self.access, self.nodes, self.owner, self.slots, is_empty=self.is_empty)
+
+    def __str__(self) -> str:
+        return f"assign slots {self.slots} to {self.nodes[self.owner].name}"

@@ -41,13 +41,13 @@ async def close(ends: Sequence[End], slots: Slots) -> Slots:
     occupied = Slots()
     for end in ends:
         foreign = slots - end.report.me.slots
-        free = foreign - await _with_keys(end, foreign)
-        await _set_slots(end, [(slot, "STABLE") for slot in free])
-        late = await _with_keys(end, free)
-        await _set_slots(end, [(slot, "IMPORTING", _owner(slot, ends)) for slot in late])
+        free = foreign - await with_keys(end, foreign)
+        await set_slots(end, [(slot, "STABLE") for slot in free])
+        late = await with_keys(end, free)
+        await set_slots(end, [(slot, "IMPORTING", _owner(slot, ends)) for slot in late])
         occupied |= (foreign - free) | late
     for end in ends:
-        await _set_slots(end, [(slot, "STABLE") for slot in (slots & end.report.me.slots) - occupied])
+        await set_slots(end, [(slot, "STABLE") for slot in (slots & end.report.me.slots) - occupied])
     return occupied
 
 
@@ -55,12 +55,18 @@ def _owner(slot: int, ends: Sequence[End]) -> str:
     return next(end.id for end in ends if slot in end.report.me.slots)
 
 
-async def _with_keys(end: End, slots: Slots) -> Slots:
+async def with_keys(end: End, slots: Slots) -> Slots:
+    """Return the slots of which a node has keys, or does not report how many."""
     counts = await end.server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots])
     return Slots.of(*(slot for slot, count in zip(slots, counts, strict=True) if count != 0))
 
 
-async def _set_slots(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:
+async def set_slots(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:
+    """Send SETSLOT commands.
+
+    Raises:
+        Refused: the node rejects one of them.
+    """
     commands: list[Command] = [("CLUSTER", "SETSLOT", *words) for words in desired]
     for answer in await end.server.pipe(commands):
         if isinstance(answer, Refused):

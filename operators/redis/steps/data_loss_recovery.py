@@ -22,6 +22,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.migration.commands import AssignSlots
 from operators.redis.reasons import RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
@@ -169,14 +170,25 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
     if known:
         message = f"The loss of {', '.join(found.names)} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
-    targets, calls, left = _targets(resource, seen), [], list(found.slots)
+    targets, left = _targets(resource, seen), list(found.slots)
+    calls: list[AddSlots | AssignSlots] = []
     for node_id, share in _shared(targets, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
             at = seen.at(node_id)
-            calls.append(AddSlots(seen.secrets.access, at, node_id, slots, outbid=True))
+            believed = slots & _believed(seen)
+            if believed:
+                calls.append(AssignSlots(seen.secrets.access, node_id, believed, seen.primary_endpoints, is_empty=True))
+            if slots - believed:
+                calls.append(AddSlots(seen.secrets.access, at, node_id, slots - believed, outbid=True))
     message = f"{', '.join(map(seen.name_of, targets))} are taking {brief(found.slots)}, empty."
     return Step.wait(RECOVERING, message, *calls, requeue=GOSSIP_SECONDS)
+
+
+def _believed(seen: Assessment) -> Slots:
+    """Return the slots without an owner of which some node takes another one for the owner: ADDSLOTS rejects them."""
+    tables = (node.report.nodes for node in seen.view.reachable_nodes if node.report)
+    return Slots.union(node.slots for nodes in tables for node in nodes) & seen.view.uncovered
 
 
 def _forget(seen: Assessment, node_id: str) -> Forget:

@@ -185,7 +185,8 @@ class _Judging:
             for (_, target), those in group.items()
             if target == node.id
         ]
-        if left := slots - Slots.union(moving) - self.view.slots_of(node.id):
+        # Keys of a slot without an owner may be the current ones (steps/unowned_slots.py).
+        if left := slots - Slots.union(moving) - self.view.slots_of(node.id) - self.view.uncovered:
             self.found.foreign[node.id] = left
 
     def _answers(self, node_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""A target of a real Redis 7.0 that has marked a slot of the source as unclaimed keeps the slot that it receives."""
+"""A real Redis 7.0 keeps the slot that it receives, and slots that no node owns are assigned to their keys."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.databases.redis_servers import OLDEST, Cluster, Node, Redis
+import pytest
+
+from e2e.databases.redis_servers import OLDEST, OPEN, Cluster, Node, Redis
+from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint, Server
+from operators.redis.migration.commands import AssignSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_moving import fill, move_with, require_whole
@@ -105,3 +110,46 @@ async def test_earlier_claim_of_the_source_does_not_take_a_moved_slot_back(redis
             target.id: (True, len(wrote)),
         }
         await require_whole(cluster, wrote)
+
+
+async def test_slot_that_no_node_owns_is_assigned_to_the_node_with_its_keys(
+    redis: Redis, engine: tuple[str, str]
+) -> None:
+    """Each node takes the other one for the owner: the source was informed, and then the target lost its table."""
+    with redis.cluster(engine) as cluster:
+        await cluster.form(3)
+        one, two, three = cluster.nodes
+        wrote = await fill(cluster, Slots.of(SLOT))
+        async with one.connected() as source, two.connected() as target:
+            await target.execute("CLUSTER", "SETSLOT", SLOT, "IMPORTING", one.id)
+            await source.execute("CLUSTER", "SETSLOT", SLOT, "MIGRATING", two.id)
+            await source.execute("MIGRATE", "127.0.0.1", two.port, "", 0, 1000, "KEYS", *wrote)
+            await source.execute("CLUSTER", "SETSLOT", SLOT, "NODE", two.id)
+            await target.execute("CLUSTER", "SETSLOT", SLOT, "STABLE")
+        await asyncio.sleep(2)
+        reports = await cluster.reports()
+        assert not [each for each in reports.values() if SLOT in each.me.slots]
+        assert reports[two.id].by_id[one.id].slots & Slots.of(SLOT)
+        nodes = {node.id: node.endpoint for node in cluster.nodes}
+        with pytest.raises(Refused, match=f"Slots {SLOT} are not assigned"):
+            await execute(connect, AssignSlots(OPEN, one.id, Slots.of(SLOT), nodes))
+        away = nodes | {"f" * 40: three.endpoint}
+        with pytest.raises(Unreachable):
+            await execute(connect, AssignSlots(OPEN, two.id, Slots.of(SLOT), away))
+        assert SLOT not in (await two.report()).me.slots
+        await execute(connect, AssignSlots(OPEN, two.id, Slots.of(SLOT), nodes))
+        await require_whole(cluster, wrote)
+        assert SLOT in (await two.report()).me.slots
+
+
+async def test_empty_slot_that_no_node_owns_is_assigned_only_as_empty(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        async with one.connected() as server:
+            await server.execute("CLUSTER", "SETSLOT", SLOT, "NODE", two.id)
+        nodes = {node.id: node.endpoint for node in cluster.nodes}
+        with pytest.raises(Refused, match=f"Slots {SLOT} are not assigned"):
+            await execute(connect, AssignSlots(OPEN, two.id, Slots.of(SLOT), nodes))
+        await execute(connect, AssignSlots(OPEN, two.id, Slots.of(SLOT), nodes, is_empty=True))
+        assert SLOT in (await cluster.settled())[two.id].me.slots

@@ -46,6 +46,7 @@ class StubServer:
     calls: list[str] = field(default_factory=list)
     importing: tuple[int, ...] = ()
     keys: dict[int, int] = field(default_factory=dict)
+    slots: str = "0-16383"
 
     async def pipe(self, commands: Any) -> list[Any]:
         self.calls.append("pipe")
@@ -54,11 +55,15 @@ class StubServer:
         if commands[0][:2] == ("CLUSTER", "COUNTKEYSINSLOT"):
             return [self.keys.get(slot, 0) for _, _, slot in commands]
         marks = "".join(f" [{slot}-<-{node_id(1)}]" for slot in self.importing)
-        line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460{marks}\n"
+        line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected {self.slots}{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
         found = [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
+
+    async def execute(self, *command: str) -> str:
+        assert command == ("CLUSTER", "MYID")
+        return self.id
 
     async def aclose(self) -> None:
         self.calls.append("closed")
@@ -352,7 +357,7 @@ async def test_keys_of_importing_and_of_recorded_foreign_slots_are_counted() -> 
     world = Kubernetes(cluster(*formed(), status=foreign))
     world.pod(0, address="10.0.0.1")
     world.pod(1, address="10.0.0.2")
-    server = StubServer(node_id(0), importing=(6000, 6001), keys={6000: 5, 7001: 2, 8000: 9, 0: 1})
+    server = StubServer(node_id(0), slots="0-5460", importing=(6000, 6001), keys={6000: 5, 7001: 2, 8000: 9, 0: 1})
     other = StubServer(node_id(1))
     seen = await world.observe(a1=server, a2=other)
     report = seen.instances[0].report
@@ -366,7 +371,27 @@ async def test_promoted_replica_of_a_node_with_foreign_keys_is_inspected_too() -
     foreign = {"foreign": [{"nodeId": node_id(0), "slots": "7000"}]}
     world = Kubernetes(cluster(*formed(), status=foreign))
     world.pod(3, address="10.0.0.4")
-    seen = await world.observe(a4=StubServer(node_id(3), keys={7000: 2}))
+    seen = await world.observe(a4=StubServer(node_id(3), slots="0-5460", keys={7000: 2}))
     report = seen.instances[3].report
     assert report
     assert report.strays == {7000: 2}
+
+
+async def test_keys_of_slots_that_no_node_claims_are_counted() -> None:
+    kubernetes = three()
+    servers = reachable_nodes(*(node_id(n) for n in range(3)))
+    for server, slots in zip(servers.values(), ("0-5459", "5461-10922", "10923-16383"), strict=True):
+        server.slots, server.keys = slots, {5460: 0, 5461: 9}
+    servers["a1"].keys = {5460: 3}
+    seen = await kubernetes.observe(**servers)
+    assert [instance.report.strays if instance.report else None for instance in seen.instances] == [{}, {5460: 3}, {}]
+
+
+async def test_keys_are_not_counted_while_a_node_that_may_own_the_slots_is_unreachable() -> None:
+    kubernetes = three()
+    servers = reachable_nodes(*(node_id(n) for n in range(3)))
+    for server in servers.values():
+        server.slots, server.keys = "0-5459", {5460: 3}
+    servers["a2"].error = Unreachable("no route to host")
+    seen = await kubernetes.observe(**servers)
+    assert [instance.report.strays for instance in seen.instances if instance.report] == [{}, {}]
