@@ -37,6 +37,7 @@ from operators.redis.slots.slot_planner import (
 from operators.redis.topology import provenance
 from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.provenance import Provenance
+from shared.kubernetes import managed_fields
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import is_outdated
 from shared.status.messages import grouped
@@ -125,12 +126,25 @@ class Assessment(Observed):
         """Return why no node is reachable at these instances, in one sentence for each reason."""
         return " ".join(grouped({each.name: each.why_away for each in instances}, self.resource.spec.replicas))
 
+    @cached_property
+    def decided_replicas(self) -> int:
+        """Replicas of the StatefulSet by the operator's last decision.
+
+        If another client changed the number (kubectl scale), or without a StatefulSet, no instance was removed by a
+        decision: those with a volume or a recorded node count.
+        """
+        made = self.stateful_set
+        count = int(made["spec"]["replicas"]) if made else 0
+        if made and managed_fields.is_applied(made, "spec", "replicas"):
+            return count
+        return max([count, *(each.number + 1 for each in self.instances if each.volume or each.recorded)])
+
     def is_scaled_away(self, node_id: str) -> bool:
         """Return whether the instance of a node was scaled away and its pod was deleted."""
         instance = self.instance_of(node_id)
         if instance is None or instance.pod_obj is not None or self.stateful_set is None:
             return False
-        return instance.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
+        return instance.number >= max(self.resource.spec.replicas, self.decided_replicas)
 
     def is_forgotten(self, node_id: str) -> bool:
         """Return whether no member knows a node. That needs a majority of primaries, once there are any."""

@@ -93,6 +93,21 @@ def applied(obj: Obj, manager: str, *paths: Sequence[str]) -> Obj | None:
     return kind | found | {"metadata": metadata | identity}
 
 
+def is_applied(obj: Obj, *path: str) -> bool:
+    """Return whether a field has the value that was last applied: one that another client changed is in no record.
+
+    Args:
+        path: names of nested fields.
+    """
+    for entry in obj["metadata"].get("managedFields", ()):
+        fields = entry.get("fieldsV1", {}) if entry.get("operation") == "Apply" else None
+        for name in path:
+            fields = None if fields is None else fields.get(f"f:{name}")
+        if fields is not None:
+            return True
+    return False
+
+
 def named(name: str) -> str:
     """Return the element of a path for the item of this name, in a list of items that are identified by their names."""
     return f"k:{json.dumps({'name': name}, separators=(',', ':'))}"

@@ -22,17 +22,14 @@ from shared.steps import volumes
 
 
 def replicas(resource: RedisCluster, seen: Assessment, now: datetime) -> int:
-    """Return the replicas of the StatefulSet: those of the spec, and all up to the last that cannot go yet."""
-    desired, stateful_set = resource.spec.replicas, seen.stateful_set
-    if stateful_set is None:
-        known = (
-            [instance.number for instance in seen.instances if instance.volume or instance.recorded]
-            if resource.formed
-            else []
-        )
-        return max([desired, *(number + 1 for number in known)])
-    current = int(stateful_set["spec"]["replicas"])
-    staying = (number for number in range(current - 1, desired - 1, -1) if not _may_go(resource, seen, number, now))
+    """Return the replicas of the StatefulSet: those of the spec, and all up to the last that cannot go yet.
+
+    A number that another client has set removes no instance: each must meet the same conditions (`decided_replicas`).
+    """
+    desired, present = resource.spec.replicas, seen.decided_replicas
+    if seen.stateful_set is None:
+        return max(desired, present) if resource.formed else desired
+    staying = (number for number in range(present - 1, desired - 1, -1) if not _may_go(resource, seen, number, now))
     return next(staying, desired - 1) + 1
 
 
@@ -98,7 +95,7 @@ def delete_released_volumes(resource: RedisCluster, seen: Assessment, _now: date
     """Delete the volume of a removed instance, once no member knows its node: a later instance begins empty."""
     if not resource.formed or seen.stateful_set is None:
         return PASS
-    least = max(resource.spec.replicas, int(seen.stateful_set["spec"]["replicas"]))
+    least = max(resource.spec.replicas, seen.decided_replicas)
     removed = [
         instance for instance in seen.instances if instance.number >= least and (instance.pod_obj or instance.volume)
     ]

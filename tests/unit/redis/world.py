@@ -161,12 +161,18 @@ def _entry(number: int, spot: At) -> Obj:
 
 
 def seen(
-    resource: RedisCluster, *at: At, replicas: int | None = None, stateful_set: bool = True, **more: Any
+    resource: RedisCluster,
+    *at: At,
+    replicas: int | None = None,
+    stateful_set: bool = True,
+    scaled_by_hand: bool = False,
+    **more: Any,
 ) -> Observed:
     """The observed state of these pods, numbered from 0.
 
     Args:
         replicas: `spec.replicas` of the StatefulSet; None for the number that covers the spec and every pod.
+        scaled_by_hand: whether another client than the operator has set it.
     """
     made = None
     if stateful_set:
@@ -175,6 +181,8 @@ def seen(
         marks = {TEMPLATE: CURRENT, USERS_MARK: secrets_of(resource).users_mark}
         template = {"metadata": {"annotations": marks}, "spec": {"containers": [_container()]}}
         about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
+        applied = {"manager": "operator", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        about |= {"managedFields": [] if scaled_by_hand else [applied]}
         made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
     instances = tuple(_instance(resource, at, number) for number in range(len(at)))
     return replace(Observed(stateful_set=made, instances=instances, secrets=secrets_of(resource)), **more)
