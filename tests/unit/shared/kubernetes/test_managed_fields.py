@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import applied as applied_part
-from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
+from shared.kubernetes.managed_fields import changed_by, difference, is_applied, record_of, trim
 from shared.testing.api_server.requests import merge_patch
 from tests.support import paths
 
@@ -146,3 +146,15 @@ def test_extracted_list_keeps_its_order() -> None:
     env = [{"name": "b", "value": "1"}, {"name": "a", "value": "$(b)"}]
     obj = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "managedFields": [entry]}, "env": env}
     assert [each["value"] for each in (applied_part(obj, MANAGER) or {})["env"]] == ["1", "$(b)"]
+
+
+def test_field_that_another_client_changed_is_not_applied() -> None:
+    """Such as the replicas of a StatefulSet after `kubectl scale`: the API server removes the field from the record."""
+
+    def made(fields: Obj, operation: str = "Apply") -> Obj:
+        return {"metadata": {"managedFields": [{"manager": MANAGER, "operation": operation, "fieldsV1": fields}]}}
+
+    assert is_applied(made({"f:spec": {"f:replicas": {}}}), "spec", "replicas")
+    assert not is_applied(made({"f:spec": {"f:template": {}}}), "spec", "replicas")
+    assert not is_applied(made({"f:spec": {"f:replicas": {}}}, "Update"), "spec", "replicas")
+    assert not is_applied({"metadata": {}}, "spec", "replicas")
