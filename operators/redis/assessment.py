@@ -146,6 +146,18 @@ class Assessment(Observed):
             return False
         return instance.number >= max(self.resource.spec.replicas, self.decided_replicas)
 
+    def is_elsewhere(self, node_id: str) -> bool:
+        """Return whether the data of a node stayed on another Kubernetes node than its pod runs on.
+
+        For the pod it is lost (`lost`), but it may come back: with the pod, or with that Kubernetes node.
+        """
+        instance, volumes = self.recorded.get(node_id), self.resource.spec.template.volumes
+        if volumes is None or volumes.type != "hostPath" or node_id in self.reachable:
+            return False
+        if instance is None or instance.recorded is None:
+            return False
+        return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
+
     def is_forgotten(self, node_id: str) -> bool:
         """Return whether no member knows a node. That needs a majority of primaries, once there are any."""
         return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
@@ -216,7 +228,10 @@ class Assessment(Observed):
             return NodeState.DETACHED
         if view.slots_of(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
-        never_returns = self.lost(node_id) or (self.is_scaled_away(node_id) and not self.is_needed(node_id))
+        is_elsewhere = self.is_elsewhere(node_id)
+        never_returns = (self.lost(node_id) and not is_elsewhere) or (
+            (is_elsewhere or self.is_scaled_away(node_id)) and not self.is_needed(node_id)
+        )
         if never_returns and not node.answers and not view.replicas_of(node_id):
             return NodeState.REMOVED
         if node.is_replica:

@@ -38,7 +38,7 @@ def report(
 ) -> Obj:
     """Return the status without the conditions that every kind has (`shared.status.conditions`)."""
     own = names.owner(resource, settings.operator)
-    begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen)
+    begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen, now)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
@@ -59,7 +59,7 @@ def report(
         "foreign": migration_status.foreign(seen) or None,
         "placement": _attempt(resource, seen, now),
         "former": _former(resource, seen) if begun and not verdict.done else None,
-        "recovery": data_loss_recovery.report(resource, seen),
+        "recovery": data_loss_recovery.report(resource, seen, now),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "selector": selector_text(own.selector(COMPONENT)),

@@ -31,7 +31,7 @@ COMPOSED = {
         *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "ForeignData", "Meeting", "NodeFailing"),
         "RotatingPassword",
         *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
-        *("Scaling", "Upgrading"),
+        *("Scaling", "SlotsUnserved", "Upgrading"),
     },
     "shared": set(),
 }

@@ -36,7 +36,8 @@ class Volumes(SpecModel):
     type: Literal["hostPath", "nfs"] = Field(
         description="nfs: one shared volume, with a directory for each pod. hostPath: a directory for each pod in "
         f"{HOST_DIRECTORY} on its Kubernetes node. That directory must exist with mode 1777, the namespace must allow "
-        "hostPath, and a pod that moves to another Kubernetes node starts empty. Immutable."
+        "hostPath, and a pod that moves to another Kubernetes node starts empty: its data is on the former one. "
+        "Immutable."
     )
     persistent_volume_claim_name: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
         None,

@@ -121,7 +121,8 @@ class Recovery(SpecModel):
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
         description="Value of status.recovery.token. Confirms that the keys of the slots in status.recovery are lost: "
-        "other primaries serve these slots again, empty."
+        "other primaries serve these slots again, empty. The consent ends with that loss; a value that stays here "
+        "confirms no later one."
     )
 
 

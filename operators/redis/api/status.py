@@ -201,8 +201,24 @@ class PlacementStatus(SpecModel):
 class RecoveryStatus(SpecModel):
     """Possible recovery after a primary was lost together with all of its replicas."""
 
-    token: str = Field(description="Value for spec.recovery.confirm that confirms the recovery.")
-    slots: SlotRanges = Field(description="Slots whose keys are lost.")
+    token: str = Field(
+        description="Value for spec.recovery.confirm that confirms the recovery. It begins with the time at which the "
+        "loss was found, and is for this occurrence of the loss only: a later loss of the same nodes has another token."
+    )
+    slots: SlotRanges = Field(description="Slots whose keys are lost, without those that are served again.")
+    nodes: Annotated[list[NodeId], Field(max_length=1024)] = Field(
+        default_factory=list, description="Ids of the nodes whose data is given up with the slots."
+    )
+    observed: Time | None = Field(
+        None,
+        description="Time of the last observation of the loss, at most ten minutes old while the operator observes it. "
+        "After an hour without one, the loss gets another token.",
+    )
+    prior_confirm: Annotated[str, Field(max_length=64)] | None = Field(
+        None,
+        description="Value that spec.recovery.confirm had when the loss was found. It is of an earlier loss, and "
+        "confirms nothing.",
+    )
     message: str = Field("", description="Lost nodes, and what the recovery does.")
 
 

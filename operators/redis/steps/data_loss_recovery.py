@@ -4,16 +4,21 @@ A loss needs evidence: another volume than the one that the node wrote to. While
 merely unreachable, the operator waits. Even then a user must allow the recovery, because a slot that is served again,
 but empty, looks to clients as if its keys never existed:
 
-1. `SlotsLost` names the lost nodes; status.recovery.token identifies exactly these nodes and slots.
-2. spec.recovery.confirm = the token allows the recovery. Until then a node that comes back ends it.
+1. `SlotsLost` names the lost nodes; status.recovery.token identifies exactly these nodes and slots, and this occurrence
+   of their loss (`shared.steps.confirmed_recovery`).
+2. spec.recovery.confirm = the token allows the recovery. Until then a node that comes back ends it. The consent covers
+   what is left of that loss after each step, and nothing that has come back or is served again.
 3. All nodes forget the lost owners (CLUSTER FORGET), so that the slots have no owner.
-4. Empty nodes take the slots, or else the primary with the fewest. If no primary is left, the cluster is created
-   again,
-   empty (bootstrap.py).
+4. Empty nodes take the slots, or else the primary with the fewest. If all slots are lost, and no volume may have keys,
+   the cluster is created again, empty (bootstrap.py).
+
+Data on a Kubernetes node (hostPath) that a pod has left is not lost: `SlotsUnserved` names where it is. As that node
+may never come back, a user may give the keys up as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,13 +28,15 @@ from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
+from operators.redis.observe import outlives_pods
 from operators.redis.reasons import RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.steps.confirmed_recovery import Proposal, confirms, recorded, recovery_token
+from shared.status.verdict import Progress
+from shared.steps.confirmed_recovery import Proposal, current, is_in_force, occurrence
 
 POLL_SECONDS = 2.0
 """Time until nodes that may come back are observed again."""
@@ -40,19 +47,34 @@ class SlotLoss:
     """Slots that no node serves, and that no replica can take over.
 
     Attributes:
-        nodes: ids of their owners that lost their data, by evidence.
-        names: names of these owners and of their lost replicas.
+        nodes: ids of the nodes whose data is given up with the slots: owners and replicas that lost it, by evidence, or
+            whose data is elsewhere.
+        lost: instances whose node lost its data.
+        elsewhere: instances whose node has its data on another Kubernetes node than their pods.
         unreachable: instances whose nodes may have the keys and are unreachable.
-        total: whether no reachable node owns a slot.
-        token: token of the recovery that gives up the keys.
+        doubtful: if all slots are lost, instances that may still have keys.
     """
 
     slots: Slots
-    nodes: tuple[str, ...]
-    names: tuple[str, ...]
-    unreachable: tuple[Instance, ...]
-    total: bool
-    token: str
+    nodes: frozenset[str]
+    lost: tuple[Instance, ...] = ()
+    elsewhere: tuple[Instance, ...] = ()
+    unreachable: tuple[Instance, ...] = ()
+    doubtful: tuple[Instance, ...] = ()
+
+    @property
+    def is_total(self) -> bool:
+        """Whether all slots are lost, so that the cluster has to be created again."""
+        return self.slots == Slots.all()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether no node that is only unreachable may have the keys."""
+        return not self.unreachable and not self.doubtful
+
+    @property
+    def names(self) -> str:
+        return _names((*self.lost, *self.elsewhere))
 
 
 def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
@@ -65,28 +87,48 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     slots = Slots.union([view.uncovered, *map(view.slots_of, owners)]) - present
     if not slots:
         return None
-    copies = {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
     # Any node that is away may own slots whose owner is unknown.
     away = seen.recorded.keys() - seen.reachable.keys() if view.uncovered else set[str]()
-    nodes = {*owners, *filter(seen.lost, away)}
-    named = {
-        instance.name for node_id in nodes | set(filter(seen.lost, copies)) if (instance := seen.instance_of(node_id))
-    }
+    concerned = away | {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
+    nodes = frozenset({*owners, *filter(seen.lost, concerned)})
+    instances = tuple(instance for instance in seen.instances if instance.recorded)
+    given_up = [instance for instance in instances if instance.recorded and instance.recorded.node_id in nodes]
+    elsewhere = tuple(each for each in given_up if each.recorded and seen.is_elsewhere(each.recorded.node_id))
     return SlotLoss(
         slots,
-        tuple(sorted(nodes)),
-        tuple(sorted(named)),
+        nodes,
+        tuple(instance for instance in given_up if instance not in elsewhere),
+        elsewhere,
         (
-            *(
-                instance
-                for node_id, instance in sorted(seen.recorded.items())
-                if node_id in copies | away and not seen.lost(node_id)
-            ),
+            *(each for each in instances if each.recorded and each.recorded.node_id in concerned - nodes),
             *(_unrecorded(seen) if view.uncovered else ()),
         ),
-        not any(primary.answers for primary in view.primaries),
-        recovery_token(f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"),
+        _doubtful(resource, seen, nodes) if slots == Slots.all() else (),
     )
+
+
+def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) -> tuple[Instance, ...]:
+    """Return the instances that may have keys although no slot is served.
+
+    A node that found its volume empty may have started before the disk was mounted. And without any record of a lost
+    node, nothing shows that the data was lost.
+
+    Args:
+        nodes: ids of the nodes that lost their data, or whose data is elsewhere.
+    """
+    if not nodes and outlives_pods(resource):
+        return seen.instances
+
+    def may_have_keys(instance: Instance) -> bool:
+        known, report = instance.recorded, instance.report
+        if report is not None and report.keys:
+            return True
+        if known is None or known.node_id in seen.reachable:
+            return False
+        is_away = not seen.lost(known.node_id) or seen.is_elsewhere(known.node_id)
+        return is_away or _found_empty(resource, instance)
+
+    return tuple(filter(may_have_keys, seen.instances))
 
 
 def _unrecorded(seen: Assessment) -> tuple[Instance, ...]:
@@ -116,31 +158,48 @@ def _copies(seen: Assessment, primary: str) -> set[str]:
     }
 
 
-def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
-    """Return status.recovery: the recovery that is possible or confirmed; None if there is none."""
-    found, record = loss(resource, seen), recorded(resource)
-    if found is None or found.unreachable:
-        return None
-    if record and _in_force(resource, found):
-        return record
-    return {"token": found.token, "slots": str(found.slots), "message": _consequences(found)}
+def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
+    """Return status.recovery: the recovery that is possible or confirmed; None if there is none.
 
-
-def restarts_empty(resource: RedisCluster, seen: Assessment) -> bool:
-    """Return whether a user confirmed that a cluster without any primary is created again, empty."""
+    What has come back, or is served again, is no longer part of it: the consent to its loss has ended.
+    """
     found = loss(resource, seen)
-    return found is not None and found.total and not found.unreachable and _in_force(resource, found)
+    if found is None:
+        return None
+    if found.is_certain:
+        return _offer(resource, seen, found, now)
+    left = _remaining(seen, found, current(resource, now))  # unknown neither ends a loss nor begins one
+    return left | {"message": "At present it is unknown whether these keys are lost."} if left["slots"] else None
 
 
-def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
-    """Return whether the confirmed recovery covers this loss, or what is left of it after some of its steps."""
-    record = recorded(resource)
-    if not record or not confirms(resource, record["token"]):
-        return False
-    return found.token == record["token"] or not (found.slots - Slots.parse(record["slots"]))
+def _offer(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> Obj:
+    """Return the recovery that is possible from a certain loss: the recorded one, as long as it covers this loss."""
+    left = _remaining(seen, found, current(resource, now))
+    continues = not found.slots - Slots.parse(left["slots"]) and found.nodes <= set(left["nodes"])
+    all_lost = f"{resource.uid} lost {found.slots} of {','.join(sorted(found.nodes))}"
+    fields = occurrence(resource, all_lost, now, continues=continues)
+    nodes = left["nodes"] if continues else sorted(found.nodes)
+    return {"slots": str(found.slots), "nodes": nodes, "message": _consequences(found)} | fields
 
 
-def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
+    """Return a recorded recovery without the slots that are served again, and the nodes that have come back."""
+    slots = Slots.parse(record.get("slots") or "") & found.slots
+    nodes = [node_id for node_id in record.get("nodes") or () if node_id not in seen.reachable]
+    return record | {"slots": str(slots), "nodes": nodes}
+
+
+def restarts_empty(resource: RedisCluster, seen: Assessment, now: datetime) -> bool:
+    """Return whether a user confirmed that a cluster that lost all keys, by evidence, is created again, empty."""
+    found = loss(resource, seen)
+    return found is not None and found.is_total and _is_confirmed(resource, seen, found, now)
+
+
+def _is_confirmed(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> bool:
+    return found.is_certain and is_in_force(resource, _offer(resource, seen, found, now)["token"])
+
+
+def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Wait for slots whose keys may come back; recover lost slots, empty, once a user confirms it."""
     found = loss(resource, seen)
     if found is None:
@@ -151,9 +210,11 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
             f"{seen.why_away(found.unreachable)}"
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
-    if not _in_force(resource, found):
-        return _await_confirmation(resource, found)
-    if found.total:
+    if found.doubtful:
+        return _refuse_total(resource, found)
+    if not _is_confirmed(resource, seen, found, now):
+        return _await_confirmation(resource, found, _offer(resource, seen, found, now))
+    if found.is_total:
         message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
     if unclear := seen.view.without(found.nodes).settled:
@@ -166,12 +227,14 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
 
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     """Make all nodes forget the lost owners, then assign their slots to other nodes."""
-    known = [node_id for node_id in found.nodes if node_id in seen.view.nodes and seen.view.slots_of(node_id)]
+    known = [node_id for node_id in sorted(found.nodes) if seen.view.slots_of(node_id)]
     if known:
-        message = f"The loss of {', '.join(found.names)} is confirmed; removing them from all nodes (CLUSTER FORGET)."
+        message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
     targets, left = _targets(resource, seen), list(found.slots)
     calls: list[AddSlots | AssignSlots] = []
+    if not targets:
+        return Step.wait(SLOTS_UNSERVED, f"No primary serves {brief(found.slots)}.", warning=True, requeue=POLL_SECONDS)
     for node_id, share in _shared(targets, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
@@ -204,7 +267,7 @@ def _targets(resource: RedisCluster, seen: Assessment) -> list[str]:
     missing = resource.primaries - sum(primary.answers for primary in view.primaries)
     blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(missing, 0)]
     owners = [primary.id for primary in view.primaries if primary.answers]
-    return blank or [min(owners, key=lambda node_id: len(view.slots_of(node_id)))]
+    return blank or sorted(owners, key=lambda node_id: len(view.slots_of(node_id)))[:1]
 
 
 def _shared(targets: list[str], count: int) -> dict[str, int]:
@@ -212,19 +275,62 @@ def _shared(targets: list[str], count: int) -> dict[str, int]:
     return {node_id: share + (number < left) for number, node_id in enumerate(targets)}
 
 
-def _await_confirmation(resource: RedisCluster, found: SlotLoss) -> Step:
+def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
+    """Return the step that reports why a cluster without any primary is not created again."""
+    empty = [instance for instance in found.doubtful if _found_empty(resource, instance)]
+    parts = [_where(found.elsewhere)] if found.elsewhere else []
+    if empty:
+        parts.append(f"{_names(empty)} started with an empty directory, as if the disk were not mounted")
+    why = f": {'; '.join(parts)}" if parts else ""
+    last = "volume claims and pods of these nodes" if resource.has_storage else "resource, and create it again"
+    message = (
+        f"No node serves {brief(found.slots)}, but {_names(found.doubtful)} may have keys{why}. The cluster is not "
+        f"created again, and nothing was changed. Bring the data back; if it is lost, delete the {last}."
+    )
+    return Step((), Progress.BLOCKED, SLOTS_UNSERVED, message, warning=True, requeue=BLOCKED_SECONDS)
+
+
+def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -> Step:
     """Return the step that reports a loss until a user confirms the recovery."""
     caution = "If a volume can be restored, restore it instead."
+    if empty := [instance for instance in found.lost if _found_empty(resource, instance)]:
+        caution = f"{_names(empty)} started with an empty directory: first check that the disk is mounted."
+    if found.elsewhere:
+        caution = "If the pods can run there again, let them: then the keys are back."
+    reason = SLOTS_UNSERVED if found.elsewhere else SLOTS_LOST
     recording = "Recording the confirmed loss in status before the recovery starts."
-    proposal = Proposal(SLOTS_LOST, "", _consequences(found), caution, recording, found.token)
-    return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=BLOCKED_SECONDS)
+    proposal = Proposal(
+        reason, "", offered["message"], caution, recording, offered["token"], offered.get("priorConfirm")
+    )
+    return proposal.decide(resource, requeue=BLOCKED_SECONDS)
 
 
 def _consequences(found: SlotLoss) -> str:
     slots = brief(found.slots)
     lost = f"No node has the keys of {slots}."
-    if found.names:
-        lost = f"{', '.join(found.names)} lost their data, and no other node has it: the keys of {slots} are lost."
-    if found.total:
+    if found.elsewhere:
+        others = f", and {_names(found.lost)} lost their data" if found.lost else ""
+        lost = f"No node serves {slots}: {_where(found.elsewhere)}, where their pods do not run{others}."
+    elif found.lost:
+        lost = f"{_names(found.lost)} lost their data, and no other node has it: the keys of {slots} are lost."
+    if found.is_total:
         return f"{lost} No primary is left. The cluster can be created again, empty."
     return f"{lost} These slots can be served again, empty; all other keys stay."
+
+
+def _found_empty(resource: RedisCluster, instance: Instance) -> bool:
+    """Whether a node found nothing on the volume that has the data of the recorded one: it may not be mounted."""
+    known = instance.recorded
+    if known is None or not outlives_pods(resource):
+        return False
+    return instance.id not in ("", known.node_id) and instance.disk == known.disk
+
+
+def _where(instances: Iterable[Instance]) -> str:
+    """Return on which Kubernetes nodes pods left their data."""
+    parts = [f"of {instance.name} is on {instance.recorded.disk}" for instance in instances if instance.recorded]
+    return f"the data {', '.join(parts)}"
+
+
+def _names(instances: Iterable[Instance]) -> str:
+    return ", ".join(instance.name for instance in instances)

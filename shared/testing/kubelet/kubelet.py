@@ -79,12 +79,14 @@ class Kubelet:
     Attributes:
         processes: processes that run in pods; None if a test needs none.
         reusable: addresses to assign again before new ones.
+        cordoned: nodes to which no new pod is bound.
     """
 
     def __init__(self, server: ApiServer, *, created: int = 0, nodes: int = 1) -> None:
         self.processes: Processes | None = None
         self.created = created
         self.reusable: list[str] = []
+        self.cordoned: set[str] = set()
         self.nodes = nodes
         self._server = server
         self._actor = server.actor("kubelet")
@@ -94,6 +96,7 @@ class Kubelet:
         """Return a copy for a fork of the server, without its processes."""
         kubelet = Kubelet(server, created=self.created, nodes=self.nodes)
         kubelet._started, kubelet.reusable = dict(self._started), list(self.reusable)
+        kubelet.cordoned = set(self.cordoned)
         return kubelet
 
     def report_deletions(self) -> None:
@@ -126,7 +129,9 @@ class Kubelet:
         if missing:
             return self._report(pod, self._unscheduled(pod, missing))
         if not pod["spec"].get("nodeName"):
-            self._actor.merge(*address, {"spec": {"nodeName": self._node()}})
+            bound = {"nodeName": self._node()}
+            self._actor.merge(*address, {"spec": bound})
+            pod = pod | {"spec": pod["spec"] | bound}
         ip = pod["status"].get("podIP") or self._address()
         fate = ProcessStatus(pod_problem)
         if self.processes is not None and pod_problem in RUNNING:
@@ -171,10 +176,10 @@ class Kubelet:
         return found
 
     def _node(self) -> str:
-        """Return the node with the fewest pods."""
+        """Return the node with the fewest pods; of cordoned ones only if all are."""
         taken = Counter(pod["spec"].get("nodeName") for _, pod in self._server.objects(POD)) if self.nodes > 1 else {}
         names = [f"node-{number + 1}" for number in range(self.nodes)]
-        return min(names, key=lambda name: taken.get(name, 0))
+        return min(set(names) - self.cordoned or names, key=lambda name: (taken.get(name, 0), names.index(name)))
 
     def _report(self, pod: Obj, status: Obj) -> bool:
         if status == {key: pod["status"].get(key) for key in status}:

@@ -70,6 +70,10 @@ class Workloads:
         """Assign these addresses to the next pods."""
         self._kubelet.reusable.extend(addresses)
 
+    def cordon(self, nodes: Iterable[str]) -> None:
+        """Bind new pods to none of these nodes, and to all others again."""
+        self._kubelet.cordoned = set(nodes)
+
     def settle(self, limit: int = 1000) -> int:
         """Step until nothing changes any more; return the number of steps.
 

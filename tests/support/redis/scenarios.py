@@ -11,6 +11,7 @@ from functools import cache, partial
 from operators.redis.api.resource import API
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.operator import clusters
+from operators.redis.slots.hash_slots import Slots
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
@@ -190,10 +191,11 @@ def recovery_confirmed() -> ScenarioStep:
     """Confirm the recovery that the status offers, as the user does."""
 
     def act(stage: Stage) -> None:
-        stage.database.guard.confirmed = True
         [found] = stage.find()
-        token = found["status"]["recovery"]["token"]
-        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
+        offered = found["status"]["recovery"]
+        stage.database.guard.agree(Slots.parse(offered["slots"]).mask)
+        patch = {"spec": {"recovery": {"confirm": offered["token"]}}}
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, patch)
 
     return ScenarioStep("the user confirms the recovery", act)
 

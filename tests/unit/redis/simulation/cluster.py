@@ -77,6 +77,8 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
     redis.guard.may_forget(redis, process, other.id)
     node.banned[other.id] = redis.now + FORGET_SECONDS
     node.forget(other.id)
+    if (forgotten := redis.node(other.id)) is not None:
+        redis.delete_directory(forgotten)
     redis.done["forgotten"] += 1
     return "OK"
 

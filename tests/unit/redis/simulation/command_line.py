@@ -55,8 +55,9 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", ())}
         shared = any(mount["mountPath"] == DATA and "subPathExpr" in mount for mount in container["volumeMounts"])
         kept = volumes.get(mounts.get(DATA, ""), pod)["metadata"]
-        if shared:  # all nodes share one disk, each with its own directory
-            kept = {"uid": f"{DATA} of {pod['metadata']['name']}", "name": pod["metadata"]["name"]}
+        if shared:  # all nodes share one disk, or those on one host do, each with its own directory
+            at = f" on {pod['spec'].get('nodeName')}" if _is_on_host(pod, mounts[DATA]) else ""
+            kept = {"uid": f"{DATA} of {pod['metadata']['name']}{at}", "name": pod["metadata"]["name"]}
         files = {
             f"{path}/{name}": text
             for path, volume in mounts.items()
@@ -69,6 +70,11 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
             kept["uid"], kept["name"], engine, container["image"].rpartition(":")[2], settings, _passwords(users)
         )
     return None
+
+
+def _is_on_host(pod: Obj, name: str) -> bool:
+    """Whether a volume of a pod is a directory of its Kubernetes node."""
+    return any(volume["name"] == name and "hostPath" in volume for volume in pod["spec"]["volumes"])
 
 
 def _variables(container: Obj, pod: Obj) -> dict[str, str]:

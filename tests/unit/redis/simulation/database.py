@@ -44,6 +44,9 @@ class FakeRedis:
     Attributes:
         clock: current time; the world sets its own.
         cut_off: whether the operator reaches no server.
+        hidden: pods whose servers only the operator cannot reach.
+        tidy: whether the directory of a node that was forgotten is deleted. Otherwise, the node comes back with what it
+            had, and serves it until its peers contact it.
         failing: reasons for which pods do not start, by pod name.
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
@@ -69,6 +72,8 @@ class FakeRedis:
 
     clock: Any = field(default_factory=lambda: Clock(NOW))
     cut_off: bool = False
+    hidden: set[str] = field(default_factory=set)
+    tidy: bool = False
     failing: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
@@ -262,6 +267,31 @@ class FakeRedis:
         node, source = self.disk(pod), self.disk(other)
         self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = copy.deepcopy(source)
         self.guard.lost(self, node)
+
+    def delete_directory(self, node: Node) -> None:
+        """Delete the directory of a forgotten node on which no server runs, and that has no only copy."""
+        if self.tidy and self.process_of(node) is None and not self.guard.only_copies(self, node):
+            self.disks = {uid: other for uid, other in self.disks.items() if other is not node}
+
+    def discard(self, slots: int) -> None:
+        """Destroy the disks with keys of some slots on which no server runs."""
+        used = {id(process.node) for process in self.running}
+        self.disks = {
+            uid: node
+            for uid, node in self.disks.items()
+            if id(node) in used or not any(slots >> slot_of(key) & 1 for key in node.keys)
+        }
+
+    def unmount(self, pod: str, *, mounts: bool = False) -> None:
+        """Let a node that does not run find the directory below its mount point, or its volume again (`mounts`)."""
+        process = self.named(pod)
+        below, above = f"below {process.disk}", f"above {process.disk}"
+        hides, shows = (below, above) if mounts else (above, below)
+        if hides in self.disks or (mounts and shows not in self.disks):
+            return
+        self.disks[hides] = self.disks.pop(process.disk)
+        self.disks[process.disk] = self.disks.pop(shows, Node(process.node.name))
+        process.node = self.disks[process.disk]
 
     def disk(self, pod: str) -> Node:
         """Return the node on the disk of a pod."""

@@ -33,7 +33,8 @@ class Guard:
     Attributes:
         violations: unsafe operations so far, in order.
         formed: names of clusters whose status reports that they are formed.
-        confirmed: whether the user allowed the recovery without the data of lost slots.
+        agreed: mask of the slots whose keys the user allowed to be given up. The consent ends with the loss: when the
+            owner of a slot runs, with its keys, or without them after the recovery.
         user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
             writes then (`test_random_worlds.fails_over`).
         disabled: whether nothing is a violation.
@@ -47,7 +48,7 @@ class Guard:
 
     violations: list[str] = field(default_factory=list)
     formed: set[str] = field(default_factory=set)
-    confirmed: bool = False
+    agreed: int = 0
     user_failovers: bool = False
     disabled: bool = False
     records: dict[bytes, Record] = field(default_factory=dict)
@@ -171,8 +172,40 @@ class Guard:
 
     def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Node) -> None:
         """Check that a full resync discards no only copy."""
-        if missing := self._only_copies(redis, replica):
+        if missing := self.only_copies(redis, replica):
             self.fail(f"{replica.name} replicates {primary.name}, which discards the only copy of {_keys(missing)}")
+
+    # Consent of the user.
+
+    def agree(self, slots: int) -> None:
+        """Record that the user allows a recovery without the keys of some slots, which nothing serves now."""
+        self.agreed |= slots
+
+    def withdraw(self) -> None:
+        """Record that the user no longer allows a recovery."""
+        self.agreed = 0
+
+    def _end_consent(self, redis: FakeRedis) -> None:
+        """End the consent to the loss of slots whose owner runs: with their keys, or after the recovery."""
+        running = {process.node.id for process in redis.running}
+        for node_id, owned in redis.owners(redis.client.home).items():
+            if node_id in running:
+                self.agreed &= ~owned
+
+    def _allows(self, slots: int) -> bool:
+        """Whether the user allowed that the keys of all these slots are given up."""
+        return bool(self.agreed) and not slots & ~self.agreed
+
+    def _give_up(self, redis: FakeRedis, slots: int) -> None:
+        """Let clients miss the keys of slots, until they write them again. What is given up never comes back: nodes of
+        Redis would serve the older data for a moment, which no operator can prevent.
+        """
+        for key, record in self.records.items():
+            if slots >> slot_of(key) & 1:
+                for branch in record.branches:
+                    branch.lower([None], redis.now)
+                self.lowered.add(key)
+        redis.discard(slots)
 
     # Writes of clients, and what they find.
 
@@ -198,6 +231,8 @@ class Guard:
         """Check that clients find what they were promised, or that it exists while no server answers them."""
         if self.disabled or not self.records or (keys is not None and not keys):
             return
+        if self.agreed:
+            self._end_consent(redis)
         serving = _serving(redis)
         for key in self.records if keys is None else keys:
             record = self.records.get(key)
@@ -289,7 +324,7 @@ class Guard:
             slots = ", ".join(map(str, sorted({slot_of(key) for key in unresolved})))
             self.fail(f"the run ends with keys that clients do not find, in slots {slots}: {_keys(unresolved)}")
 
-    def _only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
+    def only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
         """Return the keys of which no other disk has what clients were promised."""
         others = [other for other in redis.disks.values() if other is not node]
         return [
@@ -324,12 +359,15 @@ class Guard:
         """Check that a node that becomes a replica has no only copy."""
         if process.node.me.primary == primary:
             return
-        if missing := self._only_copies(redis, process.node):
+        if missing := self.only_copies(redis, process.node):
             self.fail(f"{process.pod} becomes a replica and discards the only copy of {_keys(missing)}")
 
     def may_add(self, redis: FakeRedis, process: Process, slots: int) -> None:
         """Check that slots are assigned once, and again only with the user's consent."""
-        if self.confirmed or self._has_lost(redis, process.node):
+        if self._allows(slots):
+            self._give_up(redis, slots)
+            return
+        if self._has_lost(redis, process.node):
             return
         if process.cluster in self.formed:
             self.fail(f"{process.pod} is assigned slots again without consent, though the cluster is formed")
@@ -342,10 +380,13 @@ class Guard:
         owner = redis.owner(slot, process.cluster)
         if owner in ("", to):
             return
+        if self._allows(1 << slot):
+            self._give_up(redis, 1 << slot)
+            return
         node = redis.node(owner)
         if node is None:
             new = redis.node(to)
-            if not self.confirmed and (new is None or not self._has_lost(redis, new)):
+            if new is None or not self._has_lost(redis, new):
                 self.fail(f"slot {slot} of {redis.name(owner)}, which is lost, is reassigned without consent")
         elif left := node.in_slot(slot):
             self.fail(
@@ -359,12 +400,13 @@ class Guard:
         readopted = redis.node(node_id) is None and any(
             self._has_lost(redis, other) for other in redis.disks.values() if other.id
         )
-        if owned and not self.confirmed and not readopted:
+        if owned and not self._allows(owned) and not readopted:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which owns {owned.bit_count()} slots")
         node = redis.node(node_id)
         if node is None:
             return
-        if missing := self._only_copies(redis, node):
+        missing = [key for key in self.only_copies(redis, node) if not self._allows(1 << slot_of(key))]
+        if missing:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which has the only copy of {_keys(missing)}")
 
     def may_promote(self, redis: FakeRedis, process: Process, mode: str) -> None:
@@ -376,7 +418,10 @@ class Guard:
         for primary in redis.processes.values():  # a hanging primary may have the newest writes
             if primary.node is known and not primary.exit_message:
                 self.fail(f"{process.pod} takes over by {mode}, while its primary {primary.pod} runs")
-        if known is not None and mode == "TAKEOVER" and not self.confirmed:
+        replaced = known is not None and any(
+            other.node is not known and known.name in (other.pod, f"data-{other.pod}") for other in redis.running
+        )  # its pod runs another node: where its data is not, or while its disk is not mounted
+        if known is not None and mode == "TAKEOVER" and not replaced:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
         for other in redis.running:
             if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
@@ -402,6 +447,12 @@ class Guard:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.formed"):
             self.formed.add(name)
+        elif (
+            target.subresource == "status"
+            and "formed" in (body.get("status") or {})
+            and value_at(live, "status.formed")
+        ):
+            self.may_form_again(redis, name)
         if target.stops_pod:
             self.may_stop(redis, name, f"the operator stops pod {name}")
         elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
@@ -412,6 +463,12 @@ class Guard:
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
             replicas = value_at(body, "spec.replicas")
             self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
+
+    def may_form_again(self, redis: FakeRedis, name: str) -> None:
+        """Check that a cluster is created again only if no disk has keys of it."""
+        if kept := [node for node in redis.disks.values() if node.cluster == name and node.keys]:
+            names = ", ".join(sorted(node.name for node in kept))
+            self.fail(f"the operator records that {name} is not formed, though the disks of {names} have keys")
 
     def may_stop(self, redis: FakeRedis, pod: str, action: str) -> None:
         """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running."""
@@ -436,7 +493,7 @@ class Guard:
                 continue
             if owned := owners.get(process.node.id, 0):
                 self.fail(f"{action}: {process.pod} owns {owned.bit_count()} slots")
-            if missing := self._only_copies(redis, process.node):
+            if missing := self.only_copies(redis, process.node):
                 self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
 
     def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
@@ -446,7 +503,7 @@ class Guard:
             return
         if owned := redis.owners(node.cluster).get(node.id, 0):
             self.fail(f"{action}: its node owns {owned.bit_count()} slots")
-        if missing := self._only_copies(redis, node):
+        if missing := self.only_copies(redis, node):
             self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
 

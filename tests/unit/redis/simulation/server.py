@@ -111,7 +111,7 @@ class FakeServer:
         """
         redis, endpoint = self._redis, self._endpoint
         process = redis.at(endpoint.address, endpoint.port) if endpoint.address else None
-        if redis.cut_off or process is None:
+        if redis.cut_off or process is None or process.pod in redis.hidden:
             raise Unreachable(f"{endpoint.name} cannot be reached.")
         if process.tls != bool(self._access.authority):
             raise Unreachable(f"{endpoint.name}: TLS {'is' if process.tls else 'is not'} spoken here.")

@@ -73,7 +73,7 @@ def restarts_primaries_without_failover(patch: pytest.MonkeyPatch) -> None:
 
 def recovers_lost_slots_without_consent(patch: pytest.MonkeyPatch) -> None:
     """Reassigns lost slots without the user's consent."""
-    patch.setattr(data_loss_recovery, "_in_force", lambda *_: True)
+    patch.setattr(data_loss_recovery, "_is_confirmed", lambda *_: True)
 
 
 def forms_again_when_all_nodes_are_empty(patch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
+from operators.redis.client.responses import Node
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.steps.test_membership_repair import lost
-from tests.unit.redis.world import At, acts, cluster, formed, node_id, of, plan, seen, world
+from tests.unit.redis.world import NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, seen, world
 
 P0, P1, P2, R0, R1, R2 = formed()
 LOSS = (lost(P0, 0), P1, P2, lost(R0, 3, member=False), R1, R2)
+TWO_LOSSES = (lost(P0, 0), lost(P1, 1), P2, lost(R0, 3, member=False), lost(R1, 4, member=False), R2)
 
 
-def confirmed(*at: At, token: str, loss: Obj) -> Plan:
-    return plan(*world(*at, status={"recovery": loss}, recovery={"confirm": token}))
+def confirmed(*at: At, token: str, loss: Obj, now: datetime = NOW, **spec: Any) -> Plan:
+    resource, found = world(*at, status={"recovery": loss}, recovery={"confirm": token}, **spec)
+    return PLANNER.plan(resource, found, now)
 
 
 def recovery_of(*at: At) -> dict[str, Any]:
@@ -64,19 +70,176 @@ def test_token_of_another_loss_is_refused() -> None:
     made = confirmed(*LOSS, token="0123456789ab", loss=loss)
     assert (made.verdict.reason, made.verdict.progress) == ("TokenRefused", Progress.BLOCKED)
     assert loss["token"] in made.verdict.message
-    more = (lost(P0, 0), lost(P1, 1), P2, lost(R0, 3, member=False), lost(R1, 4, member=False), R2)
+    more = TWO_LOSSES
     assert recovery_of(*more)["token"] != loss["token"]
-    assert confirmed(*more, token=loss["token"], loss=loss).verdict.reason == "SlotsLost", (
-        "the token confirms a smaller loss"
+    made = confirmed(*more, token=loss["token"], loss=loss)
+    assert made.verdict.reason == "SlotsLost", "the token confirms a smaller loss"
+    assert made.status["recovery"]["priorConfirm"] == loss["token"]
+    assert of(made.actions, "Forget") == []
+
+
+def after(**time: float) -> datetime:
+    """Return a later time than the record of a loss was written at."""
+    return NOW + timedelta(**time)
+
+
+def test_consent_to_one_shard_is_none_to_recreate_the_cluster_while_other_primaries_are_out_of_reach() -> None:
+    loss = recovery_of(*LOSS)
+    hidden = (LOSS[0], replace(P1, up=False), replace(P2, up=False), *LOSS[3:])
+    made = confirmed(*hidden, token=loss["token"], loss=loss)
+    assert made.status["formed"] is True
+    assert (of(made.actions, "AddSlots"), of(made.actions, "Forget")) == ([], [])
+    assert made.verdict.reason == "Recovering"
+
+
+def test_later_loss_of_the_same_nodes_needs_another_consent() -> None:
+    loss = recovery_of(*LOSS)
+    ended = confirmed(*formed(), token=loss["token"], loss=loss)
+    assert "recovery" not in ended.status, "the loss has ended"
+    again, found = world(*LOSS, recovery={"confirm": loss["token"]})
+    made = PLANNER.plan(again, found, after(days=300))
+    offered = made.status["recovery"]
+    assert offered["token"] != loss["token"]
+    assert made.verdict.reason == "SlotsLost", "a token that a finished recovery left in the spec is not refused"
+    assert f"to {offered['token']} (its present value is of an earlier loss)" in made.verdict.message
+    made = confirmed(*LOSS, token=loss["token"], loss=offered, now=after(days=300))
+    assert (made.verdict.reason, made.status["recovery"]) == ("SlotsLost", offered)
+    assert of(made.actions, "Forget") == []
+    made = confirmed(*LOSS, token="0123456789ab", loss=offered, now=after(days=300))
+    assert made.verdict.reason == "TokenRefused", "a user confirmed something else after the loss was found"
+    made = confirmed(*LOSS, token=offered["token"], loss=offered, now=after(days=300))
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)]
+
+
+@pytest.mark.parametrize(
+    ("hours", "stays"), [(0.9, True), (1.1, False), (-1.1, False)], ids=["minutes", "hours", "clock set back"]
+)
+def test_loss_that_the_operator_did_not_observe_for_an_hour_is_another_one(hours: float, stays: bool) -> None:
+    loss = recovery_of(*LOSS)
+    made = confirmed(*LOSS, token=loss["token"], loss=loss, now=after(hours=hours))
+    assert (made.status["recovery"]["token"] == loss["token"]) is stays
+    assert bool(of(made.actions, "Forget")) is stays
+
+
+def test_observed_loss_keeps_its_token() -> None:
+    record, now = recovery_of(*LOSS), NOW
+    token, written = record["token"], 0
+    for _ in range(100):
+        now += timedelta(minutes=3)
+        resource, found = world(*LOSS, status={"recovery": record})
+        before, record = record, PLANNER.plan(resource, found, now).status["recovery"]
+        written += record != before
+    assert record["token"] == token
+    assert written == 25, "the time of the last observation is renewed when it is ten minutes old"
+
+
+def test_record_stays_while_it_is_unknown_whether_the_loss_has_ended() -> None:
+    loss = recovery_of(*LOSS)
+    unknown = (*LOSS[:3], replace(R0, up=False, failed=True), R1, R2)
+    made = confirmed(*unknown, token=loss["token"], loss=loss, now=after(minutes=30))
+    assert (made.verdict.reason, made.status["recovery"]["token"]) == ("SlotsUnserved", loss["token"])
+    assert made.status["recovery"]["observed"] == loss["observed"], "nothing was observed"
+    assert "unknown" in made.status["recovery"]["message"]
+    assert of(made.actions, "Forget") == []
+    assert "recovery" not in confirmed(*unknown, token=loss["token"], loss=loss, now=after(hours=2)).status
+
+
+def test_token_of_the_first_release_is_replaced() -> None:
+    former = {"token": "36e87aa32c1b", "slots": "0-5460", "message": "…"}
+    made = confirmed(*LOSS, token=former["token"], loss=former)
+    assert made.verdict.reason == "SlotsLost"
+    assert made.status["recovery"]["priorConfirm"] == former["token"]
+    assert of(made.actions, "Forget") == []
+
+
+def test_token_stays_although_an_older_crd_keeps_nothing_else() -> None:
+    kept = {name: value for name, value in recovery_of(*LOSS).items() if name in ("token", "slots", "message")}
+    resource, found = world(*LOSS, status={"recovery": kept})
+    assert PLANNER.plan(resource, found, after(minutes=5)).status["recovery"]["token"] == kept["token"]
+
+
+def test_consent_to_two_shards_ends_for_the_one_that_comes_back() -> None:
+    loss = recovery_of(*TWO_LOSSES)
+    made = confirmed(*LOSS, token=loss["token"], loss=loss)
+    left = made.status["recovery"]
+    assert (left["token"], left["slots"]) == (loss["token"], "0-5460")
+    assert set(left["nodes"]) == {node_id(0), node_id(3)}
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)], "the consent covers what is left"
+    made = confirmed(*TWO_LOSSES, token=loss["token"], loss=left, now=after(minutes=5))
+    assert made.verdict.reason == "SlotsLost"
+    assert of(made.actions, "Forget") == []
+
+
+def test_consent_does_not_cover_a_node_that_took_the_slots() -> None:
+    loss = recovery_of(*LOSS)
+    heir = At("0-5460", incarnation=1, recorded=1)
+    at = (lost(heir, 0), P1, P2, lost(R0, 3, member=False), R1, R2)
+    made = confirmed(*at, token=loss["token"], loss=loss)
+    assert made.verdict.reason == "SlotsLost"
+    assert of(made.actions, "Forget") == []
+
+
+ON_HOSTS: dict[str, Any] = {"storage": None, "pod": [{"volumes": {"type": "hostPath"}}]}
+
+
+def elsewhere(at: At, number: int) -> At:
+    """State of a node whose pod runs on another Kubernetes node, where another node started in an empty directory."""
+    return replace(at, up=True, failed=True, disk=f"host-{number}b", incarnation=1, member=False, knows=False, keys=0)
+
+
+def test_data_on_a_kubernetes_node_that_the_pod_left_is_away_and_not_lost() -> None:
+    at = (lost(P0, 0, pod=True), P1, P2, lost(R0, 3, pod=True), R1, R2)
+    resource, found = world(*at, **ON_HOSTS)
+    made = plan(resource, found)
+    assert made.verdict.reason == "SlotsUnserved"
+    assert made.verdict.message.startswith(
+        "No node serves slots 0-5460: the data of demo-0 is on disk-0, of demo-3 is on disk-3, where their pods do not "
+        "run. These slots can be served again, empty"
     )
-    assert of(confirmed(*more, token=loss["token"], loss=loss).actions, "Forget") == []
+    assert of(made.actions, "Forget") == [], "neither of them: the replica may have the only copy"
+    loss = made.status["recovery"]
+    back = (P0, P1, P2, lost(R0, 3, pod=True), R1, R2)
+    made = confirmed(*back, token=loss["token"], loss=loss, **ON_HOSTS)
+    assert "recovery" not in made.status
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(3)], "its primary has the data"
+
+
+def test_pod_that_runs_where_its_data_is_ends_the_consent_although_it_is_unreachable() -> None:
+    at = (lost(P0, 0, pod=True), P1, P2, lost(R0, 3, pod=True), R1, R2)
+    loss = plan(*world(*at, **ON_HOSTS)).status["recovery"]
+    back = (replace(P0, up=False, failed=True), *at[1:])
+    made = confirmed(*back, token=loss["token"], loss=loss, **ON_HOSTS)
+    assert "recovery" not in made.status
+
+
+def test_empty_directory_on_the_recorded_volume_is_named_as_the_evidence() -> None:
+    unmounted = At(incarnation=1, recorded=0, member=False, knows=False, epoch=0)
+    at = (unmounted, P1, P2)
+    resource, found = world(*at, replicasPerMaster=0)
+    instances = [replace(each) for each in found.instances]
+    others = [
+        replace(each, report=replace(each.report, nodes=(*each.report.nodes, _failed_owner())))
+        for each in instances[1:]
+        if each.report
+    ]
+    made = plan(resource, replace(found, instances=(instances[0], *others)))
+    assert made.verdict.reason == "SlotsLost"
+    assert "demo-0 started with an empty directory: first check that the disk is mounted." in made.verdict.message
+
+
+def _failed_owner() -> Node:
+    return Node(node_id(0), "10.0.0.1", 6379, frozenset({"master", "fail"}), epoch=1, slots=Slots.parse("0-5460"))
 
 
 def test_recovery_starts_only_after_the_loss_is_recorded() -> None:
     token = recovery_of(*LOSS)["token"]
     made = plan(*world(*LOSS, recovery={"confirm": token}))
-    assert (made.verdict.reason, made.requeue) == ("SlotsLost", 0)
-    assert of(made.actions, "AddSlots") == []
+    assert made.verdict.reason == "SlotsLost"
+    assert made.status["recovery"]["token"] == made.status["recovery"]["priorConfirm"] == token
+    assert of(made.actions, "Forget") == [], "the token was in the spec before the loss was found"
+    made = confirmed(*LOSS, token=token, loss=made.status["recovery"])
+    assert made.verdict.reason == "SlotsLost"
+    assert of(made.actions, "Forget") == []
 
 
 def test_confirmed_recovery_first_forgets_the_lost_owner() -> None:
@@ -123,3 +286,38 @@ def test_cluster_without_any_data_is_formed_again_after_confirmation() -> None:
     is_formed = plan(again, seen(again, *new))
     assert is_formed.verdict.reason == "Creating"
     assert is_formed.status["forming"]
+
+
+NO_DATA = [At(incarnation=1, recorded=0, disk=f"disk-{n}b", member=False, knows=False, epoch=0) for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"disk": "disk-2"}, "demo-2 started with an empty directory, as if the disk were not mounted"),
+        ({"keys": 5}, "demo-2 may have keys."),
+    ],
+    ids=["the same volume", "keys"],
+)
+def test_cluster_is_not_created_again_while_a_disk_may_have_keys(change: dict[str, Any], why: str) -> None:
+    new = list(NO_DATA)
+    loss = recovery_of(*new)
+    new[2] = replace(new[2], **change)
+    made = confirmed(*new, token=loss["token"], loss=loss)
+    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert why in made.verdict.message
+    assert acts(made.actions) == []
+
+
+def test_cluster_on_hosts_is_not_created_again_while_a_host_may_have_keys() -> None:
+    made = plan(*world(*NO_DATA, **ON_HOSTS))
+    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert "the data of demo-0 is on disk-0" in made.verdict.message
+    assert "recovery" not in made.status
+
+
+def test_cluster_whose_status_lost_its_records_is_not_created_again() -> None:
+    new = [replace(at, recorded=1, disk=None) for at in NO_DATA]
+    made = plan(*world(*new))
+    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert "recovery" not in made.status

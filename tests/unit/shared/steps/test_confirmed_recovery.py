@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from shared.kubernetes.kinds import Obj
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-from shared.steps.confirmed_recovery import Proposal, confirms, recovery_token
+from shared.steps.confirmed_recovery import (
+    LONGEST_GAP,
+    RENEWAL,
+    Proposal,
+    confirms,
+    current,
+    is_in_force,
+    occurrence,
+    recovery_token,
+)
 
 TOKEN, OTHER = recovery_token("this loss"), recovery_token("another loss")
 PROPOSAL = Proposal(Reason("Lost"), "", "It can continue.", "Check first.", "Recording it.", TOKEN)
 
 
-def resource(confirm: str | None, recorded: str = "") -> Any:
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+SECOND, MONTH = timedelta(seconds=1), timedelta(days=30)
+
+
+def resource(confirm: str | None, recorded: str = "", record: Obj | None = None) -> Any:
     recovery = SimpleNamespace(confirm=confirm) if confirm is not None else None
-    reported = {"recovery": {"token": recorded}} if recorded else {}
+    reported = {"recovery": record or {"token": recorded}} if record or recorded else {}
     return SimpleNamespace(spec=SimpleNamespace(recovery=recovery), reported=reported)
 
 
 @pytest.mark.parametrize(
-    ("confirm", "recorded", "accepted", "progress", "reason", "message"),
+    ("confirm", "recorded", "prior", "progress", "reason", "message"),
     [
-        (None, "", (), Progress.BLOCKED, "Lost", f"To allow it, set spec.recovery.confirm to {TOKEN}. Check first."),
+        (None, "", None, Progress.BLOCKED, "Lost", f"To allow it, set spec.recovery.confirm to {TOKEN}. Check first."),
         (
             OTHER,
             "",
-            (),
+            None,
             Progress.BLOCKED,
             "TokenRefused",
             f"the current recovery is {TOKEN}: It can continue. Nothing was changed.",
         ),
-        ("", "", (), Progress.BLOCKED, "TokenRefused", "spec.recovery.confirm is ''"),
-        (OTHER, OTHER, (OTHER,), Progress.WAITING, "Lost", "Recording it."),
-        (TOKEN, "", (), Progress.WAITING, "Lost", "Recording it."),
-        (TOKEN, OTHER, (), Progress.WAITING, "Lost", "Recording it."),
-        (TOKEN, TOKEN, (), Progress.BLOCKED, "Lost", "To allow it"),
+        ("", "", None, Progress.BLOCKED, "TokenRefused", "spec.recovery.confirm is ''"),
+        (OTHER, "", OTHER, Progress.BLOCKED, "Lost", f"to {TOKEN} (its present value is of an earlier loss). Check"),
+        (OTHER, TOKEN, "a third", Progress.BLOCKED, "TokenRefused", f"is {OTHER!r}"),
+        (TOKEN, "", None, Progress.WAITING, "Lost", "Recording it."),
+        (TOKEN, OTHER, None, Progress.WAITING, "Lost", "Recording it."),
+        (TOKEN, TOKEN, None, Progress.BLOCKED, "Lost", "To allow it"),
     ],
 )
 def test_user_decides_by_the_token(
-    confirm: str | None, recorded: str, accepted: tuple[str, ...], progress: Progress, reason: str, message: str
+    confirm: str | None, recorded: str, prior: str | None, progress: Progress, reason: str, message: str
 ) -> None:
-    step = PROPOSAL.decide(resource(confirm, recorded), *accepted, requeue=30.0)
+    step = replace(PROPOSAL, prior=prior).decide(resource(confirm, recorded), requeue=30.0)
     assert (step.progress, step.reason, step.actions) == (progress, reason, ())
     assert message in step.message
 
@@ -58,3 +75,59 @@ def test_only_the_exact_token_confirms() -> None:
     assert not confirms(resource(OTHER), TOKEN)
     assert not confirms(resource(None), TOKEN)
     assert TOKEN != OTHER
+
+
+def test_same_loss_at_another_time_has_another_token() -> None:
+    found = occurrence(resource(None), "a and b", NOW, continues=False)
+    assert found["token"].startswith("20260101T120000Z-")
+    for loss, time in (("a and b", NOW + SECOND), ("a and c", NOW)):
+        assert occurrence(resource(None), loss, time, continues=False)["token"] != found["token"]
+
+
+@pytest.mark.parametrize(
+    ("passed", "continues", "stays"),
+    [
+        (timedelta(), True, True),
+        (LONGEST_GAP, True, True),
+        (LONGEST_GAP + SECOND, True, False),
+        (MONTH, True, False),
+        (-LONGEST_GAP - SECOND, True, False),
+        (SECOND, False, False),
+    ],
+)
+def test_token_stays_while_the_loss_is_observed(passed: timedelta, continues: bool, stays: bool) -> None:
+    found = occurrence(resource(None), "a", NOW, continues=False)
+    again = occurrence(resource(None, record=found), "a", NOW + passed, continues=continues)
+    assert (again["token"] == found["token"]) is stays
+    assert (current(resource(None, record=found), NOW + passed) == found) is (abs(passed) <= LONGEST_GAP)
+
+
+def test_time_of_the_last_observation_is_renewed_rarely() -> None:
+    found = occurrence(resource(None), "a", NOW, continues=False)
+    assert occurrence(resource(None, record=found), "a", NOW + RENEWAL - SECOND, continues=True) == found
+    later = occurrence(resource(None, record=found), "a", NOW + RENEWAL, continues=True)
+    assert later == found | {"observed": "2026-01-01T12:10:00Z"}
+
+
+def test_value_in_the_spec_when_a_loss_is_found_confirms_nothing() -> None:
+    found = occurrence(resource(OTHER), "a", NOW, continues=False)
+    assert found["priorConfirm"] == OTHER
+    assert occurrence(resource(TOKEN, record=found), "a", NOW + SECOND, continues=True) == found
+    token = found["token"]
+    assert is_in_force(resource(token, record=found), token)
+    assert not is_in_force(resource(token), token), "the status must record it before"
+    assert not is_in_force(resource(None, record=found), token)
+    assert not is_in_force(resource(token, record=found | {"priorConfirm": token}), token)
+
+
+def test_token_of_an_earlier_version_is_replaced() -> None:
+    record = {"token": TOKEN}
+    assert current(resource(TOKEN, record=record), NOW) == {}
+    assert occurrence(resource(TOKEN, record=record), "a", NOW, continues=True)["token"] != TOKEN
+
+
+def test_token_stays_for_the_same_loss_if_the_crd_of_an_earlier_version_keeps_nothing_else() -> None:
+    record = {"token": occurrence(resource(None), "a", NOW, continues=False)["token"]}
+    soon = NOW + timedelta(minutes=1)
+    assert occurrence(resource(None, record=record), "a", soon, continues=False)["token"] == record["token"]
+    assert occurrence(resource(None, record=record), "b", soon, continues=False)["token"] != record["token"]

@@ -1,0 +1,148 @@
+"""A consent is for one loss, and ends with it; what stays in the spec afterwards consents to nothing.
+
+The guard keeps each consent with the slots that it is for, and ends it as soon as their owner runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.status import conditions
+from shared.testing.harness.scenario import ScenarioStep, later, operator_down
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.redis.scenarios import cluster, recovery_confirmed
+from tests.unit.redis.simulation.losses import (
+    DAY,
+    SUBJECT,
+    destroyed,
+    hidden,
+    hosts,
+    moved,
+    on_hosts,
+    returned,
+    shard_of,
+    withdrawn,
+)
+from tests.unit.redis.simulation.moving_slots import redis_of
+
+
+async def begun(*steps: ScenarioStep) -> ScenarioRun:
+    play = ScenarioRun(World(SUBJECT))
+    await run(play, steps)
+    return play
+
+
+async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
+    for step in steps:
+        await play.step(step)
+        if step.turns is None:
+            play.resync()
+            await play.settle()
+
+
+def ready(play: ScenarioRun) -> Obj:
+    [found] = play.stage.find()
+    return accessors.condition(found, conditions.READY)
+
+
+def status(play: ScenarioRun) -> Obj:
+    [found] = play.stage.find()
+    return dict(found["status"])
+
+
+async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_are_out_of_reach() -> None:
+    """N1: two thirds of the keys are served all the time, only the operator does not reach their primaries."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    await run(play, destroyed(shard_of(redis)))
+    assert ready(play)["reason"] == "SlotsLost"
+    others = [process.pod for process in redis.running if process.node.me.slots and not process.node.me.primary]
+    await run(play, operator_down(recovery_confirmed(), hidden(others)))
+    play.begin()
+    await run(play, (later(30),))
+    assert status(play)["formed"] is True
+    await run(play, (hidden(()), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.state()[0]["slots by primary"] == [5461, 5461, 5462]
+
+
+async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
+    """N4: a drain moved the pods of a shard away from their data; it came back before the confirmation counted."""
+    play = await begun(on_hosts())
+    redis, at = redis_of(play.world), hosts(play.stage)
+    pods = shard_of(redis)
+    await run(play, (moved(pods), later(30)))
+    assert ready(play)["reason"] == "SlotsUnserved"
+    assert "the data of cache-0 is on node-1" in ready(play)["message"]
+    await run(play, operator_down(recovery_confirmed(), *returned(at, pods)))
+    play.begin()
+    await run(play, (later(60),))
+    assert ready(play)["reason"] == "Ready"
+    for days in (1, 300):
+        await run(play, (later(days * DAY), moved(pods), later(30), later(30)))
+        assert ready(play)["reason"] == "SlotsUnserved", "the same token, in the spec since the first loss"
+        await run(play, (*returned(at, pods), later(60)))
+        assert ready(play)["reason"] == "Ready"
+
+
+@pytest.mark.nightly
+async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
+    """The loss that a user confirmed ended, and the same one began, while no operator ran."""
+    play = await begun(on_hosts())
+    redis, at = redis_of(play.world), hosts(play.stage)
+    pods = shard_of(redis)
+    await run(play, (moved(pods), later(30)))
+    await run(play, operator_down(recovery_confirmed(), *returned(at, pods), later(60), later(30 * DAY), moved(pods)))
+    play.begin()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "SlotsUnserved"
+    assert "earlier loss" in ready(play)["message"]
+
+
+@pytest.mark.nightly
+async def test_withdrawn_and_repeated_confirmation_carries_out_the_recovery_once() -> None:
+    play = await begun(cluster(6))
+    await run(play, destroyed(shard_of(redis_of(play.world))))
+    await run(play, operator_down(recovery_confirmed(), withdrawn()))
+    play.begin()
+    await run(play, (later(60),))
+    assert ready(play)["reason"] == "SlotsLost"
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert "recovery" not in status(play)
+
+
+async def test_next_loss_after_a_recovery_is_not_reported_as_a_refused_token() -> None:
+    """N8: spec.recovery.confirm still has the token of the recovery that is finished."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    await run(play, (*destroyed(shard_of(redis)), recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    await run(play, (later(90 * DAY), *destroyed(shard_of(redis, 1)), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert status(play)["recovery"]["token"] in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kept", [0, 1], ids=["every node is lost", "one may have keys"])
+async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int) -> None:
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    pods = [process.pod for process in redis.running]
+    if kept:
+        redis.failing[pods[0]] = "NodeLost"
+    await run(play, (*destroyed(pods[kept:]), later(30)))
+    if kept:
+        assert ready(play)["reason"] in ("SlotsUnserved", "NodeLost")
+        assert "recovery" not in status(play)
+        return
+    assert ready(play)["reason"] == "SlotsLost"
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.state()[0]["slots by primary"] == [5461, 5461, 5462]
