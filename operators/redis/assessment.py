@@ -158,6 +158,16 @@ class Assessment(Observed):
             return False
         return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
 
+    def last_owned(self, node_id: str) -> Slots:
+        """Return the slots without an owner that an unreachable node owned last, by the status.
+
+        A node that joined after the loss of their owner knows that owner, but never learns of its slots.
+        """
+        instance = self.recorded.get(node_id)
+        if instance is None or instance.recorded is None or node_id in self.reachable:
+            return Slots()
+        return instance.recorded.slots & self.view.uncovered
+
     def is_forgotten(self, node_id: str) -> bool:
         """Return whether no member knows a node. That needs a majority of primaries, once there are any."""
         return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
@@ -226,7 +236,7 @@ class Assessment(Observed):
             return NodeState.FORGOTTEN
         if node_id in self.detached:
             return NodeState.DETACHED
-        if view.slots_of(node_id):
+        if view.slots_of(node_id) or self.last_owned(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
         is_elsewhere = self.is_elsewhere(node_id)
         never_returns = (self.lost(node_id) and not is_elsewhere) or (

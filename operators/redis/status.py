@@ -156,7 +156,7 @@ def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     return {
         "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,
         "primaryId": node.primary or None,
-        "slots": str(seen.view.slots_of(node.id)) or None,
+        "slots": str(seen.view.slots_of(node.id) | seen.last_owned(node.id)) or None,
         "copyOf": node.primary if node.synced else before.get("copyOf"),
     }
 

@@ -227,7 +227,8 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
 
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     """Make all nodes forget the lost owners, then assign their slots to other nodes."""
-    known = [node_id for node_id in sorted(found.nodes) if seen.view.slots_of(node_id)]
+    owners = [node_id for node_id in sorted(found.nodes) if seen.view.slots_of(node_id) or seen.last_owned(node_id)]
+    known = [node_id for node_id in owners if node_id in seen.view.nodes]
     if known:
         message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)

@@ -231,6 +231,16 @@ def _failed_owner() -> Node:
     return Node(node_id(0), "10.0.0.1", 6379, frozenset({"master", "fail"}), epoch=1, slots=Slots.parse("0-5460"))
 
 
+def test_owner_that_the_reachable_members_know_without_its_slots_is_not_forgotten() -> None:
+    """A node that joined after the loss never learns the slots of the lost owner."""
+    late = At(incarnation=1, recorded=1, epoch=0)
+    resource = cluster(lost(P0, 0), lost(P1, 1), lost(P2, 2), late, replicas=4, replicasPerMaster=0)
+    found = seen(resource, *(lost(replace(at, slots=""), number) for number, at in enumerate((P0, P1, P2))), late)
+    made = plan(resource, found)
+    assert of(made.actions, "Forget") == []
+    assert [entry.get("slots") for entry in made.status["nodes"]][:3] == ["0-5460", "5461-10922", "10923-16383"]
+
+
 def test_recovery_starts_only_after_the_loss_is_recorded() -> None:
     token = recovery_of(*LOSS)["token"]
     made = plan(*world(*LOSS, recovery={"confirm": token}))
