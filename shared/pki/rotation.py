@@ -21,10 +21,11 @@ are missing: a certificate that some clients do not trust yet is better than non
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from shared.pki.certs import Certificate, IssuedCertificate, Pair
+from shared.pki.certs import MAX_CERTIFICATES, MAX_CERTIFICATES_BYTES, Certificate, IssuedCertificate, Pair
 from shared.status.lifecycle import Lifecycle
 
 LIFETIME = timedelta(days=90)
@@ -38,6 +39,15 @@ BACKDATED = timedelta(minutes=5)
 
 SETTLINGS_PER_LIFE = 20
 """Minimum number of settling times in the lifetime of a certificate."""
+
+MAX_RETIRED, MAX_RETIRED_BYTES = MAX_CERTIFICATES, MAX_CERTIFICATES_BYTES
+"""Maximum number of retired authorities that stay trusted, and size of their text, as of the authorities in a Secret of
+a user. Each deletion of a Secret adds one, and a bundle of twice as many is not read any longer (`certs.read`). The
+bundle of a system, which may have the authority of a certificate from another source, fits."""
+
+TAKEOVER_FACTOR = 1.5
+"""Factor of both while the certificates that other replicas serve are unknown: everything that a replica with that
+knowledge publishes is then taken over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +251,31 @@ class Authorities:
     def usable(self, now: datetime) -> Authorities:
         """Return the authorities that have not expired."""
         return Authorities(tuple(each for each in self.stored if each.certificate.ends > now))
+
+    def bounded(self, now: datetime, in_use: Collection[Certificate], factor: float = 1.0) -> Authorities:
+        """Return the authorities that have not expired, without the oldest retired ones beyond `MAX_RETIRED`.
+
+        Those that are valid already are preferred to those that are not valid yet.
+
+        Args:
+            in_use: certificates in use, whose issuers are preferred to all other authorities.
+            factor: factor of the maximum.
+        """
+        usable, issuers = self.usable(now), {each.issuer for each in in_use}
+        most, left = int(MAX_RETIRED * factor), int(MAX_RETIRED_BYTES * factor)
+        kept = set[Certificate]()
+        for each in sorted(
+            usable.former, key=lambda each: (each.subject in issuers, each.begins <= now, each.begins), reverse=True
+        ):
+            left -= len(each.pem) + 1
+            if len(kept) == most or left < 0:
+                break
+            kept.add(each)
+        return Authorities(
+            tuple(
+                each for each in usable.stored if each.state is not AuthorityState.RETIRED or each.certificate in kept
+            )
+        )
 
     def promoted(self) -> Authorities:
         """Return the authorities after the successor is promoted and its predecessor retired."""

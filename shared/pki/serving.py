@@ -35,8 +35,8 @@ from shared.observability import metrics
 from shared.pki import certs, rotation
 from shared.pki.certs import Certificate, Pair
 from shared.pki.issuing import make
-from shared.pki.rotation import Authorities, Authority, AuthorityState, CertificateOrder, Made, SharedCertificates
-from shared.pki.stores import ReplicaStore, shared_certificates, shared_content
+from shared.pki.rotation import CertificateOrder, Made, SharedCertificates
+from shared.pki.stores import ReplicaStore, shared_certificates, shared_content, shared_serving, taken_over
 from shared.pki.trust_bundle import Clients, authorities_in
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,9 @@ class Certificates(ABC):
 
     def unready(self) -> str | None:
         """Return why clients cannot verify this server yet; None once the first check has succeeded."""
-        return None if self._complete else "waiting for the certificate and for the caBundle of the webhooks"
+        if self._current is None:
+            return "no serving certificate is loaded yet, so that every connection fails; the log has the reason"
+        return None if self._complete else "waiting for the caBundle of the webhooks"
 
     async def _check(self) -> None:
         await self._refresh()
@@ -283,6 +285,11 @@ class SelfSignedCertificates(Certificates):
                 break
         if problem is not None:
             raise problem
+        if self._current is None:
+            raise ValueError(
+                f"the certificates in {self._store} cannot be loaded, although this operator has issued them "
+                f"{MAX_WRITES_PER_CHECK} times. Check whether something else changes their content."
+            )
 
     async def _publish(self, seen: list[tuple[Kind, Obj]], known: SharedCertificates) -> KubeError | None:
         try:
@@ -313,8 +320,8 @@ class SelfSignedCertificates(Certificates):
         Returns:
             Whether the shared certificates changed, by this replica or another.
         """
-        trusted = (Authority(AuthorityState.RETIRED, each) for each in authorities_in(seen))
-        known, now = self._known or SharedCertificates(Authorities(tuple(trusted))), self._clock()
+        now = self._clock()
+        known = self._known or taken_over(authorities_in(seen), shared_serving(self._content), now)
         order, why = rotation.next_order(
             known, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
         )

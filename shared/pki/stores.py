@@ -27,6 +27,7 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 from shared.pki import certs
 from shared.pki.certs import Certificate, IssuedCertificate, Pair, joined
 from shared.pki.rotation import (
+    TAKEOVER_FACTOR,
     Authorities,
     Authority,
     AuthorityState,
@@ -67,6 +68,9 @@ class Memory:
     def __init__(self) -> None:
         self._content: Mapping[str, str] = {}
 
+    def __str__(self) -> str:
+        return "memory"
+
     async def read(self) -> Mapping[str, str]:
         return self._content
 
@@ -87,6 +91,9 @@ class SharedSecret:
         self._name = name
         self._version = ""
         self._marks: Obj = {}
+
+    def __str__(self) -> str:
+        return f"Secret {self._namespace}/{self._name}"
 
     async def read(self) -> Mapping[str, str]:
         try:
@@ -112,11 +119,12 @@ class SharedSecret:
 
 def shared_certificates(content: Mapping[str, str]) -> SharedCertificates | None:
     """Parse the shared certificates; None if there is no authority that can sign."""
-    bundle, key = content.get(AUTHORITY_KEY, ""), content.get(SIGNER_KEY, "")
-    if certs.usable(Pair(bundle, key)) is None:
+    known, key = parsed(content.get(AUTHORITY_KEY, "")), content.get(SIGNER_KEY, "")
+    # Only the newest authority: a bundle may have more certificates than a server may present.
+    if not known or certs.usable(Pair(known[0].pem, key)) is None:
         return None
-    newest, *former = certs.read(bundle)
-    serving = certs.usable(Pair(content.get(CERTIFICATE_KEY, ""), content.get(PRIVATE_KEY, "")))
+    newest, *former = known
+    serving = shared_serving(content)
     # The first certificate that a successor signs promotes it.
     waits = serving is not None and serving.certificate.issuer in {each.subject for each in former}
     state = AuthorityState.INTRODUCED if waits else AuthorityState.SIGNING
@@ -124,10 +132,27 @@ def shared_certificates(content: Mapping[str, str]) -> SharedCertificates | None
     return SharedCertificates(Authorities((Authority(state, newest, Pair(newest.pem, key)), *retired)), serving)
 
 
+def shared_serving(content: Mapping[str, str]) -> IssuedCertificate | None:
+    """Return the shared serving certificate; None if it is missing or unusable."""
+    return certs.usable(Pair(content.get(CERTIFICATE_KEY, ""), content.get(PRIVATE_KEY, "")))
+
+
+def taken_over(trusted: Iterable[Certificate], serving: IssuedCertificate | None, now: datetime) -> SharedCertificates:
+    """Return what a replica starts from that knows no authority that can sign.
+
+    Args:
+        trusted: the authorities that clients trust: other replicas may still serve certificates of them.
+        serving: the shared serving certificate, if it is still usable; its authority is kept in any case.
+    """
+    known = Authorities(tuple(Authority(AuthorityState.RETIRED, each) for each in trusted))
+    return SharedCertificates(known.bounded(now, [serving.certificate] if serving else [], TAKEOVER_FACTOR))
+
+
 def shared_content(made: Made, stored: SharedCertificates, now: datetime) -> Mapping[str, str]:
-    """Return the content to share after an order was fulfilled, without expired authorities."""
+    """Return the content to share after an order was fulfilled, without expired and excess authorities."""
     serving = made.serving or (stored.serving.pair if stored.serving else None)
-    bundle, signer = stored.authorities.usable(now).trusted, made.authority
+    in_use, factor = ([stored.serving.certificate], 1.0) if stored.serving else ([], TAKEOVER_FACTOR)
+    bundle, signer = stored.authorities.bounded(now, in_use, factor).trusted, made.authority
     if signer is None:
         signer = stored.authorities.stored[0].pair
     else:

@@ -162,7 +162,8 @@ class Issuing:
             return stored
         trusted = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
         former = (Authority(AuthorityState.RETIRED, each) for each in next(filter(None, trusted), ()))
-        return Authorities(tuple(former)).usable(self.now)
+        in_use = [certificate for leaf in self.leaves if (certificate := self._stored(leaf))]
+        return Authorities(tuple(former)).bounded(self.now, in_use)
 
     @property
     def _is_informed(self) -> bool:

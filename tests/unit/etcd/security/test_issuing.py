@@ -214,6 +214,20 @@ def test_deleted_ca_gets_a_successor_and_its_certificates_stay_trusted() -> None
     assert secrets.leaf(PEER).issuer == secrets.trusted(PEER)[0].subject
 
 
+def test_ca_that_signed_stays_trusted_however_often_its_successors_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each deletion adds an authority that signs nothing before members trust it; a bundle of 512 cannot be read."""
+    monkeypatch.setattr(rotation, "MAX_RETIRED", 4)
+    secrets = issued()
+    former, before = secrets.trusted(PEER)[0], secrets.leaf(PEER)
+    for _ in range(8):
+        secrets.found[AUTHORITY] = None
+        secrets.now += HOUR
+        secrets.settle()
+        assert former in secrets.trusted(PEER)
+        assert len(secrets.trusted(PEER)) <= 1 + 4
+    assert secrets.leaf(PEER) == before, "no other one has signed"
+
+
 def test_successor_of_a_deleted_ca_at_first_signs_only_missing_certificates() -> None:
     secrets = issued()
     peer = secrets.leaf(PEER)

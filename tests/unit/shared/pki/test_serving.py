@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Conflict, Forbidden, NotFound
 from shared.kubernetes.kinds import SECRET
-from shared.pki import ca, certs
+from shared.pki import ca, certs, rotation
 from shared.pki.ca import authority, fulfil, issue
 from shared.pki.certs import Pair
 from shared.pki.issuing import make
@@ -360,6 +361,116 @@ async def test_deleted_secret_causes_a_rotation_that_clients_can_follow(cluster:
     with pytest.raises(x509.verification.VerificationError):
         verify(served_by(replica.context), old["ca.crt"], cluster.now)
     verify(served_by(replica.context), cluster.trusted(), cluster.now)
+
+
+def _trust(cluster: Cluster, bundle: str) -> None:
+    """Let the API servers trust a bundle, as another source of the certificate, or a user, publishes it."""
+    encoded = base64.b64encode(bundle.encode()).decode()
+    for kind in (MUTATING, VALIDATING):
+        body = configuration(kind)
+        body["webhooks"][0]["clientConfig"]["caBundle"] = encoded
+        cluster.chart.apply(kind, body, force=True)
+
+
+def _authorities(count: int, name: str = "foreign") -> list[Pair]:
+    """Return authorities, each newer than the one before."""
+    return [
+        authority(f"{name}-{number}", begins=START - timedelta(days=count - number), ends=START + timedelta(days=400))
+        for number in range(count)
+    ]
+
+
+def _joined(authorities: Iterable[Pair]) -> str:
+    return "".join(each.certificate for each in authorities)
+
+
+@pytest.mark.parametrize("count", [15, 16, 40])
+async def test_certificate_is_loaded_with_any_number_of_trusted_authorities(cluster: Cluster, count: int) -> None:
+    _trust(cluster, _joined(_authorities(count)))
+    replica = cluster.replica(life=LIFETIME)
+    await replica.open()
+    verify(served_by(replica.context), cluster.trusted(), cluster.now)
+    assert len(certs.read(cluster.trusted())) == count + 1
+    assert replica.unready() is None
+    cluster.server.log.reset()
+    await replica.open()
+    assert cluster.server.log.all_writes == [], "nothing is due"
+
+
+async def test_replica_without_a_certificate_is_not_ready(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = cluster.replica()
+    assert "no serving certificate" in (replica.unready() or "")
+    monkeypatch.setattr("shared.pki.serving.shared_certificates", lambda _: None)
+    with pytest.raises(ValueError, match="system/ours-certificates"):
+        await replica.open()
+    assert "no serving certificate" in (replica.unready() or "")
+
+
+async def test_only_the_newest_retired_authorities_are_taken_over(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "MAX_RETIRED", 4)
+    expired = authority("expired", begins=START - timedelta(hours=1), ends=START - timedelta(minutes=1))
+    later = authority("later", begins=START + timedelta(days=1), ends=START + timedelta(days=2))
+    foreign = _authorities(8)
+    _trust(cluster, _joined([expired, later, *foreign]))
+    await cluster.replica().open()
+    _, *retired = certs.read(cluster.trusted())
+    most = int(4 * rotation.TAKEOVER_FACTOR)
+    assert [each.pem.strip() for each in retired] == [each.certificate.strip() for each in foreign[-most:]]
+
+
+async def test_size_of_retired_authorities_is_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = _authorities(6)
+    fitting = sum(len(each.certificate) for each in foreign[-3:]) / rotation.TAKEOVER_FACTOR
+    monkeypatch.setattr(rotation, "MAX_RETIRED_BYTES", fitting + 8)
+    _trust(cluster, _joined(foreign))
+    await cluster.replica().open()
+    assert len(certs.read(cluster.trusted())) == 1 + 3
+
+
+async def test_authority_of_the_served_certificate_is_taken_over_although_it_is_the_oldest(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "MAX_RETIRED", 2)
+    serving = cluster.replica()
+    await serving.open()
+    old = cluster.secret["ca.crt"]
+    cluster.now += timedelta(seconds=1)
+    newer = [
+        authority(f"newer-{number}", begins=cluster.now, ends=cluster.now + timedelta(days=9)) for number in range(5)
+    ]
+    _trust(cluster, _joined([*newer, Pair(old, "")]))
+    cluster.chart.merge(SECRET, "system", "ours-certificates", {"data": {"ca.key": "Z2FyYmFnZQ=="}})
+    await cluster.replica().open()
+    verify(served_by(serving.context), cluster.trusted(), cluster.now)
+    assert len(certs.read(cluster.trusted())) == 1 + 3
+
+
+async def test_authority_of_the_served_certificate_stays_trusted_however_often_the_secret_is_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each deletion adds an authority, and restarts the settling time, before whose end none of them signs.
+
+    A replica that starts after the last deletion knows only the caBundle.
+    """
+    monkeypatch.setattr(rotation, "MAX_RETIRED", 4)
+    replicas = [cluster.replica(), cluster.replica()]
+    for each in replicas:
+        await each.open()
+    first = certs.read(served_by(replicas[0].context))[0].issuer
+    for _ in range(10):
+        cluster.chart.delete(SECRET, "system", "ours-certificates")
+        cluster.now += timedelta(seconds=1)
+        for each in replicas:
+            await each.open()
+            verify(served_by(each.context), cluster.trusted(), cluster.now)
+        assert len(certs.read(cluster.trusted())) <= 4 + 2  # the newest, and the one before it
+    assert certs.read(served_by(replicas[0].context))[0].issuer == first, "no other one has signed"
+    cluster.chart.delete(SECRET, "system", "ours-certificates")
+    await cluster.replica().open()
+    for each in replicas:
+        verify(served_by(each.context), cluster.trusted(), cluster.now)
 
 
 @pytest.mark.parametrize("spoiled", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
