@@ -11,9 +11,10 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import NamedTuple
 
 from shared.api.memo import remembered
@@ -37,6 +38,23 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _UTC_TIME = 0x17  # the other form, GeneralizedTime, has four-digit years
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _DNS_NAME, _IP_ADDRESS = 0x82, 0x87
+_SEQUENCE, _SET = 0x30, 0x31
+_UTF8_STRING = 0x0C
+_STRINGS = {
+    _UTF8_STRING: "utf-8",
+    0x13: "latin-1",  # PrintableString
+    0x14: "latin-1",  # TeletexString, which OpenSSL reads as Latin-1 too
+    0x16: "latin-1",  # IA5String
+    0x1A: "latin-1",  # VisibleString
+    0x1C: "utf-32-be",  # UniversalString
+    0x1E: "utf-16-be",  # BMPString
+}
+"""Encodings of the string types whose case and white space do not matter in names."""
+
+_MAX_ATTRIBUTES = 24
+"""Maximum number of attributes of a name that is made comparable, so that the number of certificates bounds the time.
+Names of companies have up to 13."""
+
 _COMMON_NAME = bytes.fromhex("0603550403")  # OID 2.5.4.3 as a DER element
 _ALTERNATIVE_NAMES = bytes.fromhex("551d11")  # OID 2.5.29.17, subjectAltName
 
@@ -53,8 +71,8 @@ class Certificate:
     """The parsed fields of a certificate.
 
     Attributes:
-        subject: subject as a DER name, for comparison only.
-        issuer: issuer as a DER name, for comparison only.
+        subject: subject, for comparison only (`comparable`).
+        issuer: issuer, for comparison only.
         begins: start of the validity.
         ends: end of the validity.
         hosts: DNS names and IP addresses of the subject.
@@ -270,9 +288,52 @@ def _certificate(pem: str) -> Certificate:
         _, _, (_, issuer), (_, validity), (_, subject), *rest = parts
         begins, ends = (_time(*part) for part in _elements(validity))
         extensions = next((content for tag, content in rest if tag == _EXTENSIONS), b"")
-        return Certificate(subject, issuer, begins, ends, frozenset(_hosts(extensions)), pem)
+        hosts = frozenset(_hosts(extensions))
+        return Certificate(comparable(subject), comparable(issuer), begins, ends, hosts, pem)
     except (ValueError, IndexError) as error:
         raise ValueError(f"a certificate cannot be parsed: {error}") from None
+
+
+def comparable(name: bytes) -> bytes:
+    """Return the form that a name has in common with all names that match it (RFC 5280, section 7.1).
+
+    Of texts, neither the type, nor the case, nor the amount of white space matters: an authority may write its name
+    differently in its own certificate and in those that it signs. OpenSSL compares names in the same way, but folds the
+    case of ASCII letters only. Unicode normalization is omitted: its time can grow with the square of the size.
+
+    A name with more attributes than any real one is returned as it is.
+
+    Args:
+        name: content of a DER name.
+
+    Raises:
+        ValueError: the data is no name.
+    """
+    found, count = list[bytes](), 0
+    for _, relative in _elements(name):
+        attributes = [each for _, each in islice(_elements(relative), _MAX_ATTRIBUTES + 1)]
+        count += max(len(attributes), 1)
+        if count > _MAX_ATTRIBUTES:
+            return name
+        found.append(_element(_SET, b"".join(sorted(map(_comparable_attribute, attributes)))))
+    return b"".join(found)
+
+
+def _comparable_attribute(attribute: bytes) -> bytes:
+    (kind, identity), (tag, value) = _elements(attribute)
+    if (encoding := _STRINGS.get(tag)) is not None:
+        with suppress(UnicodeDecodeError):
+            text = " ".join(value.decode(encoding).casefold().split())
+            tag, value = _UTF8_STRING, text.encode()
+    return _element(_SEQUENCE, _element(kind, identity) + _element(tag, value))
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    """Return an element in DER form."""
+    if len(content) < 0x80:
+        return bytes((tag, len(content))) + content
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8)
+    return bytes((tag, 0x80 | len(length))) + length + content
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
