@@ -31,7 +31,10 @@ MAX_CHAIN, MAX_CHAIN_BYTES = 16, 64 * 1024
 """Maximum number of certificates that a server presents, and size of their text. Each handshake verifies all."""
 
 MAX_KEY_BYTES = 8 * 1024
-"""Maximum size of a key: RSA with 8,192 bits has 6 KiB. Each handshake signs with it."""
+"""Maximum size of a key as a PEM block: RSA with 8,192 bits has 6 KiB. Each handshake signs with it."""
+
+MAX_KEY_FILE_BYTES = 64 * 1024
+"""Maximum size of a key with the text around it: `openssl rsa -text` writes 22 KiB before a key with 8,192 bits."""
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
@@ -233,8 +236,7 @@ def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
 
 
 def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
-    require_loadable(pair)
-    with _as_file(f"{pair.key}\n{pair.certificate}") as path:
+    with _as_file(_loadable(pair)) as path:
         try:
             # Without a password OpenSSL would prompt for one on the terminal if the key is encrypted.
             context.load_cert_chain(path, password="")
@@ -251,15 +253,51 @@ def require_loadable(pair: Pair) -> None:
         ValueError: the pair is too large, or the key is encrypted: its author chooses how long OpenSSL tries to decrypt
             it, up to hours.
     """
+    _loadable(pair)
+
+
+def _loadable(pair: Pair) -> str:
+    """Return the PEM blocks of a pair that OpenSSL may load: keys, then certificates; see `require_loadable`.
+
+    The text around them is neither judged nor given to OpenSSL, which might find a block in it that is not judged.
+    """
     if excess := excess_of(pair.certificate, MAX_CHAIN, MAX_CHAIN_BYTES):
         raise ValueError(excess)
-    if len(pair.key) > MAX_KEY_BYTES:
+    if len(pair.key) > MAX_KEY_FILE_BYTES:
         raise ValueError(
-            f"the key has {len(pair.key):,} bytes; at most {MAX_KEY_BYTES:,} are accepted: use an elliptic-curve key, "
+            f"{len(pair.key):,} bytes around and in the key; at most {MAX_KEY_FILE_BYTES:,} are accepted: remove the "
+            "text around the key"
+        )
+    keys = [block for label, block in _pem_blocks(pair.key) if label.endswith("PRIVATE KEY")]
+    if (size := sum(map(len, keys))) > MAX_KEY_BYTES:
+        raise ValueError(
+            f"the key has {size:,} bytes; at most {MAX_KEY_BYTES:,} are accepted: use an elliptic-curve key, "
             "or RSA with up to 8,192 bits"
         )
-    if any("ENCRYPTED" in text for text in pair):
+    presented = list(_pem_blocks(pair.certificate))
+    if any("ENCRYPTED" in block for block in (*keys, *(block for _, block in presented))):
         raise ValueError("the key is encrypted, and there is no password for it: store it unencrypted")
+    return "\n".join((*keys, *(block for label, block in presented if label.endswith("CERTIFICATE"))))
+
+
+def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each PEM block (RFC 7468, section 2).
+
+    A block begins at the start of a line, as for OpenSSL. One without its last line reaches to the end of the text.
+    """
+    text, mark, dashes = f"\n{text}", "\n-----BEGIN ", "-----"
+    at = text.find(mark)
+    while at >= 0:
+        line_ends = text.find("\n", at + 1)
+        line = text[at + len(mark) : line_ends if line_ends >= 0 else len(text)].rstrip()
+        if not line.endswith(dashes) or line_ends < 0:
+            at = text.find(mark, at + 1)
+            continue
+        label = line.removesuffix(dashes)
+        end = f"\n-----END {label}{dashes}"
+        ends = text.find(end, line_ends)
+        yield label, text[at + 1 : ends + len(end) if ends >= 0 else len(text)]
+        at = text.find(mark, ends + 1) if ends >= 0 else -1
 
 
 @contextmanager

@@ -9,12 +9,14 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
@@ -33,6 +35,7 @@ from shared.pki.stores import Memory
 from shared.pki.threads import MAX_AT_ONCE
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import certificates_of
+from shared.testing import cost
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -103,6 +106,125 @@ def test_key_of_another_certificate_is_rejected() -> None:
         certs.server_context(Pair(one.certificate, other.key))
     with pytest.raises(ValueError, match="cannot be used"):
         certs.server_context(Pair("nonsense", one.key))
+
+
+# Text around keys.
+
+
+def _rsa() -> Pair:
+    """Return a certificate with an RSA key, in the traditional format of OpenSSL."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return Pair(
+        builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(),
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode(),
+    )
+
+
+_PRINTED = "Private-Key: (4096 bit, 2 primes)\nmodulus:\n" + "    00:b6:2d:8f:4f:8c:3e:19:57:aa:c4:90:11:f2:6e:\n" * 220
+"""Text as `openssl rsa -text` writes it before a key: 11 KB for RSA with 4,096 bits."""
+
+
+def test_text_around_a_key_and_a_certificate_does_not_matter() -> None:
+    pair = _rsa()
+    for before, after in [
+        (_PRINTED, ""),
+        ("# NOT ENCRYPTED\n", "\n# NOT ENCRYPTED"),
+        ("Bag Attributes\r\n    friendlyName: ENCRYPTED\r\n", ""),
+        ("-----BEGIN NOTHING\nProc-Type: 4,ENCRYPTED\n", "\n-----BEGIN\n"),
+        (signed()[1].certificate, ""),
+    ]:
+        certs.require_loadable(Pair(pair.certificate, f"{before}{pair.key}{after}"))
+        certs.server_context(Pair(pair.certificate, f"{before}{pair.key}{after}"))
+    for before in ("# NOT ENCRYPTED\n", "Certificate:\n    Subject: CN = ENCRYPTED\n"):
+        certs.server_context(Pair(f"{before}{pair.certificate}", pair.key))
+    parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
+    own = signed()[1]
+    certs.server_context(Pair(own.certificate, (parameters + own.key).replace("\n", "\r\n")))
+
+
+def _encrypted(form: serialization.PrivateFormat) -> str:
+    key = serialization.load_pem_private_key(signed()[1].key.encode(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
+
+
+@pytest.mark.parametrize(
+    ("form", "mark"),
+    [
+        (serialization.PrivateFormat.PKCS8, "-----BEGIN ENCRYPTED PRIVATE KEY-----\n"),
+        (serialization.PrivateFormat.TraditionalOpenSSL, "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"),
+    ],
+)
+def test_encrypted_key_is_refused_wherever_it_is(form: serialization.PrivateFormat, mark: str) -> None:
+    pair, encrypted = signed()[1], _encrypted(form)
+    assert encrypted.startswith(mark)
+    inside = f"-----BEGIN CERTIFICATE-----\n{encrypted}-----END CERTIFICATE-----\n"
+    for certificate, key in [
+        (pair.certificate, encrypted),
+        (pair.certificate, f"# a comment\n{encrypted}"),
+        (pair.certificate, pair.key + encrypted),
+        (pair.certificate, encrypted.partition("-----END")[0]),
+        (pair.certificate, encrypted.replace("\n", "\r\n")),
+        (pair.certificate + encrypted, pair.key),
+        (pair.certificate + inside, pair.key),
+    ]:
+        for check in (certs.require_loadable, certs.server_context, certs.client_context):
+            with pytest.raises(ValueError, match="the key is encrypted, and there is no password for it: store it"):
+                check(Pair(certificate, key))
+
+
+def test_encrypted_key_that_openssl_alone_would_find_is_never_decrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL splits lines of more than 254 characters, so that a block may begin in the middle of a line."""
+    given = list[str]()
+
+    @contextlib.contextmanager
+    def recorded(text: str) -> Iterator[str]:
+        given.append(text)
+        with as_file(text) as path:
+            yield path
+
+    as_file = certs._as_file
+    monkeypatch.setattr(certs, "_as_file", recorded)
+    hidden = "x" * 254 + _encrypted(serialization.PrivateFormat.PKCS8)
+    for pair in (Pair(signed()[1].certificate, hidden), Pair(hidden + signed()[1].certificate, "none")):
+        with pytest.raises(ValueError, match="cannot be used"):
+            certs.server_context(pair)
+    assert len(given) == 2
+    assert "ENCRYPTED" not in "".join(given)
+
+
+@pytest.mark.parametrize(
+    ("key", "because"),
+    [
+        ("# a comment\n" * 6_000, "72,000 bytes around and in the key; at most 65,536 are accepted: remove the text"),
+        ("-----BEGIN PRIVATE KEY-----\n" + "A" * 9_000, "the key has 9,028 bytes; at most 8,192"),
+        ((_PRINTED * 2) + "-----BEGIN RSA PRIVATE KEY-----\n" + "A" * 9_000, "the key has 9,0"),
+    ],
+)
+def test_size_of_a_key_and_of_the_text_around_it_is_bounded(key: str, because: str) -> None:
+    with pytest.raises(ValueError, match=because):
+        certs.require_loadable(Pair(signed()[1].certificate, key))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "-----BEGIN ",
+        "-----BEGIN \n",
+        "-----BEGIN A-----\n",
+        "-----END A-----\n",
+        "\n",
+        "-----BEGIN A-----\n-----END A-----\n",
+    ],
+)
+async def test_hostile_text_around_a_key_does_not_occupy_the_operator(part: str) -> None:
+    text = part * (certs.MAX_KEY_FILE_BYTES // len(part))
+    async with cost.bounded():
+        certs.require_loadable(Pair(text, text))
 
 
 # Issuing.
