@@ -131,7 +131,7 @@ class Assessment(Observed):
         """Replicas of the StatefulSet by the operator's last decision.
 
         If another client changed the number (kubectl scale), or without a StatefulSet, no instance was removed by a
-        decision: those with a volume or a recorded node count.
+        decision: instances with a volume or a recorded node count.
         """
         made = self.stateful_set
         count = int(made["spec"]["replicas"]) if made else 0

@@ -35,6 +35,7 @@ from operators.redis.objects.redis_conf import (
     TLS,
     USERS,
     USERS_KEY,
+    delayed_sync,
     loads_bundled_modules,
     persists,
 )
@@ -141,6 +142,7 @@ def arguments(resource: RedisCluster, template: str = "") -> list[str]:
     if starts_afresh(resource, template):  # see steps/fresh_identity.py
         process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
         found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
+        found += [word for name, value in delayed_sync(resource, template).items() for word in (f"--{name}", value)]
     return found
 
 

@@ -203,6 +203,24 @@ def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
     return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
 
 
+DELAYED_SYNC: Mapping[str, str] = {
+    "repl-diskless-sync": "yes",
+    "repl-diskless-sync-delay": str(2**31 - 1),
+    "repl-diskless-sync-max-replicas": "0",
+}
+"""Directives with which a server delays the transfer of its data set: replicas that request it keep their own.
+
+A diskless transfer begins after a delay, or as soon as a number of replicas wait for it. Source:
+shouldStartChildReplication in replication.c of Redis 7.0 and Valkey 9.0.
+"""
+
+
+def delayed_sync(resource: RedisCluster, template: str = "") -> Mapping[str, str]:
+    """Return the directives of `DELAYED_SYNC` that a server needs: those of the file, which it would use otherwise."""
+    given = _given(resource, template, {})
+    return {name: value for name, value in DELAYED_SYNC.items() if name in given}
+
+
 def persists(resource: RedisCluster, template: str = "") -> bool:
     """Return whether a restarted server has data: it writes an append-only file or snapshots."""
     given = _given(resource, template, {})

@@ -11,6 +11,7 @@ from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.instance import Instance, endpoint
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
+from operators.redis.objects.redis_conf import DELAYED_SYNC
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
 from operators.redis.steps.configuration import (
     configured,
@@ -47,7 +48,9 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     for instance in seen.staying:
         if not understands(resource, instance):
             continue
-        due = _due(resource, seen, instance, settings, mark, now)
+        delayed = {} if _may_serve_replicas(seen, instance) else DELAYED_SYNC
+        desired = {name: value for name, value in settings.items() if name not in delayed}
+        due = _due(resource, seen, instance, desired, mark, now)
         if due:
             names.append(instance.name)
             actions += due
@@ -55,6 +58,15 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
         return PASS
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _may_serve_replicas(seen: Assessment, instance: Instance) -> bool:
+    """Return whether no replica has data that it would replace by that of a node at the address of its former primary.
+
+    The former node stays recorded until no member knows it, so that none replicates it any more.
+    """
+    known = instance.recorded
+    return known is not None and known.node_id == instance.id and instance.id in seen.view.cluster
 
 
 def _due(

@@ -477,6 +477,28 @@ async def primary_gives_all_slots_away(lab: Lab) -> None:
         await recorder.record_views(*"abcdefg")
 
 
+async def replica_copies_any_server_at_the_address_of_its_primary(lab: Lab) -> None:
+    """Show that replication compares no ids, and that a replica keeps its keys while it waits for a transfer."""
+    recorder = await form(lab, "def")
+    await lab.server("c").execute("SET", "foo", "one")
+    await lab.wait(1)
+    await recorder.record_replication("f")
+    for name in "abdef":
+        await lab.server(name).execute("CONFIG", "SET", "cluster-node-timeout", 60000)
+    await lab.hang("f")
+    await lab.stop("c")
+    await lab.wipe("c")
+    await recorder.start("c")
+    for setting in (("cluster-node-timeout", 60000), ("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", 3600)):
+        await lab.server("c").execute("CONFIG", "SET", *setting)
+    await lab.hang("f", hangs=False)
+    await lab.wait(2 * SEEN)
+    await recorder.record_replication("f")
+    await recorder.send("c", "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    await lab.wait(2 * SEEN)
+    await recorder.record_replication("f")
+
+
 SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
@@ -498,5 +520,6 @@ SCRIPTS: dict[str, Script] = {
         primary_hangs,
         node_is_reset,
         primary_gives_all_slots_away,
+        replica_copies_any_server_at_the_address_of_its_primary,
     )
 }

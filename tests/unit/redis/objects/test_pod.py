@@ -142,12 +142,15 @@ VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
 def test_node_without_persistence_never_reads_the_identity_of_the_process_before_it() -> None:
     """A primary that resumes with its id and without its keys makes its replicas drop their keys."""
     built = container(pod(**VOLATILE))
-    assert built["args"][-4:] == [
-        "--cluster-config-file",
-        "nodes-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).conf",
-        "--dbfilename",
-        "dump-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).rdb",
-    ]
+    given = dict(zip(built["args"][:-1], built["args"][1:], strict=True))
+    assert given["--cluster-config-file"] == "nodes-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).conf"
+    assert given["--dbfilename"] == "dump-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).rdb"
+    assert (given["--repl-diskless-sync"], given["--repl-diskless-sync-delay"]) == ("yes", str(2**31 - 1)), (
+        "replicas of the former node, which connect to its address, keep their keys"
+    )
+    assert "--repl-diskless-sync-max-replicas" not in given, "an option of later versions"
+    several = container(pod(config={**VOLATILE["config"], "repl-diskless-sync-max-replicas": "1"}))
+    assert several["args"][-2:] == ["--repl-diskless-sync-max-replicas", "0"]
     paths = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in built["env"] if "valueFrom" in each}
     assert paths["PLATFORM_POD_UID"] == "metadata.uid", "a volume may outlive the pod"
     assert paths["PLATFORM_LAST_RUN"] == "metadata.annotations['redis.middleware.hc.cn/last-run']"

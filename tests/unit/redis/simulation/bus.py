@@ -101,8 +101,7 @@ def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool
     if sender is None or sender.in_handshake or sender.id == node.id:
         return
     if not meets and sender.address != message.source:  # the address that it sends from is its current one
-        sender.address, sender.port = message.source, message.port
-        sender.flags.discard(NOADDR)
+        _update_address(process, sender, message.source, message.port)
     update_sender(redis, process, sender, message)
     if not meets:
         process_gossip(redis, process, message, sender)
@@ -118,8 +117,7 @@ def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: 
         there = node.known.get(message.id)
         if there is not None:
             if there.id != node.id:
-                there.address, there.port = contacted.address, contacted.port
-                there.flags.discard(NOADDR)
+                _update_address(process, there, contacted.address, contacted.port)
             return
         contacted.id, contacted.flags, contacted.meets = message.id, set(), False
         node.known[message.id] = contacted
@@ -133,6 +131,18 @@ def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: 
         contacted.flags.discard(FAILED)
     update_sender(redis, process, contacted, message)
     process_gossip(redis, process, message, contacted)
+
+
+def _update_address(process: Process, known: Known, address: str, port: int) -> None:
+    """Change the address of a node that contacted this one; a replica connects to its primary there.
+
+    Source: nodeUpdateAddressIfNeeded in cluster.c of Redis 7.0. Gossip changes addresses without that.
+    """
+    moved = (known.address, known.port) != (address, port)
+    known.address, known.port = address, port
+    known.flags.discard(NOADDR)
+    if moved and known.id == process.node.me.primary:
+        process.source, process.linked = (address, port), False
 
 
 def start_handshake(process: Process, address: str, port: int, now: float, *, meets: bool) -> None:

@@ -244,7 +244,7 @@ def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
     redis.guard.may_reset(redis, process, hard=hard)
     if node.me.primary:
         node.keys, node.offset, node.history = {}, 0, fake_id("history", node.unique("reset"))
-    process.linked, process.since, process.election = False, None, Election()
+    process.source, process.linked, process.since, process.election = ("", 0), False, None, Election()
     me = node.me
     me.primary, me.slots = "", 0
     node.known, node.migrating, node.importing = {me.id: me}, {}, {}

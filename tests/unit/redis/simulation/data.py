@@ -107,7 +107,7 @@ def wait(redis: FakeRedis, process: Process, offset: int) -> int:
         offset: replication offset after the last command of the connection *before* WAIT (`client->woff`). A connection
             that sent nothing since others wrote waits for nothing.
     """
-    linked = [other for other in redis.replicas_of(process) if other.linked and other.pod not in redis.lagging]
+    linked = [other for other in redis.connected_to(process) if other.linked and other.pod not in redis.lagging]
     for other in linked:
         if other.node.offset < offset:
             redis.replicate(other)
@@ -115,13 +115,15 @@ def wait(redis: FakeRedis, process: Process, offset: int) -> int:
 
 
 def replicate(redis: FakeRedis, process: Process) -> None:
-    """Copy the data set of the primary; a full resync discards what the replica has."""
-    lead = process.node.lead
-    primary = redis.reached(process, lead.address, lead.port) if lead else None
-    if lead is None or primary is None or primary.node.id != lead.id or not _accepts(process, primary):
+    """Copy the data set of the server at the address that the replica has; a full resync discards what it has.
+
+    The server may belong to another cluster: no id is compared (syncWithMaster in replication.c of Redis 7.0).
+    """
+    primary = _connected(redis, process)
+    if primary is None:
         if process.linked:
             process.linked, process.since = False, redis.now
-        process.syncing = 0.0
+        process.requested = process.syncing = 0.0
         return
     node, source = process.node, primary.node
     if process.pod in redis.lagging:
@@ -129,18 +131,44 @@ def replicate(redis: FakeRedis, process: Process) -> None:
             process.syncing = redis.now
         return
     if not process.linked and not _continues(node, source):
-        if not process.syncing:
-            process.syncing = redis.now
-            return
-        if process.syncing == redis.now:
+        if not _begins_transfer(redis, process, primary):
             return
         redis.guard.may_overwrite(redis, node, source)
-    process.linked, process.since, process.syncing = True, redis.now, 0.0
+    process.linked, process.since, process.requested, process.syncing = True, redis.now, 0.0, 0.0
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
     redis.guard.replicated(source)
     if primary.replicates_slots:  # a full sync has them as well
         node.migrating, node.importing = dict(source.migrating), dict(source.importing)
+
+
+def _connected(redis: FakeRedis, process: Process) -> Process | None:
+    """Return the server that a replica is connected to; None if there is none, or if it refuses."""
+    lead = process.node.lead
+    if lead is None:
+        return None
+    if not process.source[0]:  # clusterCron
+        process.source = lead.address, lead.port
+    primary = redis.reached(process, *process.source)
+    if primary is None or not _serves_replicas(primary) or not _accepts(process, primary):
+        return None
+    if process.peer != primary.run_id:  # the connection to the former server broke
+        process.peer, process.linked, process.requested, process.syncing = primary.run_id, False, 0.0, 0.0
+    return primary
+
+
+def _begins_transfer(redis: FakeRedis, process: Process, primary: Process) -> bool:
+    """Whether a full sync is complete that a replica has requested, and that takes no time after its delay."""
+    process.requested = process.requested or redis.now
+    if redis.now - process.requested < primary.sync_delay:
+        return False
+    process.syncing = process.syncing or redis.now
+    return process.syncing != redis.now
+
+
+def _serves_replicas(primary: Process) -> bool:
+    """Whether a server has data to replicate: a replica without its own primary refuses (NOMASTERLINK)."""
+    return not primary.node.me.primary or primary.linked
 
 
 def _accepts(process: Process, primary: Process) -> bool:

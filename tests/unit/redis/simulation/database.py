@@ -335,7 +335,13 @@ class FakeRedis:
         return next((process for process in self.running if process.node is node), None)
 
     def replicas_of(self, process: Process) -> list[Process]:
+        """Return the servers that are replicas of a node by their cluster view."""
         return [other for other in self.running if other.node.me.primary == process.node.id]
+
+    def connected_to(self, process: Process) -> list[Process]:
+        """Return the servers that replicate from the address of a server, also those of other clusters."""
+        at = (process.address, process.port)
+        return [other for other in self.running if other.source == at and (other.linked or other.syncing)]
 
     def advance(self) -> None:
         """Simulate the time that passed since the last call."""
@@ -418,6 +424,7 @@ class FakeRedis:
         node = process.node
         node.me.slots, node.me.primary = 0, primary.id
         node.migrating, node.importing = {}, {}
+        process.source = primary.address, primary.port
         process.linked, process.since, process.syncing = False, None, 0.0
         process.election, process.paused, process.broadcast_pending = Election(), 0.0, True
 
@@ -433,7 +440,7 @@ class FakeRedis:
         if not process.keeps_unclaimed_marks:
             process.unclaimed &= ~node.me.slots
         node.fork_history(fake_id("history", node.unique("history")))
-        process.linked, process.since, process.syncing = False, None, 0.0
+        process.source, process.linked, process.since, process.syncing = ("", 0), False, None, 0.0
         process.election, process.broadcast_pending = Election(), True
         self.settle(action)
 

@@ -143,7 +143,7 @@ class Guard:
 
     def moved(self, redis: FakeRedis, source: Process, target: Process, keys: Iterable[bytes]) -> None:
         """Record keys that moved by MIGRATE to a node whose replicas do not have them yet, though replicas had them."""
-        copied = any(other.linked for other in redis.replicas_of(source))
+        copied = any(other.linked for other in redis.connected_to(source))
         if copied and (keys := {*keys} & self.records.keys()):
             self.unconfirmed.setdefault(target.node.id, {}).setdefault(redis.batch, set()).update(keys)
 

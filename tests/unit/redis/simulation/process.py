@@ -65,7 +65,11 @@ class Process:
         hangs: whether it does not respond.
         settings: settings of the command line and CONFIG SET, over the defaults.
         passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
+        source: address and port that it replicates from (master_host); empty until it knows one. Gossip that changes
+            the address of its primary does not change it.
+        peer: run id of the server that it is connected to.
         linked: whether the replication link is up; `since` is when it was last up, None for never.
+        requested: time of its request for a full sync; 0 without one. A diskless transfer begins after a delay.
         syncing: start of a full sync; 0 without one.
         serves: whether the cluster state is ok.
         alone: time at which a majority was last missing.
@@ -90,8 +94,11 @@ class Process:
     passwords: set[str] = field(default_factory=set)
     tls: bool = False
     run_id: str = ""
+    source: tuple[str, int] = ("", 0)
+    peer: str = ""
     linked: bool = False
     since: float | None = None
+    requested: float = 0.0
     syncing: float = 0.0
     serves: bool = False
     alone: float = -1e9
@@ -130,6 +137,11 @@ class Process:
     def keeps_unclaimed_marks(self) -> bool:
         """Whether that mark outlasts SETSLOT NODE (clusterDelSlot clears it since Redis 7.2.4, and in all Valkey)."""
         return self.engine == "redis" and self.version.startswith(("7.0.", "7.2.0", "7.2.1", "7.2.2", "7.2.3"))
+
+    @property
+    def sync_delay(self) -> float:
+        """Time until a diskless transfer begins, in seconds (shouldStartChildReplication in replication.c)."""
+        return float(self.config("repl-diskless-sync-delay")) if self.config("repl-diskless-sync") == "yes" else 0.0
 
     @property
     def timeout(self) -> float:
@@ -174,6 +186,8 @@ DEFAULTS = {
     "masteruser": "",
     "maxmemory": "0",
     "maxmemory-policy": "noeviction",
+    "repl-diskless-sync": "yes",
+    "repl-diskless-sync-delay": "0",
     "requirepass": "",
     "save": "",
 }

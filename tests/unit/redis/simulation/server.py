@@ -236,7 +236,6 @@ def name_of(words: Words) -> str:
 
 def _info(redis: FakeRedis, process: Process, _: Words) -> str:
     node = process.node
-    lead = node.lead
     valkey = process.engine == "valkey"
     lines: dict[str, object] = {
         "redis_version": "7.2.4" if valkey else process.version,
@@ -255,15 +254,15 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
     }
     if node.me.primary:
         lines |= {
-            "master_host": lead.address if lead else "",
-            "master_port": lead.port if lead else 0,
+            "master_host": process.source[0],
+            "master_port": process.source[1],
             "master_link_status": "up" if process.linked else "down",
             "master_last_io_seconds_ago": 0 if process.linked else -1,
             "master_sync_in_progress": int(bool(process.syncing)),
             "slave_repl_offset": node.offset,
             "slave_read_only": 1,
         }
-    followers = [other for other in redis.replicas_of(process) if other.linked or other.syncing]
+    followers = redis.connected_to(process)
     lines["connected_slaves"] = len(followers)
     for number, other in enumerate(followers):
         state = "online" if other.linked else "wait_bgsave"

@@ -105,6 +105,30 @@ def test_changed_setting_is_sent_to_every_server() -> None:
     assert plan.verdict.progress is Progress.PROGRESSING, "following steps run"
 
 
+DELAYED = {"repl_diskless_sync_delay": str(2**31 - 1)}
+
+
+@pytest.mark.parametrize(
+    ("node", "due"),
+    [
+        (At(incarnation=1, member=False, knows=False), []),
+        (At(incarnation=1), []),
+        (At(incarnation=1, recorded=1), [("demo-0", "repl-diskless-sync-delay", "0")]),
+    ],
+    ids=["not a member", "the former node is still recorded", "the former node is forgotten"],
+)
+def test_node_without_its_data_keeps_replicas_waiting_until_none_replicates_the_former_node(
+    node: At, due: list[tuple[str, str, str]]
+) -> None:
+    """Replicas connect to its address, and would copy its empty data set."""
+    nodes = (node, *formed()[1:])
+    resource = cluster(*nodes, config={"appendonly": "no", "save": ""})
+    found = observed(resource, resource, *nodes)
+    first, *others = found.instances
+    found = replace(found, instances=(_with(first, settings_of(resource, **DELAYED), {}), *others))
+    assert attempts(planned(resource, found)) == due
+
+
 def test_setting_that_differs_on_a_server_is_corrected_regardless_of_annotations() -> None:
     """R5: an interrupted migration of a large key leaves cluster-node-timeout raised."""
     resource = cluster(*formed())

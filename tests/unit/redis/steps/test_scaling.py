@@ -634,14 +634,21 @@ def test_new_node_is_not_used_before_it_is_recorded() -> None:
     assert acts(made.actions) == []
 
 
-GONE: dict[str, Any] = {"up": False, "pod": False}
+SCALED_AWAY: dict[str, Any] = {"up": False, "pod": False}
 
 
 @pytest.mark.parametrize("by_hand", [6, 7])
 def test_node_with_slots_comes_back_after_kubectl_scale(by_hand: int) -> None:
-    """Before, its volume was kept and its pod never came back: no message said how to serve its slots again."""
+    """Before, its volume was kept and its pod never came back: no message named the way to serve its slots again."""
     owners = [At(slots, keys=10) for slots in thirds(4)]
-    eight = [*owners[:3], replica(0), replica(1), replica(2), replace(owners[3], **GONE), replica(6, **GONE)]
+    eight = [
+        *owners[:3],
+        replica(0),
+        replica(1),
+        replica(2),
+        replace(owners[3], **SCALED_AWAY),
+        replica(6, **SCALED_AWAY),
+    ]
     resource, _ = world(*eight, replicas=6)
     made = plan(resource, seen(resource, *eight, replicas=by_hand, scaled_by_hand=True))
     assert requested_replicas(made) == 8
@@ -650,7 +657,7 @@ def test_node_with_slots_comes_back_after_kubectl_scale(by_hand: int) -> None:
 
 def test_replica_comes_back_after_kubectl_scale_until_its_primary_has_another_one() -> None:
     """The replica that stays has to change its primary first; no slot moves to a primary without a replica."""
-    seven = [P0, P1, P2, R0, R1, replace(R2, of=0), replica(2, **GONE)]
+    seven = [P0, P1, P2, R0, R1, replace(R2, of=0), replica(2, **SCALED_AWAY)]
     resource, _ = world(*seven, replicas=6)
     made = plan(resource, seen(resource, *seven, replicas=6, scaled_by_hand=True))
     assert requested_replicas(made) == 7
@@ -658,6 +665,6 @@ def test_replica_comes_back_after_kubectl_scale_until_its_primary_has_another_on
 
 
 def test_node_that_the_operator_removed_does_not_come_back_while_a_primary_restarts() -> None:
-    seven = [replace(P0, up=False, ready=False), P1, P2, R0, R1, R2, replica(0, **GONE)]
+    seven = [replace(P0, up=False, ready=False), P1, P2, R0, R1, R2, replica(0, **SCALED_AWAY)]
     resource, _ = world(*seven, replicas=6)
     assert requested_replicas(plan(resource, seen(resource, *seven, replicas=6))) == 6
