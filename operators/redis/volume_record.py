@@ -11,9 +11,10 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import engine_of
 from operators.redis.instance import Instance
 from operators.redis.objects import names
-from operators.redis.objects.names import COPY_OF, HOST, NODE_ID, NODES, PRIMARY, VERSION
+from operators.redis.objects.names import COPY_OF, HOST, NODE_ID, NODES, ORIGIN, PRIMARY, VERSION
+from operators.redis.objects.stateful_set import template_origin
 from operators.redis.observe import Observed
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import Obj
 
 
@@ -80,6 +81,26 @@ def to_record(resource: RedisCluster, seen: Observed, instance: Instance) -> Obj
         VERSION: f"{report.engine} {report.version}",
         NODES: ",".join(f"{each.name}={each.recorded.node_id}" for each in seen.instances if each.recorded),
     }
+
+
+def origin(resource: RedisCluster, seen: Observed) -> str:
+    """Return the UID of the resource that created the volumes, which names the file with the identity of a node.
+
+    A copy of a volume has the node id of the original, and the addresses of its cluster. Two nodes with one id would
+    take over from each other, so that a copy must not start with that file. A new cluster therefore has a file of its
+    own, regardless of what its volumes have. Only volumes of a created cluster, or adopted ones, keep their file.
+
+    Returns:
+        Empty for volumes of earlier builds, and for nodes without volumes of their own: the file is nodes.conf.
+    """
+    if not resource.has_storage:
+        return ""
+    if seen.stateful_set is not None:
+        return template_origin(seen.stateful_set)
+    claims = [instance.volume for instance in seen.instances if instance.volume]
+    if not claims or not (resource.formed or resource.adopted_from):
+        return resource.uid
+    return max(label(claim, ORIGIN) for claim in claims)
 
 
 def why_unusable(resource: RedisCluster, found: Sequence[VolumeRecord]) -> str:

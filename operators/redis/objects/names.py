@@ -49,6 +49,11 @@ cluster, as NAME=ID,NAME=ID (volume_record.py).
 CLUSTER_UID = "redis.middleware.hc.cn/cluster-uid"
 """Label of the StatefulSet and of volume claims: UID of the resource that owns the data."""
 
+ORIGIN = "redis.middleware.hc.cn/origin-uid"
+"""Label of volume claims: UID of the resource that created them. It names the file with the node id and the addresses
+(`volume_record.origin`), and stays when another resource adopts the volume. Volumes of earlier builds have none.
+"""
+
 
 def owner(resource: RedisCluster, operator: str) -> Owner:
     """Return the owner of the objects; with spec.finalizers empty they outlive the resource."""

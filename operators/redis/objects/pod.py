@@ -61,7 +61,13 @@ LAST_RUN_VARIABLE = "PLATFORM_LAST_RUN"
 
 
 def pod(
-    resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str, template: str = ""
+    resource: RedisCluster,
+    own: Owner,
+    image: str,
+    marks: Mapping[str, str],
+    config_digest: str,
+    template: str = "",
+    origin: str = "",
 ) -> Obj:
     """Return the pod template of the nodes.
 
@@ -70,10 +76,11 @@ def pod(
         marks: annotations for changes that running servers apply without a restart.
         config_digest: digest of the settings that servers read only when they start.
         template: the user's redis.conf.
+        origin: UID of the resource that created the volumes; empty for volumes of earlier builds.
     """
     settings, spec = resource.spec.pods, resource.spec
     annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
-    containers = [_server(resource, image, template)]
+    containers = [_server(resource, image, template, origin)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
     pod_spec: Obj = {
@@ -130,11 +137,15 @@ def starts_afresh(resource: RedisCluster, template: str = "") -> bool:
     return resource.spec.replicas_per_master > 0 and not persists(resource, template)
 
 
-def arguments(resource: RedisCluster, template: str = "") -> list[str]:
+def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> list[str]:
     """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in.
+
+    A server contacts the nodes in its nodes.conf as soon as it starts. With the origin in the name of that file, a copy
+    of a volume in another cluster is a node without an identity, which contacts no node.
 
     Args:
         template: the user's redis.conf.
+        origin: see `pod`.
     """
     found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
     if features(resource.engine).hostnames:
@@ -143,28 +154,30 @@ def arguments(resource: RedisCluster, template: str = "") -> list[str]:
         process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
         found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
         found += [word for name, value in delayed_sync(resource, template).items() for word in (f"--{name}", value)]
+    elif origin:
+        found += ["--cluster-config-file", f"nodes-{origin}.conf"]
     return found
 
 
-def _start(resource: RedisCluster, template: str) -> Obj:
+def _start(resource: RedisCluster, template: str, origin: str) -> Obj:
     """Return command and arguments of the server's container.
 
     The ENTRYPOINT of official images executes its arguments. If the first one is redis-server, that of Redis 8 adds
     --loadmodule for each bundled module. An image without an ENTRYPOINT executes the arguments themselves.
     Source: debian/docker-entrypoint.sh in redis/docker-library-redis (release/8.0) and valkey-io/valkey-container.
     """
-    command, given = resource.spec.command, arguments(resource, template)
+    command, given = resource.spec.command, arguments(resource, template, origin)
     if not command and loads_bundled_modules(resource, template):
         command = [resource.engine.program]  # a server that loads a module twice does not start
     return {"command": command, "args": given} if command else {"args": [resource.engine.program, *given]}
 
 
-def _server(resource: RedisCluster, image: str, template: str) -> Obj:
+def _server(resource: RedisCluster, image: str, template: str, origin: str) -> Obj:
     listening: Obj = {"tcpSocket": {"port": CLIENT}}
     return {
         "name": CONTAINER,
         "image": image,
-        **_start(resource, template),
+        **_start(resource, template, origin),
         "env": _process_variables(resource, template) + _environment(resource),
         "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
         "resources": amounts(resource),

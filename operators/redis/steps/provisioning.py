@@ -27,6 +27,7 @@ from operators.redis.steps.configuration import config_marks, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
+from operators.redis.volume_record import origin
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
@@ -138,10 +139,11 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
     image = runs.image_reference(settings.image_repository)
     digest, mark = config_marks(runs, seen)
+    uid = origin(resource, seen)
     template = pod.pod(
-        runs, own, image, made_with(seen.secrets) | {CONFIG_MARK: mark}, digest, template_text(runs, seen)
+        runs, own, image, made_with(seen.secrets) | {CONFIG_MARK: mark}, digest, template_text(runs, seen), uid
     )
-    made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
+    made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set, uid)
     spec = runs.spec  # for the default exporter of another release, no node restarts
     given = (
         *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),

@@ -180,9 +180,9 @@ def seen(
         count = replicas if replicas is not None else max([resource.spec.replicas, *(number + 1 for number in pods)])
         marks = {TEMPLATE: CURRENT, USERS_MARK: secrets_of(resource).users_mark}
         template = {"metadata": {"annotations": marks}, "spec": {"containers": [_container()]}}
-        about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
+        about: Obj = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
         applied = {"manager": "operator", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
-        about |= {"managedFields": [] if scaled_by_hand else [applied]}
+        about["managedFields"] = [] if scaled_by_hand else [applied]
         made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
     instances = tuple(_instance(resource, at, number) for number in range(len(at)))
     return replace(Observed(stateful_set=made, instances=instances, secrets=secrets_of(resource)), **more)

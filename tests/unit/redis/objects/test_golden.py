@@ -21,6 +21,7 @@ from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.settings import Settings
 from operators.redis.steps import configuration, provisioning
+from operators.redis.volume_record import origin
 from shared.runtime.plan import Apply
 from shared.steps.certificates import cert_manager_certificates
 
@@ -60,8 +61,9 @@ def test_objects_match_the_golden_file(case: str) -> None:
     if (issuer := resource.spec.tls.issuer) is not None:
         objects += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, observed)
-    pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
-    objects.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
+    uid = origin(resource, observed)
+    pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest, origin=uid)
+    objects.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas, origin=uid))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False))

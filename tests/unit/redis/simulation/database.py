@@ -57,7 +57,8 @@ class FakeRedis:
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
-        files: name of the present nodes.conf by the UID of its claim or pod; keys of another process are not on it.
+        files: name of the present nodes.conf by the UID of its claim or pod. Without persistence, keys of another
+            process are not on it.
         processes: servers by pod UID, ordered by pod number.
         done: number of operations of each kind.
         commanded: commands that change something, in order.
@@ -164,7 +165,11 @@ class FakeRedis:
         file = start.settings.get("cluster-config-file", "nodes.conf")
         if self.files.setdefault(start.disk, file) != file:
             self.files[start.disk] = file
-            self.guard.lost(self, self.disks.pop(start.disk))
+            former = self.disks.pop(start.disk)
+            if start.settings.get("appendonly") == "yes":  # the log of writes is in another file, and is loaded
+                self.disks[start.disk] = Node(start.name, keys=former.keys)
+            else:
+                self.guard.lost(self, former)
         node = self.disks.setdefault(start.disk, Node(start.name))
         if not node.id:
             node.id = fake_id("node", start.disk, self.begun)

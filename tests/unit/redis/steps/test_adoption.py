@@ -9,9 +9,11 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.objects.names import CLUSTER_UID
+from operators.redis.instance import Instance
+from operators.redis.objects.names import CLUSTER_UID, ORIGIN
 from operators.redis.observe import Observed
 from operators.redis.steps.adoption import adopt_volumes, mark_volumes, report
+from operators.redis.volume_record import origin
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.verdict import Progress
@@ -129,3 +131,36 @@ def test_volumes_record_the_node_that_runs_on_them() -> None:
 
 def test_volume_is_not_marked_before_the_status_records_its_node() -> None:
     assert marks(SHARDS, disk="another") == []
+
+
+def on(claim_label: str, *, stateful_set: bool = False) -> Observed:
+    """The observed state with one volume, and a StatefulSet whose template has the same label."""
+    labels = {ORIGIN: claim_label} if claim_label else {}
+    volume = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data-demo-1", "labels": labels}}
+    made = {"spec": {"volumeClaimTemplates": [volume]}} if stateful_set else None
+    return Observed(stateful_set=made, instances=(Instance(1, "demo-1", volume=volume),))
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "expected"),
+    [
+        ({}, Observed(), UID),
+        ({}, on("original"), UID),  # a copy that a user handed over
+        ({}, on(""), UID),
+        ({"adoption": {"fromUID": FORMER}}, on(FORMER), FORMER),
+        ({"adoption": {"fromUID": FORMER}}, on(""), ""),  # of an earlier build
+        ({"formed": True}, on(UID), UID),
+        ({"formed": True}, on(""), ""),
+        ({"formed": True}, on("", stateful_set=True), ""),
+        ({}, on(FORMER, stateful_set=True), FORMER),
+    ],
+    ids=[
+        *("new", "labelled copy", "plain copy", "adopted", "adopted from an earlier build", "StatefulSet missing"),
+        *("the same of an earlier build", "earlier build", "status lost"),
+    ],
+)
+def test_only_own_and_adopted_volumes_keep_the_identity_of_their_nodes(
+    status: Obj, found: Observed, expected: str
+) -> None:
+    assert origin(resource(status, adopt=None), found) == expected
+    assert origin(resource(status, adopt=None, storage=None), found) == ""
