@@ -331,8 +331,11 @@ class _Server:
         """
         limits, client = self._limits, connection.client
         wire = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        method = ""
         try:
-            head = await _read_head(reader, wire, wait, limits.header_seconds)
+            received = await _read_head(reader, wire, wait, limits.header_seconds)
+            method = received.method.decode("latin-1")
+            head = _checked(received, wire)
             if head.length > limits.body_bytes:
                 raise Refused(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -353,7 +356,7 @@ class _Server:
                     async with asyncio.timeout(limits.request_seconds):
                         response = await self._handle(head.request, body)
                         keeps = head.keep_alive and limits.idle_seconds > 0 and not self._ends
-                        await _write(writer, wire, response, head.request.method, keeps=keeps)
+                        await _write(writer, wire, response, method, keeps=keeps)
                         if not keeps:
                             await _end(writer)
                     return keeps
@@ -361,7 +364,7 @@ class _Server:
             connection.waits_since = asyncio.get_running_loop().time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_SECONDS):
-                    await _write(writer, wire, refusal.response, "", keeps=False)
+                    await _write(writer, wire, refusal.response, method, keeps=False)
                     while await reader.read(MAX_HEAD_BYTES):
                         pass
             return False
@@ -384,14 +387,14 @@ class _Server:
             return Response.text("internal error; see the log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: float, seconds: float) -> _Head:
+async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: float, seconds: float) -> h11.Request:
     """Read a head that begins within `wait` seconds, and then takes at most `seconds`.
 
     Args:
         wire: parser of this request only. It gets the head but no body, which would be copied.
 
     Raises:
-        Refused: the request is one that this server does not handle.
+        Refused: it is too large, or not one of HTTP/1.1. Its method is unknown.
         TimeoutError, EOFError, OSError: there is none.
     """
     async with asyncio.timeout(wait):
@@ -405,7 +408,18 @@ async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: f
     except h11.RemoteProtocolError as error:
         why = str(error)[:MAX_QUOTED_CHARACTERS]
         raise Refused(HTTPStatus.BAD_REQUEST, f"the request is not HTTP/1.1: {why}") from None
-    if not isinstance(event, h11.Request) or wire.trailing_data[0] or not event.target.startswith(b"/"):
+    if not isinstance(event, h11.Request):
+        raise Refused(HTTPStatus.BAD_REQUEST, "the request is not HTTP/1.1")
+    return event
+
+
+def _checked(event: h11.Request, wire: h11.Connection) -> _Head:
+    """Return a head that this server handles.
+
+    Raises:
+        Refused: the request is one that this server does not handle.
+    """
+    if wire.trailing_data[0] or not event.target.startswith(b"/"):
         raise Refused(HTTPStatus.BAD_REQUEST, "the request is not HTTP/1.1")
     if len(event.headers) > MAX_HEADERS:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {MAX_HEADERS} headers")
@@ -425,6 +439,13 @@ async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: f
 async def _write(
     writer: asyncio.StreamWriter, wire: h11.Connection, response: Response, method: str, *, keeps: bool
 ) -> None:
+    """Send a response.
+
+    Args:
+        method: method of the request; empty if its head could not be parsed. The response of HEAD has no body: h11
+            raises an error for one (RFC 9110, 9.3.2).
+        keeps: whether the connection stays open.
+    """
     status = HTTPStatus(response.status)
     headers = {
         "Content-Type": response.content_type,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -81,6 +82,9 @@ class Served:
             self.bodies.append(len(request.body))
         return Response(body=b"x" * self.large)
 
+    async def fail(self, _: Request) -> Response:
+        raise ValueError("simulated bug")
+
     async def connect(self, client: str = "127.0.0.1", *, handshake: bool = True) -> Connection:
         tls = self._tls if handshake else None
         name = "localhost" if tls else None
@@ -101,6 +105,7 @@ async def serving(limits: Limits = QUICK, *, secure: bool = False) -> AsyncItera
     served = Served(client)
     async with AsyncExitStack() as stack:
         routes = [Route("GET", "/", served.answer), Route("POST", "/", served.answer)]
+        routes += [Route("POST", "/post", served.answer), Route("GET", "/fails", served.fail)]
         served.port = await http_server.serve(
             stack, "127.0.0.1:0", routes, tls=server, limits=limits, refused=served.refused.append
         )
@@ -270,6 +275,55 @@ async def test_request_gets_the_expected_status(head: str, status: int) -> None:
         line, *headers = head.split("\r\n")
         await connection.send("\r\n".join([line, "Host: a", *headers, "\r\n"]))
         assert await connection.status() == status
+
+
+HEAD_REFUSALS = {
+    "asterisk": ("HEAD * HTTP/1.1", 400),
+    "absolute target": ("HEAD http://a/ HTTP/1.1", 400),
+    "many headers": ("HEAD / HTTP/1.1" + "\r\nX: x" * 100, 431),
+    "chunked body": ("HEAD / HTTP/1.1\r\nTransfer-Encoding: chunked", 411),
+    "large body": ("HEAD / HTTP/1.1\r\nContent-Length: " + "9" * 20, 413),
+    "large body that waits": ("HEAD / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " + "9" * 20, 413),
+    "many large bodies": (f"HEAD / HTTP/1.1\r\nContent-Length: {LARGE_BODY_BYTES + 1}", 429),
+    "many requests": ("HEAD / HTTP/1.1", 429),
+    "another path": ("HEAD /other HTTP/1.1", 404),
+    "another method": ("HEAD /post HTTP/1.1", 405),
+    "internal error": ("HEAD /fails HTTP/1.1", 500),
+}
+"""Refusals of a HEAD whose head is parsed, with their status."""
+
+
+@pytest.mark.parametrize("why", HEAD_REFUSALS)
+async def test_refusal_of_head_has_no_body(why: str, caplog: pytest.LogCaptureFixture) -> None:
+    head, status = HEAD_REFUSALS[why]
+    limits = replace(PATIENT, requests=1, large_bodies=1, body_bytes=2 * LARGE_BODY_BYTES, idle_seconds=0)
+    async with serving(limits) as served:
+        if why == "many requests":
+            served.go.clear()
+            await (await served.connect()).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        if why == "many large bodies":
+            await (await served.connect()).send(head.replace("HEAD", "POST") + "\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.05)
+        connection = await served.connect()
+        line, *headers = head.split("\r\n")
+        await connection.send("\r\n".join([line, "Host: a", *headers, "\r\n"]))
+        async with asyncio.timeout(3):
+            answer = (await connection.reader.read()).decode()
+        assert answer.startswith(f"HTTP/1.1 {status} ")
+        assert answer.partition("\r\n\r\n")[2] == ""
+        served.go.set()
+    gc.collect()  # asyncio logs the error of a task when the task is freed
+    assert "never retrieved" not in caplog.text
+
+
+@pytest.mark.parametrize("sent", ["HEAD / HTTP/1.1\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\nX: " + "x" * 20_000])
+async def test_head_that_is_not_parsed_is_refused_as_any_request(sent: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        await connection.send(sent + "\r\n\r\n")
+        assert await connection.status() in {400, 431}
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 @pytest.mark.parametrize(
