@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -24,6 +23,7 @@ from shared.kubernetes.encoding import encode
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.streams import Streams
 from shared.observability import metrics, tracing
+from shared.observability.tls_buffers import limit_tls_buffers
 
 AGENT = "platform-operators"
 
@@ -44,8 +44,6 @@ MAX_SILENCE_SECONDS = 150.0
 
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
-
-SSLProtocol.max_size = 32 * 1024  # buffer per connection, for two TLS records; asyncio's default is 256 KiB
 
 
 class HttpTransport:
@@ -169,6 +167,7 @@ def open_session(configuration: Configuration, *, connections: int = 0) -> aioht
     Args:
         connections: maximum number of connections; 0 for no limit.
     """
+    limit_tls_buffers()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, ssl=configuration.tls),
         headers={"Accept": "application/json", "User-Agent": AGENT},

@@ -6,8 +6,11 @@ All servers share the event loop with the workers and the Lease. Therefore the c
 - A connection that waits for its client holds at most a head, a small body, and as much again in the kernel.
 - When all connections are used, a new one replaces the one that has waited longest for its client, of the client, which
   is an IP address, with most connections. A client that holds connections open does not keep out another one.
+- TLS handshakes in progress are limited, for each client and in total: each needs memory before its client has sent
+  anything. The memory of one that ends is free at once, without the garbage collector.
 - Requests in progress are limited; one client gets at most half of them. Large bodies count from their first byte.
-- After each request the event loop continues with its other work, also if the next request has already arrived.
+- After each request and each new connection, the event loop continues with its other work, also if the next one has
+  already arrived.
 
 h11 parses heads and forms responses. A body without Content-Length is refused, and none is decompressed. The exporter
 runs in every pod: this module imports nothing that uses much memory.
@@ -21,14 +24,17 @@ import json
 import logging
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
 import h11
+
+from shared.observability.tls_buffers import TLS_BUFFER_BYTES, limit_tls_buffers
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +48,11 @@ MAX_HEADERS = 40
 
 RECEIVE_BUFFER_BYTES = 32 * 1024
 """Size of a connection's receive buffer in the kernel, which doubles it; it bounds what one read returns."""
+
+MAX_CLIENT_HANDSHAKES, MAX_HANDSHAKES = 64, 128
+"""Maximum numbers of TLS handshakes in progress, of one client and of all: a further one replaces one of them. An API
+server opens a connection for each concurrent request, and the webhooks serve 64 of one client. Handshakes of one client
+so need at most 9 MiB, of OpenSSL and of the buffers of each."""
 
 SHUTDOWN_SECONDS = 1.0
 """Seconds allowed at exit for requests in progress, and for clients to confirm that a TLS connection ends."""
@@ -190,6 +201,7 @@ class _Connection:
         client: address of the client.
         accepted: socket of the connection.
         waits_since: time since which it waits for the client; None while a request is in progress.
+        is_in_handshake: whether its TLS handshake has not ended yet.
         task: task that serves it.
         is_served: whether that task has begun.
     """
@@ -197,21 +209,23 @@ class _Connection:
     client: str
     accepted: socket.socket
     waits_since: float | None
+    is_in_handshake: bool
     task: asyncio.Task[None] | None = None
     is_served: bool = False
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
-    """Streams of a connection; one that was closed before its transport existed is aborted."""
+    """Streams of a connection.
 
-    def __init__(self, reader: asyncio.StreamReader, is_open: Callable[[], bool]) -> None:
-        super().__init__(reader)
-        self._is_open = is_open
+    Attributes:
+        transport: transport of the content; None until there is one, which is after the TLS handshake.
+    """
+
+    transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._is_open():
-            cast("asyncio.WriteTransport", transport).abort()
+        self.transport = cast("asyncio.WriteTransport", transport)
 
 
 class _Server:
@@ -263,20 +277,40 @@ class _Server:
                 log.warning("cannot accept a connection, retrying: %s", error)
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
                 continue
-            if len(self._open) >= self._limits.connections and not self._close_longest_idle():
-                self._refused("connection")
-                accepted.close()
-                continue
-            connection = _Connection(address[0], accepted, loop.time())
-            self._open.add(connection)
-            connection.task = self._start(self._serve(connection))
+            self._admit(accepted, address[0])
+            await asyncio.sleep(0)  # sock_accept does not wait while the kernel holds connections
 
-    def _close_longest_idle(self) -> bool:
-        """Close the connection that has waited longest for its client, of the client with most connections."""
-        counts = Counter(connection.client for connection in self._open)
+    def _admit(self, accepted: socket.socket, client: str) -> None:
+        """Serve a connection; close another one first if there are too many."""
+        self._limit_handshakes(client)
+        if len(self._open) >= self._limits.connections and not self._close_longest_idle(self._open):
+            self._refused("connection")
+            accepted.close()
+            return
+        now = asyncio.get_running_loop().time()
+        connection = _Connection(client, accepted, now, is_in_handshake=self._tls is not None)
+        self._open.add(connection)
+        connection.task = self._start(self._serve(connection))
+
+    def _limit_handshakes(self, client: str) -> None:
+        """Close a handshake of a client that has too many, or else one of all, before a further one begins.
+
+        The one closed has lasted longest: other clients at the same address, which complete a handshake in
+        milliseconds, are not kept out.
+        """
+        handshakes = [connection for connection in self._open if connection.is_in_handshake]
+        of_client = [connection for connection in handshakes if connection.client == client]
+        if len(of_client) >= MAX_CLIENT_HANDSHAKES:
+            self._close_longest_idle(of_client)
+        elif len(handshakes) >= MAX_HANDSHAKES:
+            self._close_longest_idle(handshakes)
+
+    def _close_longest_idle(self, connections: Collection[_Connection]) -> bool:
+        """Close the connection that has waited longest for its client, of the client with most of these connections."""
+        counts = Counter(connection.client for connection in connections)
         waiting = [
             (counts[connection.client], -connection.waits_since, id(connection), connection)
-            for connection in self._open
+            for connection in connections
             if connection.waits_since is not None
         ]
         if not waiting:
@@ -289,6 +323,7 @@ class _Server:
         self._open.discard(connection)
         if connection.task is not None:
             connection.task.cancel()
+            connection.task = None
         if not connection.is_served:  # and will not be
             connection.accepted.close()
 
@@ -297,27 +332,53 @@ class _Server:
         loop, limits, accepted = asyncio.get_running_loop(), self._limits, connection.accepted
         connection.is_served = True
         reader = asyncio.StreamReader(MAX_HEAD_BYTES)
-        protocol = _Protocol(reader, lambda: connection in self._open)
-        writer: asyncio.StreamWriter | None = None
-        times: dict[str, float] = {}
-        if self._tls is not None:
-            times = {"ssl_handshake_timeout": limits.header_seconds, "ssl_shutdown_timeout": SHUTDOWN_SECONDS}
+        protocol = _Protocol(reader)
+        below: asyncio.BaseProtocol = protocol
+        secured: asyncio.Future[None] | None = None
+        transport: asyncio.WriteTransport | None = None
         try:
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # a client that reads nothing would keep a closed connection open
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.request_seconds * 1000))
+                with contextlib.suppress(OSError):  # the client left
+                    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.request_seconds * 1000))
             began = loop.time()
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **times)
-            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            if self._tls is not None:
+                # `connect_accepted_socket(ssl=…)` would keep the transport, so that a handshake could not be aborted.
+                secured = loop.create_future()
+                secured.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # or asyncio logs it
+                below = SSLProtocol(
+                    loop,
+                    protocol,
+                    self._tls,
+                    secured,
+                    server_side=True,
+                    ssl_handshake_timeout=limits.header_seconds,  # type: ignore[arg-type]  # asyncio accepts fractions
+                    ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+                )
+            found, _ = await loop.connect_accepted_socket(lambda: below, accepted)
+            transport = cast("asyncio.WriteTransport", found)
+            if secured is not None:
+                await secured
+                connection.is_in_handshake = False
+            if protocol.transport is None:
+                raise ConnectionResetError("the connection was closed during the TLS handshake")
+            if secured is not None:  # asyncio reads 256 KiB ahead
+                cast("Any", protocol.transport).set_read_buffer_limits(TLS_BUFFER_BYTES)
+            writer = asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
             wait = limits.header_seconds - (loop.time() - began)
             while await self._serve_request(reader, writer, connection, wait) and not self._ends:
                 wait = limits.idle_seconds
                 await asyncio.sleep(0)
         except (OSError, EOFError) as error:  # the client left or is too slow, or its handshake failed
             log.debug("connection of %s: %s", connection.client, error)
+            error.__traceback__ = None  # its frames and itself refer to each other, and to the memory of the connection
+        except asyncio.CancelledError as error:
+            error.__traceback__ = None
+            raise
         finally:
             self._open.discard(connection)
-            if writer is not None:
-                writer.transport.abort()
+            connection.task = None
+            if transport is not None:
+                transport.abort()
 
     # Requests.
 
@@ -394,7 +455,7 @@ async def _read_head(reader: asyncio.StreamReader, wire: h11.Connection, wait: f
         wire: parser of this request only. It gets the head but no body, which would be copied.
 
     Raises:
-        Refused: it is too large, or not one of HTTP/1.1. Its method is unknown.
+        Refused: the head is too large, or not one of HTTP/1.1. Its method is unknown.
         TimeoutError, EOFError, OSError: there is none.
     """
     async with asyncio.timeout(wait):
@@ -501,6 +562,7 @@ async def serve(
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise ValueError(f"{address!r} is not an address: use host:port, :port, or 0 to disable")
+    limit_tls_buffers()
     try:
         listeners = await _listen(host.strip("[]"), int(port))
     except OSError as error:

@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import time
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +18,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.observability import http_server
-from shared.observability.http_server import LARGE_BODY_BYTES, Limits, Request, Response, Route
+from shared.observability.http_server import (
+    LARGE_BODY_BYTES,
+    MAX_CLIENT_HANDSHAKES,
+    MAX_HANDSHAKES,
+    Limits,
+    Request,
+    Response,
+    Route,
+    _Connection,
+)
+from shared.observability.tls_buffers import TLS_BUFFER_BYTES
 from shared.pki import ca, certs
 from shared.testing.cost import bounded
 
@@ -150,6 +163,148 @@ async def test_client_that_never_begins_its_handshake_is_disconnected() -> None:
     async with serving(secure=True) as served:
         connection = await served.connect(handshake=False)
         assert await connection.seconds_until_closed() < 2.5
+
+
+def _client_hello() -> bytes:
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
+HELLO = _client_hello()
+
+HANDSHAKES = {
+    "nothing": (b"", False),
+    "half a ClientHello": (HELLO[: len(HELLO) // 2], False),
+    "half a ClientHello, then closed": (HELLO[: len(HELLO) // 2], True),
+    "no TLS": (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", True),
+    "a ClientHello": (HELLO, False),
+    "a ClientHello, then closed": (HELLO, True),
+}
+"""Bytes that clients send instead of a handshake, and whether they then close the connection."""
+
+CHURN = 600
+"""Number of handshakes of each kind."""
+
+
+@contextlib.contextmanager
+def _collections_as_in_an_operator() -> Iterator[None]:
+    """Collect garbage as rarely as an operator does."""
+    former = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 50)
+    yield
+    gc.set_threshold(*former)
+
+
+@pytest.fixture
+def _asyncio_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what other modules of this process have set."""
+    monkeypatch.setattr(SSLProtocol, "max_size", 256 * 1024)
+
+
+async def _begin_handshakes(served: Served, number: int, sent: bytes, is_closed: bool) -> list[socket.socket]:
+    """Begin handshakes from one address; return the connections that stay open."""
+    loop, opened = asyncio.get_running_loop(), []
+    for _ in range(number):
+        client = socket.socket()
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", served.port))
+        with contextlib.suppress(OSError):
+            client.send(sent)
+        await asyncio.sleep(0.0005)  # the server reads it
+        if is_closed:
+            client.close()
+        else:
+            opened.append(client)
+    return opened
+
+
+@pytest.mark.usefixtures("_asyncio_as_it_is")
+@pytest.mark.parametrize("sent", HANDSHAKES)
+async def test_handshakes_that_never_end_need_little_memory(
+    sent: str, record_property: Callable[[str, object], None]
+) -> None:
+    """256 of them needed 77 MiB, and more until the next garbage collection: of one address, at any time."""
+    limits = replace(PATIENT, connections=256)
+    async with serving(limits, secure=True) as served:
+        assert await (await served.connect(OTHER_CLIENT)).get() == 200
+        opened: list[socket.socket] = []
+        longest = 0.0
+        with _collections_as_in_an_operator():
+            async with bounded() as cost:
+                for _ in range(10):
+                    opened += await _begin_handshakes(served, CHURN // 10, *HANDSHAKES[sent])
+                    began = time.monotonic()
+                    assert await (await served.connect(OTHER_CLIENT)).get("Connection: close") == 200
+                    assert await (await served.connect()).get("Connection: close") == 200, "of the same address"
+                    longest = max(longest, time.monotonic() - began)
+        assert longest < 1.0, "the timeout of a probe"
+        for client in opened:
+            client.close()
+    record_property("summary", f"{CHURN} handshakes, {sent}: {cost}; others waited {longest * 1000:.0f} ms")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("sent", HANDSHAKES)
+async def test_memory_of_an_ended_connection_is_released_without_a_garbage_collection(sent: str, secure: bool) -> None:
+    """An exception that is kept together with its traceback refers to the connection, which refers to the exception."""
+
+    def connections() -> int:
+        return sum(isinstance(each, SSLProtocol | _Connection) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(replace(PATIENT, header_seconds=0.5, connections=20), secure=secure) as served:
+            before = connections()
+            opened = await _begin_handshakes(served, 50, *HANDSHAKES[sent])  # some are replaced
+            await asyncio.sleep(0.7 if secure else 1.6)  # a refused request lingers
+            assert connections() == before
+            for client in opened:
+                client.close()
+    finally:
+        gc.enable()
+
+
+async def test_handshakes_of_many_clients_do_not_keep_out_another_one() -> None:
+    async with serving(replace(PATIENT, connections=256), secure=True) as served:
+        opened = []
+        for number in range(2 * MAX_HANDSHAKES):
+            opened.append(await served.connect(f"127.0.0.{10 + number % 4}", handshake=False))
+        assert await (await served.connect(OTHER_CLIENT)).get("Connection: close") == 200
+        ended = [await connection.seconds_until_closed(0.01) < 0.01 for connection in opened]
+        assert ended.count(False) <= MAX_HANDSHAKES
+
+
+async def test_clients_that_complete_their_handshakes_may_begin_as_many_as_requests() -> None:
+    """An API server opens a connection for each of its concurrent requests."""
+    async with serving(replace(PATIENT, connections=256, requests=256), secure=True) as served:
+        opened = await asyncio.gather(*(served.connect() for _ in range(MAX_CLIENT_HANDSHAKES)))
+        assert [await connection.get() for connection in opened] == [200] * MAX_CLIENT_HANDSHAKES
+        assert served.refused == []
+
+
+async def test_new_connections_let_the_event_loop_run_in_between() -> None:
+    async with serving(replace(PATIENT, connections=256)) as served:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        clients = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(50)]
+        counting = asyncio.create_task(count())
+        while len(served.bodies) < 1:
+            writer = await served.connect()
+            await writer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+            assert await writer.status() == 200
+        counting.cancel()
+        assert turns >= 50
+        for client in clients:
+            client.close()
 
 
 async def test_idle_connection_is_closed_and_one_in_use_is_kept() -> None:
@@ -383,6 +538,24 @@ async def test_large_bodies_are_few_at_once_and_do_not_stop_small_ones() -> None
         await slow.send("x" * (LARGE_BODY_BYTES + 1))
         assert await slow.status() == 200
         assert served.bodies == [2, LARGE_BODY_BYTES + 1]
+
+
+async def test_tls_connection_does_not_read_far_ahead() -> None:
+    """The default of asyncio is 256 KiB for each connection with a request in progress."""
+    large = 1 << 20
+    async with serving(replace(PATIENT, body_bytes=large), secure=True) as served:
+        connection = await served.connect()
+        served.go.clear()
+        await connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        post = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {large}\r\n\r\n"
+        sending = asyncio.create_task(connection.send(post + "x" * large))
+        await asyncio.sleep(0.3)
+        (server,) = (each for each in gc.get_objects() if isinstance(each, SSLProtocol) and each._server_side)
+        assert vars(server)["_incoming"].pending <= 3 * TLS_BUFFER_BYTES
+        served.go.set()
+        assert [await connection.status(), await connection.status()] == [200, 200]
+        assert served.bodies == [large]
+        await sending
 
 
 async def test_server_stops_while_clients_are_connected() -> None:
