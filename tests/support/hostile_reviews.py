@@ -12,14 +12,20 @@ from typing import Any
 import yaml
 
 import operators
-from shared.api.admission import LIMITS, MAX_VALUES
+from shared.api.admission import LIMITS, MAX_CREATED, MAX_VALUES, Size
 from shared.api.crd import Resource, to_dict
 from shared.kubernetes.kinds import Obj
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 MARK = "@bomb@"
-SPACE = LIMITS.body_bytes - 64 * 1024
-"""Bytes for what is replaced; the rest of a body is smaller."""
+REST = Size(64 * 1024, 500)
+"""Part of a body that is not replaced; it is smaller."""
+
+IN_A_BODY = Size(LIMITS.body_bytes, MAX_VALUES)
+"""Largest size that is read. A state that is larger than `MAX_CREATED` is admitted only with one that is as large."""
+
+TWICE_IN_A_BODY = Size((LIMITS.body_bytes + REST.bytes) // 2, (MAX_VALUES + REST.values) // 2)
+"""Size of a bomb's state of which a body has two."""
 
 ADMISSIONS = {admission.kind.name: admission for operator in operators.installed() for admission in operator.admissions}
 RESOURCES: dict[str, Resource] = {
@@ -27,28 +33,31 @@ RESOURCES: dict[str, Resource] = {
 }
 
 
-def joined(parts: Iterator[str], *, values: int) -> str:
-    """Return parts with commas, as many as one body may have if each has a number of values."""
-    found, size = [], 0
-    for part in itertools.islice(parts, (MAX_VALUES - 3000) // values):
-        size += len(part) + 1
-        if size > SPACE:
-            break
-        found.append(part)
-    return ",".join(found)
-
-
-def repeated(part: str, *, values: int) -> str:
-    return "[" + joined(itertools.repeat(part), values=values) + "]"
-
-
-def numbered(key: str, value: str, *, values: int = 1) -> str:
-    return "{" + joined((f'"{key}{n}":{value}' for n in itertools.count()), values=values) + "}"
-
-
 @functools.cache
-def bombs() -> dict[str, str]:
-    """Return large values, as JSON, by name."""
+def bombs(limit: Size = MAX_CREATED) -> dict[str, str]:
+    """Return large values, as JSON, by name.
+
+    Args:
+        limit: size of a state with such a value.
+    """
+    space, most = limit.bytes - REST.bytes, limit.values - REST.values
+
+    def joined(parts: Iterator[str], *, values: int) -> str:
+        """Return parts with commas, as many as the limit permits if each has a number of values."""
+        found, size = [], 0
+        for part in itertools.islice(parts, most // values):
+            size += len(part) + 1
+            if size > space:
+                break
+            found.append(part)
+        return ",".join(found)
+
+    def repeated(part: str, *, values: int) -> str:
+        return "[" + joined(itertools.repeat(part), values=values) + "]"
+
+    def numbered(key: str, value: str, *, values: int = 1) -> str:
+        return "{" + joined((f'"{key}{n}":{value}' for n in itertools.count()), values=values) + "}"
+
     item = '{"name":"a","value":"b","key":"c","mountPath":"/d","containerPort":1,"image":"e"}'
     named = "[" + joined((f'{{"name":"n{n}","value":"v{n}"}}' for n in itertools.count()), values=3) + "]"
     return {
@@ -63,25 +72,25 @@ def bombs() -> dict[str, str]:
         "texts by key": numbered("k", '"v"'),
         "objects by key": numbered("k", "{}", values=2),
         "invalid keys": numbered("K /", '"v"'),
-        "long keys": "{" + ",".join(f'"{n}{"k" * (SPACE // 20)}":"v"' for n in range(19)) + "}",
+        "long keys": "{" + ",".join(f'"{n}{"k" * (space // 20)}":"v"' for n in range(19)) + "}",
         "duplicate keys": "{" + joined(itertools.repeat('"k":"v"'), values=1) + "}",
-        "text": f'"{"a" * SPACE}"',
-        "wide text": '"' + "a" * (SPACE - 4) + "\U0001f600" + '"',
-        "escaped text": '"' + "\\u1234" * (SPACE // 6) + '"',
+        "text": f'"{"a" * space}"',
+        "wide text": '"' + "a" * (space - 4) + "\U0001f600" + '"',
+        "escaped text": '"' + "\\u1234" * (space // 6) + '"',
         "surrogate": '"' + "\\ud800" * 100 + '"',
-        "spaces": f'"{" " * SPACE}"',
-        "lines": '"' + "\\n" * (SPACE // 2) + '"',
+        "spaces": f'"{" " * space}"',
+        "lines": '"' + "\\n" * (space // 2) + '"',
         "nested lists": "[" * 900 + "]" * 900,
         "nested lists in text": "[" * 60 + '"a"' + "]" * 60,
         "nested objects": '{"a":' * 900 + "0" + "}" * 900,
         "nested objects in text": '{"a":' * 60 + "0" + "}" * 60,
         "digits": "9" * 4300,
-        "many digits": "9" * SPACE,
+        "many digits": "9" * space,
         "numbers with digits": repeated("9" * 4000, values=1),
-        "fraction": "0." + "9" * SPACE,
+        "fraction": "0." + "9" * space,
         "fractions": repeated("1e-400", values=1),
-        "exponent": "1e" + "9" * SPACE,
-        "digits in text": '"' + "9" * SPACE + '"',
+        "exponent": "1e" + "9" * space,
+        "digits in text": '"' + "9" * space + '"',
         "not a number": "NaN",
         "null": "null",
         "true": "true",
@@ -122,7 +131,7 @@ COSTLY: list[FieldPath] = [
 """Paths at which a body of less than 4 MiB took more than 0.1 s or 20 MiB, or could."""
 
 CHANGES = ("equal items", "named items", "objects by key", "wide text", "object", "word")
-"""Bombs that are also sent as the state before a change."""
+"""Bombs that are also sent as the state before a change, alone and with the same one after it."""
 
 
 def paths(schema: Obj, path: FieldPath) -> Iterator[FieldPath]:

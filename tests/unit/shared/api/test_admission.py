@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from e2e.cluster.machine.network import free_ports
-from shared.api.admission import DEFAULT, LIMITS, VALIDATE, json_patch, routes
+from shared.api.admission import (
+    DEFAULT,
+    LIMITS,
+    MAX_VALUES,
+    VALIDATE,
+    _parse,
+    count_values,
+    json_patch,
+    routes,
+)
 from shared.api.spec import Admission, Review
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import http_server
@@ -208,11 +219,158 @@ async def test_large_object_is_accepted_and_a_larger_one_is_not(client: Client) 
         assert found.status == 413
 
 
+HANDLERS = {route.path: route.handler for route in routes([Admission(KIND, with_size, review)])}
+
+
+def is_allowed(new: Obj, old: Obj | None = None) -> bool:
+    """Return whether both webhooks allow a creation or a change, whose body is that of an API server."""
+    body = json.dumps(review_of(new, old), separators=(",", ":"), ensure_ascii=False).encode()
+    if len(body) > LIMITS.body_bytes:
+        return False
+
+    async def answers() -> bool:
+        found = [await handler(http_server.Request("POST", path, body=body)) for path, handler in HANDLERS.items()]
+        return all(each.status == 200 and json.loads(each.body)["response"]["allowed"] for each in found)
+
+    return asyncio.run(answers())
+
+
+ITEMS: dict[str, Any] = {
+    "numbers": 0,
+    "texts": "a",
+    "separators in texts": '[{,"\\' * 4,
+    "wide texts": "\U0001f600<" * 20,
+    "objects": {"a": [1, {}]},
+    "long texts": "x" * 5000,
+}
+
+
+@st.composite
+def large_cups(draw: st.DrawFn) -> Obj:
+    """Draw cups of all sizes up to above all limits."""
+    item = ITEMS[draw(st.sampled_from(sorted(ITEMS)))]
+    limit = min(LIMITS.body_bytes // len(json.dumps(item)), MAX_VALUES)
+    items = [item] * draw(st.integers(0, limit))
+    found = cup(size=draw(st.integers(1, 9)))
+    if draw(st.booleans()):
+        found["spec"]["items"] = items
+    if draw(st.booleans()):
+        found["status"] = {"items": items}
+    return found
+
+
+@settings(deadline=None, max_examples=20)
+@given(large_cups(), large_cups())
+def test_resource_that_can_be_created_can_be_changed(first: Obj, second: Obj) -> None:
+    """A resource with more than half of the values, or of the bytes, of a body could be created and never changed."""
+    if not is_allowed(first):
+        return
+    assert is_allowed(first, first)
+    with_status = {**first, "metadata": {**first["metadata"], "labels": {"a": "b" * 63}}, "status2": "x" * 20_000}
+    assert is_allowed(with_status, with_status), "what the operator writes does not prevent changes"
+    assert is_allowed({**with_status, "spec": {"size": 9}}, with_status)
+    if is_allowed(second) and second["spec"]["size"] >= first["spec"]["size"]:
+        assert is_allowed(second, first)
+
+
+@settings(deadline=None, max_examples=20)
+@given(large_cups(), large_cups())
+def test_resource_that_can_be_changed_can_be_changed_again(first: Obj, second: Obj) -> None:
+    if is_allowed(second, first) and is_allowed(first):
+        assert is_allowed(second, second)
+
+
+@pytest.mark.parametrize("number", [8_000, 12_000])
+def test_number_of_values_is_that_of_the_new_state(number: int) -> None:
+    """12,000 values were admitted at creation and refused at the next change."""
+    obj = cup(size=1, items=[0] * (number - 10))
+    assert is_allowed(obj) == is_allowed(obj, cup(size=1)) == (number == 8_000)
+    assert is_allowed(obj, obj) == (number == 8_000)
+
+
+def test_separators_in_texts_are_no_values() -> None:
+    """A configuration as text has as many of them as its author likes."""
+    obj = cup(size=3, text='{"a": [1, 2, \\"' * 5_000)
+    assert is_allowed(obj)
+    assert is_allowed(obj, obj)
+
+
+async def test_resource_that_is_too_large_is_denied_with_its_size(client: Client) -> None:
+    response = await answer(client, VALIDATE, cup(size=3, text="x" * 500_000))
+    assert not response["allowed"]
+    assert response["status"]["code"] == 422
+    assert "use at most 458,752 bytes and 8,000 values" in response["status"]["message"]
+
+
+async def test_resource_that_is_too_large_since_before_the_limit_can_be_changed_and_deleted(client: Client) -> None:
+    large = cup(size=3, text="x" * 500_000)
+    assert await answer(client, VALIDATE, large, large) == {"allowed": True}
+    smaller = cup(size=4, text="x" * 499_990)
+    assert await answer(client, VALIDATE, smaller, large) == {"allowed": True}
+    leaving = cup(size=4, text="x" * 500_000, more="x" * 1000)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert await answer(client, VALIDATE, leaving, large) == {"allowed": True}
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("a~/0", max_size=3), inner, max_size=3),
     max_leaves=8,
 )
+TEXTS = st.recursive(
+    st.none() | st.integers(-99, 99) | st.sampled_from([0.5, -1e9]) | st.text(st.sampled_from('a\\",[{}]:é\ud800')),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(['"', "object", "oldObject", "request", "{,"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(TEXTS, st.sampled_from([None, 1]), st.booleans())
+def test_body_is_parsed_as_json(content: Any, indent: int | None, is_ascii: bool) -> None:
+    text = json.dumps(content, indent=indent, ensure_ascii=is_ascii)
+    found, sizes = _parse(f" {text}\n".encode("utf-8", "surrogatepass"))
+    assert found == json.loads(text)
+    request = content.get("request") if isinstance(content, dict) else None
+    expected = {key: value for key, value in request.items() if "bject" in key} if isinstance(request, dict) else {}
+    assert sizes.keys() == expected.keys()
+    for name, value in expected.items():
+        assert sizes[name].values == separators(value)
+        if indent is None:
+            encoded = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+            assert sizes[name].bytes == len(encoded)
+
+
+def separators(value: Any) -> int:
+    if isinstance(value, dict):
+        return max(1, len(value)) + sum(map(separators, value.values()))
+    return max(1, len(value)) + sum(map(separators, value)) if isinstance(value, list) else 0
+
+
+@given(TEXTS, st.integers(0, 60), st.sampled_from(["", '"', ",", "}", "]", "x", "{", ":"]))
+def test_text_that_is_not_json_is_refused_as_json_refuses_it(content: Any, at: int, inserted: str) -> None:
+    text = json.dumps({"request": content})
+    text = text[:at] + inserted + text[at + 1 :]
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"^(Expecting|Extra|Invalid|Unterminated)"):
+            _parse(text.encode())
+    else:
+        assert _parse(text.encode())[0] == expected
+
+
+@pytest.mark.parametrize(
+    "part", ["\\n", "\\\\", '\\"', '"', ",", "[", '"a":"b",', '","', "\\", "x", "\\u0022", "\U0001f600"]
+)
+def test_values_are_counted_quickly_in_any_text(part: str) -> None:
+    size = 2 * LIMITS.body_bytes
+    text = ('"' + part * (size // len(part.encode()))).encode()
+    began = time.process_time()
+    count_values(text)
+    assert time.process_time() - began < 0.05, "about 10 ms for 2 MiB"
+
+
 OBJECTS = st.dictionaries(st.text("ab~/01", max_size=3), JSON, max_size=4)
 
 

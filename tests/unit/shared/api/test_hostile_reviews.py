@@ -16,14 +16,16 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
-from shared.api.admission import LIMITS, VALIDATE, routes
+from shared.api.admission import LIMITS, MAX_CREATED, VALIDATE, routes
 from shared.observability.http_server import Handler, Request
 from shared.testing.cost import bounded
 from tests.support.hostile_reviews import (
     ADMISSIONS,
     CHANGES,
     COSTLY,
+    IN_A_BODY,
     MARK,
+    TWICE_IN_A_BODY,
     FieldPath,
     body_of,
     bombs,
@@ -44,7 +46,12 @@ async def judge(kind: str, at: FieldPath, record: Callable[[str, object], None])
     """Replace a value by each bomb, in a creation and in a change: each body gets an answer, and no bug is found."""
     obj = replaced(sample(kind), at, MARK)
     bodies = {name: body_of(kind, obj, None, bomb) for name, bomb in bombs().items()}
-    bodies |= {f"{name}, before": body_of(kind, sample(kind), obj, bombs()[name]) for name in CHANGES}
+    bodies |= {f"{name}, before": body_of(kind, sample(kind), obj, bombs(IN_A_BODY)[name]) for name in CHANGES}
+    bodies |= {f"{name}, unchanged": body_of(kind, obj, obj, bombs(TWICE_IN_A_BODY)[name]) for name in CHANGES}
+    if at[:1] == ("spec",):
+        changed = replaced(obj, ("spec", "labels", "changed"), "yes")
+        bodies |= {f"{name}, twice": body_of(kind, changed, obj, bombs(TWICE_IN_A_BODY)[name]) for name in CHANGES}
+    bodies |= {f"{name}, large": body_of(kind, obj, None, bomb) for name, bomb in bombs(IN_A_BODY).items()}
     before = panics()
     async with bounded() as cost:
         for name, body in bodies.items():
@@ -103,7 +110,7 @@ ENVELOPES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("around", ENVELOPES)
 async def test_no_envelope_costs_more_than_its_share(around: str) -> None:
-    bodies = [ENVELOPES[around](bomb).encode() for bomb in bombs().values()]
+    bodies = [ENVELOPES[around](bomb).encode() for bomb in bombs(IN_A_BODY).values()]
     bodies += [body.replace(b"u", b"\xff") for body in bodies[:3]]
     before = panics()
     async with bounded():
@@ -116,8 +123,8 @@ async def test_no_envelope_costs_more_than_its_share(around: str) -> None:
 
 
 def test_largest_legitimate_resource_is_far_below_the_limits() -> None:
-    """Both states of a resource with its managed fields take at most a fifth of what a webhook reads."""
+    """A resource with its managed fields takes at most a quarter of what a webhook admits."""
     for kind in KINDS:
         size = len(json.dumps(sample(kind)))
         managed = 3 * size  # a managed field is its path, for the user and for the operator
-        assert 2 * (size + managed) < LIMITS.body_bytes / 5, kind
+        assert size + managed < MAX_CREATED.bytes / 4, kind
