@@ -43,6 +43,7 @@ from operators.etcd.steps.provisioning import (
     grow_volumes,
     modify_volumes,
     provided_versions,
+    refuse_smaller_volumes,
     renew_secrets,
     report_ending_certificates,
     require_secrets,
@@ -82,6 +83,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(enforce_policy, settings.policy, exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             partial(refuse_foreign_volumes, settings),  # data of another owner is neither used nor deleted
+            refuse_smaller_volumes,  # volumes cannot shrink
             partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
             partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec

@@ -49,6 +49,7 @@ from operators.redis.steps.provisioning import (
     modify_volumes,
     provide_password,
     refuse_foreign_data,
+    refuse_smaller_volumes,
     renew_secrets,
     report_ending_certificates,
     require_secrets,
@@ -91,6 +92,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             partial(refuse_foreign_data, settings),  # neither use nor delete the data of another owner
+            refuse_smaller_volumes,  # volumes cannot shrink
             partial(claim_name, settings),  # before any Secret: another resource may have it
             partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
             partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec

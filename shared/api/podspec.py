@@ -78,6 +78,18 @@ def smaller(quantity: str | int, than: str | int) -> bool:
     return parse_quantity(quantity) < parse_quantity(than)
 
 
+def warnings_of_size(size: str | int, before: str | int) -> list[str]:
+    """Return a warning about another size of volumes, also if a default replaces a size that was removed."""
+    if smaller(before, size):
+        return [f"spec.storage.size: volumes grow from {before} to {size}, and can never shrink."]
+    if smaller(size, before):
+        return [
+            f"spec.storage.size: {size} is below the former {before}. If volumes have grown to that, the spec is not "
+            "applied, because they cannot shrink (VolumesCannotShrink)."
+        ]
+    return []
+
+
 _MAX_RESOURCES = 8
 """Kinds of resources of a container. Kubernetes before 1.34 estimates the cost of a CEL rule as if each quantity had
 3 MiB, and rejects a CRD with a rule that reads more than 31 of them.

@@ -400,6 +400,15 @@ VOLUMES_CANNOT_GROW = COMMON.add(
         "storage class, or raise the quota. The operator retries every hour."
     ),
 )
+VOLUMES_CANNOT_SHRINK = COMMON.add(
+    "VolumesCannotShrink",
+    Severity.ACTION,
+    "The spec requests a smaller size than volumes have grown to.",
+    (
+        "spec.storage.size: {size} is below the {present} of PersistentVolumeClaim {claim}, and volumes cannot shrink. "
+        "Nothing was changed. Set at least {present}, or copy the data to another resource."
+    ),
+)
 CERTIFICATE_EXPIRED = COMMON.add(
     "CertificateExpired",
     Severity.ACTION,

@@ -8,10 +8,17 @@ from datetime import datetime
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
-from shared.status.reasons import GROWING_VOLUMES, MODIFYING_VOLUMES, VOLUMES_CANNOT_GROW, VOLUMES_NOT_MODIFIED
+from shared.status.reasons import (
+    GROWING_VOLUMES,
+    MODIFYING_VOLUMES,
+    VOLUMES_CANNOT_GROW,
+    VOLUMES_CANNOT_SHRINK,
+    VOLUMES_NOT_MODIFIED,
+)
 from shared.status.verdict import Progress
 from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
@@ -75,6 +82,30 @@ def grow_volumes(
         or _renew_template(volumes, stateful_set, attributes_class, may_recreate=may_recreate)
         or _await_storage(_growable(volumes), size)
         or PASS
+    )
+
+
+def refuse_smaller_volumes(volumes: Sequence[Obj], stateful_set: Obj | None, size: int | str) -> Step:
+    """Block while the spec requests a smaller size than volumes have grown to.
+
+    The StatefulSet has the size of the last expansion that every volume accepted. A spec that returns to that size, or
+    volumes that a user has expanded further, are no conflict.
+
+    Args:
+        volumes: claims of the StatefulSet.
+    """
+    template = template_size(stateful_set) if stateful_set is not None else None
+    if template is None or not smaller(size, template):
+        return PASS
+    larger = [claim for claim in volumes if smaller(size, claim["spec"]["resources"]["requests"]["storage"])]
+    if not larger:
+        return PASS
+    claim = max(larger, key=lambda each: parse_quantity(each["spec"]["resources"]["requests"]["storage"]))
+    present = claim["spec"]["resources"]["requests"]["storage"]
+    return Step.blocked(
+        VOLUMES_CANNOT_SHRINK,
+        f"spec.storage.size: {size} is below the {present} of PersistentVolumeClaim {claim['metadata']['name']}, and "
+        f"volumes cannot shrink. Nothing was changed. Set at least {present}, or copy the data to another resource.",
     )
 
 

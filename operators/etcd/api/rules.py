@@ -14,7 +14,7 @@ from shared.api.image import FORM as IMAGE
 from shared.api.image import is_reference
 from shared.api.podspec import number_cel, smaller
 from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
-from shared.api.spec import Rule, Transition
+from shared.api.spec import Rule
 from shared.kubernetes.quantity import parse_quantity
 
 OWN_KEYS = "etcd.ydzs.io/"
@@ -227,14 +227,6 @@ CLUSTER_RULES = (
         "(has(self.storage.storageClassName) ? self.storage.storageClassName : '')",
         lambda spec: spec.storage.storage_class_name or "",
         "the class of an existing volume cannot be changed. Restore a backup into another EtcdCluster.",
-    ),
-    Transition(
-        f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {number_cel('oldSelf.storage.size')}",
-        lambda spec, before: spec.storage.medium == "Memory" or not smaller(spec.storage.size, before.storage.size),
-        "is below the {} of the existing volumes, and volumes cannot shrink. Set at least that, or restore a "
-        "backup into another EtcdCluster.",
-        at="storage.size",
-        value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
     immutable(
         "tls.mode",

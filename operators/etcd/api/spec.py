@@ -70,7 +70,8 @@ class Storage(SpecModel):
         description=(
             "Size of each member's volume. An increase expands the volumes if the storage class allows it, and "
             "restarts the members one by one if the default of quotaBackendBytes changes with it; volumes never "
-            "shrink. With medium Memory: maximum size of the data in memory."
+            "shrink: a smaller size is applied only if no volume has grown. With medium Memory: maximum size of the "
+            "data in memory."
         ),
     )
     storage_class_name: Name | None = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operators.etcd.api.catalogue import ETCD, features_of
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
 from operators.etcd.api.versions import Version
-from shared.api.podspec import smaller
+from shared.api.podspec import smaller, warnings_of_size
 from shared.api.spec import as_object
 from shared.kubernetes.quantity import parse_quantity
 
@@ -41,6 +41,8 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
             f"spec.version: {version} is below the running version {running}: etcd converts the data of every member, "
             "and features of later versions end. Take an EtcdBackup first."
         )
+    if spec.storage.medium == "Volume":
+        warnings += warnings_of_size(spec.storage.size, before.storage.size)
     size, former = spec.size, before.size
     if _tolerated_failures(size) < _tolerated_failures(former):
         warnings.append(

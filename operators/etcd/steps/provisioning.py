@@ -178,6 +178,14 @@ def _is_mountable(seen: Observed) -> bool:
     return bool(mounts.digest) and all(each.authority_key in content_of(found.get(each.secret)) for each in mounted)
 
 
+def refuse_smaller_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply nothing of a spec whose volumes are smaller than the present ones: the default of the quota follows it."""
+    if resource.spec.storage.medium != "Volume":
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, resource.spec.storage.size)
+
+
 def expand_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Expand volumes before anything waits for space: a full member does not run, and a recovery needs a copy."""
     if resource.spec.storage.medium != "Volume":

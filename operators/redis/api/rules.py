@@ -16,9 +16,9 @@ from operators.redis.api.reserved_directives import FORM as DIRECTIVE
 from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM, is_name, is_reference
-from shared.api.podspec import number_cel, smaller
+from shared.api.podspec import number_cel
 from shared.api.rules import immutable, reserved_prefix
-from shared.api.spec import Rule, Transition
+from shared.api.spec import Rule
 
 _Test = Callable[[str], bool]
 
@@ -232,15 +232,6 @@ CLUSTER_RULES = (
         "'of class ' + self.storage.storageClassName : 'of the default class')",
         _class,
         f"volumes cannot change their class, and data is not moved. {_ELSEWHERE}",
-    ),
-    Transition(
-        f"!has(self.storage) || !has(oldSelf.storage) || {_SIZE_CEL} >= {number_cel('oldSelf.storage.size')}",
-        lambda spec, before: (
-            spec.storage is None or before.storage is None or not smaller(spec.storage.size, before.storage.size)
-        ),
-        f"is smaller than the present {{}}, and volumes cannot shrink; use at least that. {_ELSEWHERE}",
-        at="storage.size",
-        value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
     immutable("pod", _VOLUMES_CEL, _volumes, f"the data of nodes is not moved. {_ELSEWHERE}"),
     immutable(

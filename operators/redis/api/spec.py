@@ -46,8 +46,9 @@ class Storage(SpecModel):
 
     size: Quantity = Field(
         "8Gi",
-        description="Size of each node's volume. Can be increased if the storage class allows expansion, and never "
-        "decreased. Volumes grow without a restart if the driver supports it.",
+        description="Size of each node's volume. Can be increased if the storage class allows expansion. Volumes grow "
+        "without a restart if the driver supports it, and never shrink: a smaller size is applied only if no volume "
+        "has grown.",
     )
     storage_class_name: Name | None = Field(
         None,

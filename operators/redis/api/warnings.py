@@ -8,6 +8,7 @@ from operators.redis.api.catalogue import CATALOGUES, features_of
 from operators.redis.api.pod_template import strayed
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import SHUTDOWN_GRACE_SECONDS
+from shared.api.podspec import warnings_of_size
 from shared.api.spec import as_object
 from shared.kubernetes.quantity import parse_quantity
 
@@ -45,6 +46,8 @@ def notes_for(resource: RedisCluster) -> list[str]:
 def data_loss_of(resource: RedisCluster, before: RedisCluster) -> list[str]:
     """Return a sentence for each protection that a change removes."""
     warnings, spec, was = [], resource.spec, before.spec
+    if spec.storage is not None and was.storage is not None:
+        warnings += warnings_of_size(spec.storage.size, was.storage.size)
     if resource.engine.name == before.engine.name and resource.engine.version < before.engine.version:
         warnings.append(f"spec.version: {resource.engine} is older than {before.engine}, and lacks its fixes.")
     if was.finalizers and not spec.finalizers:

@@ -326,6 +326,14 @@ def expand_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Ste
     return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
 
 
+def refuse_smaller_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply nothing of a spec whose volumes are smaller than the present ones."""
+    if resource.spec.storage is None:
+        return PASS
+    found = [instance.volume for instance in seen.instances if instance.volume]
+    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, resource.spec.storage.size)
+
+
 def modify_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Set the VolumeAttributesClass of the volumes, without a restart."""
     if resource.spec.storage is None:

@@ -19,6 +19,7 @@ CHANGES = (
     Change("a larger volume", of(**stored(size="1Gi")), of(**stored(size="1.5Gi"))),
     Change("the same volume size in another unit", of(**stored(size="1Gi")), of(**stored(size="1024Mi"))),
     Change("a larger volume in bytes", of(**stored(size="1Gi")), of(**stored(size=2 * GIB))),
+    Change("a smaller size, as far as no volume has grown", of(**stored(size="2Gi")), of(**stored(size="2047Mi"))),
     Change("less memory", of(**stored(medium="Memory", size="1Gi")), of(**stored(medium="Memory", size="512Mi"))),
     Change("defaults made explicit", of(), of(tls={"mode": "none"}, **stored(medium="Volume"))),
     Change("volumes deleted with the resource", of(), of(**stored(retain=False))),
@@ -40,20 +41,6 @@ CHANGES = (
 """Accepted changes."""
 
 REFUSED_CHANGES = (
-    Change(
-        "a smaller volume",
-        of(**stored(size="2Gi")),
-        of(**stored(size="2047Mi")),
-        "is below the 2Gi of the existing volumes",
-        "spec.storage.size: is below the 2Gi of the existing volumes",
-    ),
-    Change(
-        "a volume of the default size that shrinks",
-        of(),
-        of(**stored(size=GIB)),
-        "is below the 8Gi of the existing volumes",
-        "spec.storage.size: is below the 8Gi of the existing volumes",
-    ),
     Change(
         "memory instead of volumes",
         of(),

@@ -213,6 +213,12 @@ def test_lower_fault_tolerance_causes_a_warning() -> None:
     assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
 
+def test_removed_storage_causes_a_warning_about_its_default() -> None:
+    former = obj(storage={"size": "4Gi"})
+    assert "spec.storage.size: volumes grow from 4Gi to 8Gi, and can never shrink." in warned(obj(), former)
+    assert "7Gi is below the former 8Gi" in warned(obj(storage={"size": "7Gi"}), obj())
+
+
 def test_disabled_authentication_causes_a_warning() -> None:
     enabled, disabled = ({"rootSecretName": "root", "enabled": each} for each in (True, False))
     before = obj(auth=enabled)

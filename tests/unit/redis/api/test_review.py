@@ -284,6 +284,8 @@ def test_spec_just_within_the_limits_has_no_warning(spec: Obj) -> None:
     [
         ({"version": "8.2.8"}, "spec.version: redis 8.2.8 is older than redis 8.2.9"),
         ({"finalizers": ""}, "deleting the resource now leaves its pods running"),
+        ({"storage": {"size": "9Gi"}}, "spec.storage.size: volumes grow from 8Gi to 9Gi, and can never shrink."),
+        ({"storage": {"size": "7Gi"}}, "spec.storage.size: 7Gi is below the former 8Gi."),
     ],
 )
 def test_risky_change_has_a_warning(new: Obj, words: str) -> None:
