@@ -59,6 +59,7 @@ from operators.redis.steps.provisioning import (
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
 from operators.redis.steps.replication import pair_empty_nodes, pair_replicas
+from operators.redis.steps.replication_link import connect_replicas
 from operators.redis.steps.role_conflict import repair_role_conflict
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
@@ -113,6 +114,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
         return (
             (partial(admit_operator, self.settings),),  # to pods that it may have to repair
+            (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (

@@ -235,6 +235,12 @@ RENEWING_CERTIFICATES = REASONS.add(
     "Nodes are loading a new certificate without a restart.",
     "{names}: loading the new certificate without a restart.",
 )
+REPLICATING_ELSEWHERE = REASONS.add(
+    "ReplicatingElsewhere",
+    Severity.WARNING,
+    "A replica is connected to another address than that of its primary, and is no copy until it is connected again.",
+    "{problem}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod.",
+)
 ROLE_CONFLICT = REASONS.add(
     "RoleConflict",
     Severity.WARNING,

@@ -18,9 +18,9 @@ from operators.redis.client.server import PORT
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.reasons import JOINING, SERVING, STARTING, SYNCING
+from operators.redis.reasons import JOINING, REPLICATING_ELSEWHERE, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
-from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement
+from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement, replication_link
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
@@ -153,11 +153,12 @@ def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     if node is None:
         recorded = {name: before.get(name) for name in ("primaryId", "slots", "copyOf")}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}
+    copied = None if node.may_have_other_data else before.get("copyOf")
     return {
         "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,
         "primaryId": node.primary or None,
         "slots": str(seen.view.slots_of(node.id) | seen.last_owned(node.id)) or None,
-        "copyOf": node.primary if node.synced else before.get("copyOf"),
+        "copyOf": node.primary if node.synced else copied,
     }
 
 
@@ -192,6 +193,8 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     if instance.report.loading:
         return STARTING, "Loading data."
     node = seen.view.nodes[instance.id]
+    if node.astray:
+        return REPLICATING_ELSEWHERE, replication_link.problem(seen, node)
     if node.is_replica:
         return SYNCING, f"Syncing with {seen.name_of(node.primary)}."
     return JOINING, "The node owns no slots."

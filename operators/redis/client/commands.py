@@ -175,14 +175,43 @@ class Replicate(NodeCall):
 
 
 @dataclass(frozen=True, slots=True)
+class Relink(NodeCall):
+    """Let a replica connect to its primary again, at its present address (CLUSTER REPLICATE).
+
+    The server connects to the address that it knows for the primary: so it must be the present one.
+
+    Attributes:
+        primary: id of the primary.
+        address: present address and port of the primary.
+    """
+
+    primary: str
+    name: str
+    address: str
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.primary != self.primary or report.replicates == self.address:
+            return
+        known = report.node(self.primary)
+        if known is None or f"{known.address}:{known.port}" != self.address:
+            raise Refused(f"{self.at.name} knows {self.name} at another address; not carried out: {self}.")
+        await server.execute("CLUSTER", "REPLICATE", self.primary)
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} connect to its primary {self.name} at {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
 class FailOver(NodeCall):
     """Let a replica take over from its primary (CLUSTER FAILOVER).
 
     A late call must not depose a healthy primary: the replica must still replicate the expected one, and a forced
-    failover requires that it reports this primary as failed itself.
+    failover requires that it reports this primary as failed itself. Nor may it promote the data of another server: the
+    replica must be connected to the primary, and before a forced failover to none.
 
     Attributes:
             primary: id of the primary that is to be replaced.
+            address: address and port of that primary; empty if it is unreachable.
             mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
             other primaries vote; TAKEOVER if these have no majority.
     """
@@ -191,6 +220,7 @@ class FailOver(NodeCall):
 
     primary: str
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
+    address: str = ""
 
     async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.is_primary:
@@ -201,9 +231,14 @@ class FailOver(NodeCall):
             )
         if self.mode and not report.finds_failed(self.primary):
             raise Refused(f"{self.at.name} does not report that its primary failed; not carried out: {self}.")
-        if not self.mode and not report.link_up:
+        if not self.mode and not (report.link_up and report.replicates == self.address):
             raise Refused(
                 f"{self.at.name} is not connected to its primary, and would lose writes; not carried out: {self}."
+            )
+        if self.mode and report.link_up:
+            raise Refused(
+                f"{self.at.name} is connected to {report.replicates}, which is not its primary or not failed; not "
+                f"carried out: {self}."
             )
         await server.execute("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
 

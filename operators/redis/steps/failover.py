@@ -61,7 +61,8 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
 def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "") -> FailOver:
     """Return the call that lets a replica take over from its primary (CLUSTER FAILOVER)."""
     NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
-    return FailOver(seen.secrets.access, seen.at(node_id), node_id, seen.view.nodes[node_id].primary, mode)
+    node = seen.view.nodes[node_id]
+    return FailOver(seen.secrets.access, seen.at(node_id), node_id, node.primary, mode, node.primary_at)
 
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:

@@ -101,13 +101,17 @@ class ClusterView(MergedView):
     def failover_candidates(self, primary: str) -> tuple[Seen, ...]:
         """Return replicas that may take over from a primary, the one with the most data first.
 
-        While the primary is reachable, only replicas in sync; afterwards, all reachable ones.
+        While the primary is reachable, only replicas in sync. Afterwards, all reachable ones that are not connected: a
+        server at the other end would be another one, or the primary is only out of the operator's reach.
         """
         alive = primary in self.report
         fit = [
             seen
             for seen in self.replicas_of(primary)
-            if seen.report and not seen.report.loading and not seen.report.syncing and (seen.synced or not alive)
+            if seen.report
+            and not seen.report.loading
+            and not seen.report.syncing
+            and (seen.synced if alive else not seen.report.link_up)
         ]
         return tuple(sorted(fit, key=lambda seen: (-seen.report.offset if seen.report else 0, seen.id)))
 

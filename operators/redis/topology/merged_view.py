@@ -45,12 +45,15 @@ class Seen:
         name: name for messages.
         report: report of the node; None if it is unreachable.
         others: entries of other nodes about it.
+        primary_at: of a replica: address and port of its primary, as that node reports itself; empty if it is
+            unreachable. What other nodes report is no proof: it may be outdated.
     """
 
     id: str
     name: str
     report: NodeReport | None = None
     others: tuple[Entry, ...] = ()
+    primary_at: str = ""
 
     @cached_property
     def line(self) -> Node:
@@ -134,10 +137,32 @@ class Seen:
         return 2 * len(self.reported_by(lambda node: node.failing or node.noaddr)) > len(self.reporters)
 
     @property
-    def synced(self) -> bool:
-        """Whether the node is a replica that completed its sync and is connected; it may lag."""
+    def connected(self) -> bool:
+        """Whether the node is a replica that completed its sync with the server that it is connected to.
+
+        Servers do not check which node that is.
+        """
         report = self.report
         return report is not None and self.is_replica and report.link_up and not report.syncing and not report.loading
+
+    @property
+    def synced(self) -> bool:
+        """Whether the node is a replica that completed its sync and is connected to its primary; it may lag."""
+        return self.connected and self.report is not None and self.report.replicates == self.primary_at
+
+    @property
+    def astray(self) -> bool:
+        """Whether the node is a replica whose link leads to another address than that of its reachable primary.
+
+        Gossip changes the address of a primary without moving the link (clusterProcessGossipSection in
+        src/cluster_legacy.c of redis 7.4). A foreign server that got the address is copied like the primary.
+        """
+        return self.report is not None and bool(self.primary_at) and self.report.replicates != self.primary_at
+
+    @property
+    def may_have_other_data(self) -> bool:
+        """Whether a server that is not its primary may have replaced the data of the replica."""
+        return self.astray and self.report is not None and (self.report.link_up or self.report.syncing)
 
 
 @dataclass(frozen=True)
@@ -164,10 +189,21 @@ class MergedView:
         """
         entries = _merged(self.report)
         return {
-            node_id: Seen(node_id, self._name(node_id, entries[node_id]), self.report.get(node_id), entries[node_id])
+            node_id: Seen(
+                node_id,
+                self._name(node_id, entries[node_id]),
+                self.report.get(node_id),
+                entries[node_id],
+                self._primary_at(node_id),
+            )
             for node_id in sorted(entries)
             if node_id not in self.excluded
         }
+
+    def _primary_at(self, node_id: str) -> str:
+        report = self.report.get(node_id)
+        primary = self.report.get(report.me.primary) if report else None
+        return f"{primary.me.address}:{primary.me.port}" if primary else ""
 
     def _name(self, node_id: str, entries: Iterable[Entry]) -> str:
         if name := self.names.get(node_id):

@@ -61,9 +61,10 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         with pytest.raises(Refused, match="must not become a replica"):
             await execute(connect, Replicate(OPEN, two.endpoint, two.id, one.id))
 
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id, one.id))  # takes effect after the response
+        failover = FailOver(OPEN, three.endpoint, three.id, one.id, address=f"{one.endpoint.address}:{one.port}")
+        await execute(connect, failover)  # takes effect after the response
         await cluster.until(lambda reports: reports[one.id].link_up and all_know(reports, one.id, three.id))
-        await execute(connect, FailOver(OPEN, three.endpoint, three.id, one.id))  # takes effect after the response
+        await execute(connect, failover)  # takes effect after the response
         await cluster.until(lambda reports: reports[one.id].link_up and reports[one.id].keys == 1)
         with pytest.raises(Refused, match="must not be reset"):
             await execute(connect, ResetSoft(OPEN, one.endpoint, one.id))

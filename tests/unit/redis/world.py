@@ -59,6 +59,8 @@ class At:
         member: whether the cluster knows the node; knows: whether the node knows the cluster.
         recorded: incarnation of the node in the status; None if the status has no entry.
         disk: UID of the volume or pod that has the data (None: the recorded one; empty: none).
+        link: address and port that a replica replicates (INFO); empty for the present address of its primary.
+        syncing: whether a replica runs a full sync.
         copied: whether the status records that the replica has had all data of its primary.
         problem: reason and message of the waiting container, as `Reason: message`.
         stale_address: address at which the other nodes know this one; empty for its current address.
@@ -82,6 +84,8 @@ class At:
     epoch: int | None = None
     offset: int = 1000
     synced: bool = True
+    link: str = ""
+    syncing: bool = False
     copied: bool = True
     loading: bool = False
     refuses_writes: bool = False
@@ -241,12 +245,19 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         max_memory=spot.max_memory,
         loading=spot.loading,
         refuses_writes=spot.refuses_writes,
-        link_up=spot.of is None or spot.synced,
+        replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
+        link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
+        syncing=spot.syncing,
         offset=spot.offset,
         run_id=f"run-{number}",
         replicas=tuple(_followers(at, number)),
         strays=dict(spot.strays or {}),
     )
+
+
+def _accepts_links(primary: At) -> bool:
+    """Whether a replica is connected to its primary, although the operator may not reach it."""
+    return primary.pod and not primary.failed
 
 
 def _followers(at: tuple[At, ...], number: int) -> Iterator[Follower]:

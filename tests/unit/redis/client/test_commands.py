@@ -6,10 +6,11 @@ from typing import Literal
 
 import pytest
 
-from operators.redis.client.commands import FailOver, execute
+from operators.redis.client.commands import FailOver, Relink, execute
 from operators.redis.client.errors import Refused
 from operators.redis.client.server import Access, Endpoint
 from tests.unit.redis.simulation.lab import GuardedLab
+from tests.unit.redis.simulation.node import FAILED
 
 Mode = Literal["", "FORCE", "TAKEOVER"]
 
@@ -21,7 +22,19 @@ async def lab() -> GuardedLab:
 
 async def fail_over(lab: GuardedLab, replica: str, primary: str, mode: Mode = "") -> None:
     at = Endpoint(replica, *lab.address(replica)[:1], replica)
-    await execute(lab.redis.connect, FailOver(Access(), at, lab.id(replica), lab.id(primary), mode))
+    call = FailOver(Access(), at, lab.id(replica), lab.id(primary), mode, present(lab, primary))
+    await execute(lab.redis.connect, call)
+
+
+async def relink(lab: GuardedLab, replica: str, primary: str, address: str = "") -> None:
+    at = Endpoint(replica, *lab.address(replica)[:1], replica)
+    call = Relink(Access(), at, lab.id(replica), lab.id(primary), primary, address or present(lab, primary))
+    await execute(lab.redis.connect, call)
+
+
+def present(lab: GuardedLab, name: str) -> str:
+    address, port = lab.address(name)
+    return f"{address}:{port}"
 
 
 def primaries(lab: GuardedLab) -> set[str]:
@@ -53,3 +66,30 @@ async def test_failover_replaces_the_expected_primary(lab: GuardedLab) -> None:
     assert primaries(lab) == {*"abf"}
     await fail_over(lab, "f", "c")
     assert not lab.redis.violations
+
+
+async def test_replica_that_is_connected_elsewhere_takes_over_from_no_primary(lab: GuardedLab) -> None:
+    lab.process("f").source = lab.address("a")
+    with pytest.raises(Refused, match="is not connected to its primary"):
+        await fail_over(lab, "f", "c")
+    lab.process("f").node.known[lab.id("c")].flags.add(FAILED)
+    with pytest.raises(Refused, match=f"is connected to {present(lab, 'a')}"):
+        await fail_over(lab, "f", "c", "FORCE")
+
+
+async def test_replica_is_connected_again_once(lab: GuardedLab) -> None:
+    lab.process("f").source = lab.address("a")
+    before = len(lab.redis.commanded)
+    for _ in range(2):
+        await relink(lab, "f", "c")
+    assert lab.process("f").source == lab.address("c")
+    assert sum(what.startswith("CLUSTER REPLICATE") for what in lab.redis.commanded[before:]) == 1
+
+
+async def test_late_connection_leads_to_no_other_node(lab: GuardedLab) -> None:
+    """The replica has another primary by now, or does not know the address yet."""
+    link = lab.process("f").source
+    await relink(lab, "f", "a")
+    with pytest.raises(Refused, match="knows c at another address"):
+        await relink(lab, "f", "c", "10.9.9.9:6379")
+    assert lab.process("f").source == link

@@ -286,6 +286,8 @@ def process_gossip(redis: FakeRedis, process: Process, message: Message, sender:
                 known.reports.pop(sender.id, None)
         moved = (entry.address, entry.port) != (known.address, known.port)
         if known.unhealthy and not entry.unhealthy and entry.address and moved and NOADDR not in known.flags:
+            if process.follows_gossip:
+                _update_address(process, known, entry.address, entry.port)
             known.address, known.port = entry.address, entry.port
 
 

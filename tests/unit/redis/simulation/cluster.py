@@ -91,6 +91,8 @@ def _replicate(redis: FakeRedis, process: Process, words: Words) -> str:
         raise Refused("ERR I can only replicate a master, not a replica.")
     if not node.me.primary and (node.me.slots or node.keys):
         raise Refused("ERR To set a master the node must be empty and without assigned slots.")
+    if node.me.primary == primary.id and process.follows_gossip:
+        return "OK"
     redis.guard.may_replicate(redis, process, primary.id)
     redis.follow(process, primary)
     redis.settle(f"{process.pod} is made a replica")
@@ -132,7 +134,7 @@ def _replicate_slot(redis: FakeRedis, process: Process, slot: int) -> None:
     """Replicate the marks and the owner of a slot: since Valkey 8, SETSLOT waits until replicas have them."""
     node = process.node
     owner = node.owner(slot)
-    for replica in redis.replicas_of(process):
+    for replica in redis.connected_to(process):
         if replica.linked and replica.pod not in redis.lagging:
             replica.node.migrating, replica.node.importing = dict(node.migrating), dict(node.importing)
             if owner is not None and owner.id in replica.node.known:

@@ -144,6 +144,14 @@ class Process:
         return float(self.config("repl-diskless-sync-delay")) if self.config("repl-diskless-sync") == "yes" else 0.0
 
     @property
+    def follows_gossip(self) -> bool:
+        """Whether a new address of the primary moves the link wherever it comes from (valkey#965).
+
+        Such a server ignores CLUSTER REPLICATE for its present primary (valkey#884).
+        """
+        return self.engine == "valkey" and tuple(map(int, self.version.split(".")[:2])) >= (8, 1)
+
+    @property
     def timeout(self) -> float:
         """cluster-node-timeout in seconds."""
         return int(self.settings.get("cluster-node-timeout", TIMEOUT * 1000)) / 1000

@@ -84,8 +84,15 @@ def line(truth: Truth, node: str, *flags: str) -> Node:
 
 def report_of(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iterable[str] = ()) -> NodeReport:
     """Report of a node."""
+    failed = frozenset(failed)
     flags = {node: ("myself",)} | dict.fromkeys(failed, ("fail",)) | dict.fromkeys(suspected, ("fail?",))
-    return NodeReport(node, nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth))
+    primary = truth[node].primary
+    return NodeReport(
+        node,
+        nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth),
+        replicates=f"{address(primary)}:6379" if primary else "",
+        link_up=primary not in failed,
+    )
 
 
 def all_reports(truth: Truth, *, failed: Iterable[str] = (), unreachable: Iterable[str] = ()) -> dict[str, NodeReport]:

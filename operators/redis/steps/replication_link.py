@@ -1,0 +1,51 @@
+"""Connects replicas to the present address of their primary. Pure.
+
+A node has the address of its primary twice: in its cluster view, and as the end of its replication link. Gossip from
+other nodes changes the first one only. So the link may stay at a former address, where any server may be by now: the
+replica copies it, because no server checks the identity of its primary. The link is proven only by the replica's own
+INFO and by the primary, which answers the operator at its address with its node id.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.client.commands import Relink
+from operators.redis.reasons import REPLICATING_ELSEWHERE
+from operators.redis.steps.waiting import GOSSIP_SECONDS
+from operators.redis.topology.cluster_view import Seen
+from shared.runtime.plan import PASS, Step
+
+
+def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Let replicas connect to their primaries again (CLUSTER REPLICATE), once they know their present addresses."""
+    if not resource.formed:
+        return PASS
+    astray = [node for node in seen.view.nodes.values() if node.astray and _knows_address(node)]
+    if not astray:
+        return PASS
+    calls = (
+        Relink(
+            seen.secrets.access, seen.at(node.id), node.id, node.primary, seen.name_of(node.primary), node.primary_at
+        )
+        for node in astray
+    )
+    more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
+    message = (
+        f"{problem(seen, astray[0])}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod."
+    )
+    return Step.wait(REPLICATING_ELSEWHERE, message, *calls, warning=True, requeue=GOSSIP_SECONDS)
+
+
+def problem(seen: Assessment, node: Seen) -> str:
+    """Return what is wrong with the link of a replica, as a sentence without a period."""
+    link = node.report.replicates if node.report else ""
+    return f"{node.name} replicates {link}, not its primary {seen.name_of(node.primary)} at {node.primary_at}"
+
+
+def _knows_address(node: Seen) -> bool:
+    """Return whether the replica knows its primary at its present address (otherwise CLUSTER MEET comes first)."""
+    known = node.report.node(node.primary) if node.report else None
+    return known is not None and f"{known.address}:{known.port}" == node.primary_at

@@ -1,0 +1,113 @@
+"""Replicas that stay connected to a former address of their primary, which a server of another cluster gets.
+
+Gossip changes the address of a node in the view of a replica, and does not move its link. Servers check no identity on
+that link: the replica drops its data and copies that of the foreign server.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.testing.harness.scenario import apply, later
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.redis.scenarios import NAME, OTHER, REDIS, cluster
+from tests.unit.redis.simulation.bus import GossipEntry, Message, process_gossip
+from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.lab import GuardedLab
+from tests.unit.redis.simulation.moving_slots import redis_of, settled
+from tests.unit.redis.simulation.node import SUSPECTED
+from tests.unit.redis.simulation.process import Process
+
+FOREIGN = b"a key of another tenant"
+
+
+async def begun() -> tuple[ScenarioRun, FakeRedis]:
+    """Return a cluster with keys, and next to it one of another tenant."""
+    other = apply(OTHER, replicas=6, version="7.0.15", storage={"size": "1Gi"})
+    run = ScenarioRun(await settled(World(REDIS), cluster(6), other))
+    redis = redis_of(run.world)
+    later(5).act(run.stage)
+    redis.advance()
+    for process in redis.running:
+        if process.cluster == OTHER:
+            process.node.keys[FOREIGN] = Entry(0, text=process.node.id.encode())
+            process.node.offset += 1
+    run.begin()
+    await run.settle()
+    return run, redis
+
+
+def lead_astray(redis: FakeRedis) -> tuple[Process, Process]:
+    """Leave the link of a replica at an address that a primary of another tenant has by now."""
+    replica = next(process for process in redis.running if process.cluster == NAME and process.node.me.primary)
+    foreign = next(process for process in redis.running if process.cluster == OTHER and process.node.me.slots)
+    replica.source, replica.linked, replica.syncing = (foreign.address, foreign.port), False, 0.0
+    return replica, foreign
+
+
+def is_truthful(redis: FakeRedis, found: Obj) -> bool:
+    """Whether a resource that is Ready has no replica that is connected to another node than its primary."""
+    ready = accessors.condition(found, "Ready")["status"] == "True"
+    here = [process for process in redis.running if process.cluster == NAME and process.node.me.primary]
+    ends = [(redis.at(*process.source), process.node.me.primary) for process in here]
+    return not ready or all(end is not None and end.node.id == primary for end, primary in ends)
+
+
+def mine(run: ScenarioRun) -> Obj:
+    return next(found for found in run.stage.find() if found["metadata"]["name"] == NAME)
+
+
+@pytest.mark.parametrize("seconds", [0.25, 30.0], ids=["before it syncs", "after it copied foreign keys"])
+async def test_replica_at_the_address_of_a_foreign_server_is_connected_to_its_primary(seconds: float) -> None:
+    run, redis = await begun()
+    replica, foreign = lead_astray(redis)
+    later(seconds).act(run.stage)
+    redis.advance()
+    if seconds > 1:
+        assert FOREIGN in replica.node.keys  # the world does what happened on a real cluster
+    run.resync()
+    await run.settle()
+    assert is_truthful(redis, mine(run))
+    later(20).act(run.stage)
+    run.resync()
+    await run.settle()
+    assert accessors.condition(mine(run), "Ready")["status"] == "True"
+    assert is_truthful(redis, mine(run))
+    assert FOREIGN not in replica.node.keys
+    assert replica.source != (foreign.address, foreign.port)
+    run.world.require_safe()
+
+
+async def test_gossip_does_not_move_the_link() -> None:
+    """Another node reports the new address of a primary that the replica suspects to have failed."""
+    lab = await GuardedLab.begin()
+    replica, primary = lab.process("f"), lab.process("f").node.lead
+    assert primary is not None
+    before, reporter = replica.source, replica.node.known[lab.id("a")]
+    primary.flags.add(SUSPECTED)
+    entry = GossipEntry(primary.id, "10.9.9.9", 6379, unhealthy=False, replica=False)
+    message = Message(reporter.id, reporter.address, 6379, 9, 1, reporter.slots, "", 0, (entry,))
+    process_gossip(lab.redis, replica, message, reporter)
+    assert primary.address == "10.9.9.9"
+    assert replica.source == before
+
+
+async def test_data_of_a_foreign_server_is_not_served_after_the_primary_fails() -> None:
+    run, redis = await begun()
+    replica, foreign = lead_astray(redis)
+    primary = next(process for process in redis.running if process.node.id == replica.node.me.primary)
+    later(30).act(run.stage)
+    redis.advance()
+    assert FOREIGN in replica.node.keys
+    for failing in ({}, {primary.pod: "NodeLost"}, {}):
+        redis.failing = failing
+        later(20).act(run.stage)
+        run.resync()
+        await run.settle()
+        assert is_truthful(redis, mine(run))
+    serving = [process for process in redis.running if process.cluster == NAME and process.node.me.slots]
+    assert not any(FOREIGN in process.node.keys for process in serving)
+    assert foreign.node.keys[FOREIGN]
