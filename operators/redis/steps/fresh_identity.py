@@ -10,8 +10,9 @@ The returning node has a new id, which proves that the former node lost its data
 over (`failover.replace_failed`), and the node joins again as an empty one.
 
 A new id is not enough: the replicas connect to the address of their primary, whichever node is there, and would copy
-its empty data set within seconds. So each process starts with settings that keep them waiting (`redis_conf.DELAYED_SYNC`).
-The operator applies the desired ones once the node is a member and the former one is forgotten (`live_config`).
+its empty data set within seconds. So each process starts with settings that keep them waiting
+(`redis_conf.DELAYED_SYNC`). The operator applies the desired ones once the node is a member and the former one is
+forgotten (`live_config`).
 """
 
 from __future__ import annotations
