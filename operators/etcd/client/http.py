@@ -26,6 +26,9 @@ STREAM_PAUSE_SECONDS = 60.0
 MAX_LINE_BYTES = 2**20
 """Maximum length of a line of a stream; etcd's have 44 KiB."""
 
+BUFFER_BYTES = 2**14
+"""Bytes of a response that are received before they are read. In chunks of one byte, each takes about 100 bytes."""
+
 MAX_BODY_BYTES, MAX_METRICS_BYTES = 256 * 1024, 2**21
 """Maximum size of a response, and of the metrics; a member list has 3 KiB, and the metrics of a member 200 KiB."""
 
@@ -102,7 +105,8 @@ class Wire:
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """Yield the lines of a stream."""
         pauses = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=STREAM_PAUSE_SECONDS)
-        async with self._response(f"{self._url}/v3/{path}", path, pauses, {}, token) as answer:
+        url, buffer = f"{self._url}/v3/{path}", MAX_LINE_BYTES // 2  # aiohttp allows twice this
+        async with self._response(url, path, pauses, {}, token, buffer=buffer) as answer:
             async for line in answer.content:
                 yield line
 
@@ -132,8 +136,13 @@ class Wire:
         token: str = "",
         *,
         expected: tuple[int, ...] = (HTTPStatus.OK,),
+        buffer: int = BUFFER_BYTES,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield a successful response."""
+        """Yield a successful response.
+
+        Args:
+            buffer: bytes after which no more are received until some are read.
+        """
         with self._translated_errors(path, timeout):
             async with self._open().request(
                 "GET" if body is None else "POST",
@@ -143,7 +152,7 @@ class Wire:
                 timeout=timeout,
                 server_hostname=self._host if url.startswith("https:") else None,
                 allow_redirects=False,
-                read_bufsize=MAX_LINE_BYTES // 2,  # aiohttp allows twice this
+                read_bufsize=buffer,
             ) as answer:
                 if answer.status not in expected:
                     raise self.refused(path, await self._body(path, answer))
