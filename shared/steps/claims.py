@@ -12,12 +12,14 @@ the StatefulSet sets it from its template, or a user hands the claim over with i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shared.api.spec import CustomResource
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
+
+if TYPE_CHECKING:
+    from shared.api.spec import CustomResource  # the backup program of etcd, which reads the reasons, has no pydantic
 
 RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
