@@ -181,6 +181,8 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         if len(found) > MAX_ERRORS:
             sentences.append(f"{len(found) - MAX_ERRORS} more values are wrong.")
         raise InvalidSpec(" ".join(sentences)) from None
+    except UnicodeEncodeError:  # the API server sends none, but other clients of the webhook may
+        raise InvalidSpec(f"{at}: has a text that is not valid Unicode (a lone surrogate). Remove it.") from None
 
 
 @dataclass(frozen=True, slots=True)
