@@ -16,6 +16,7 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.runtime.reconciler import Reconciler
+from shared.runtime.supervisor import MustEnd
 from tests.api.support.gate import Gate
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
@@ -160,7 +161,7 @@ def test_process_ends_if_its_workers_do_not_stop(
     elected.start()
     wait(lambda: world.find(LEASE, NAME) and lease(world).get("holderIdentity"))
     elected.wire.faults.lose_request(when=lambda *_: True, times=None)
-    with pytest.raises(TimeoutError, match=r"leadership was lost, and memcached-worker-0, .* could not be stopped"):
+    with pytest.raises(MustEnd, match=r"memcached-worker-0, .* could not be stopped, and another replica"):
         elected.ended()
 
 

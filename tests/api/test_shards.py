@@ -81,7 +81,8 @@ def test_each_replica_works_on_the_keys_of_its_shard_only(plane: ControlPlane, w
             [index] = led(replica)
             lines = [line for line in replica.log_lines if f"{world.namespace}/cache-" in line]
             assert {name for name in NAMES if any(f"/{name}:" in line for line in lines)} <= set(names_of(world, index))
-            assert replica.metric("platform_resource_info") == len(names_of(world, index)), "exported once"
+            expected = len(names_of(world, index))  # exported once, by the replica that works on it
+            wait(lambda: replica.metric("platform_resource_info") == expected)  # noqa: B023
         assert world.get(LEASE, NAME)["spec"]["holderIdentity"] == "2-shards"
 
 

@@ -85,7 +85,7 @@ class Cluster:
         )
         cluster_scoped = (
             "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,"
-            "validatingadmissionpolicy,validatingadmissionpolicybinding"
+            "validatingadmissionpolicy,validatingadmissionpolicybinding,flowschema"
         )
         found = self.list(f"{namespaced},{cluster_scoped}", f"--selector={PLATFORM},app.kubernetes.io/managed-by=Helm")
         return {f"{obj['kind']}/{obj['metadata']['name']}" for obj in found}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
+from shared.kubernetes.secret_provenance import RECORD
 from tests.api.support.leaf_edits import STAYING
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
@@ -41,6 +42,7 @@ def objects(world: World) -> dict[str, Any]:
     found: dict[str, list[Obj]] = {}
     for kind in (MEMCACHED, *EVERYTHING, NETWORK_POLICY):
         for obj in world.listed(kind):
+            (obj.get("status") or {}).pop(RECORD, None)  # it has also Secrets that the spec no longer needs
             if ((obj.get("spec") or {}).get("tls") or {}).get("mode") == "self":
                 obj["status"].pop("certificate")  # the fingerprint of a certificate that each resource has for itself
             name = obj["metadata"]["name"].removesuffix("-network")

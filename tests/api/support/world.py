@@ -26,6 +26,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
+from shared.kubernetes.secret_provenance import RECORD
 from shared.status import conditions
 from shared.testing import Actor, Workloads
 from shared.testing.api_server.kinds import NAMESPACE
@@ -215,5 +216,8 @@ def masked(value: Any) -> Any:
     if isinstance(value, list):
         return [masked(item) for item in value]
     if isinstance(value, dict):
-        return {key: masked(part) for key, part in value.items() if key not in _VARYING}
+        kept = {key: masked(part) for key, part in value.items() if key not in _VARYING}
+        if isinstance(uids := kept.get(RECORD), dict):  # of a status: UIDs of Secrets by name
+            kept[RECORD] = sorted(uids)
+        return kept
     return value
