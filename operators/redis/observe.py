@@ -124,6 +124,24 @@ class Observed:
         }
         return copy_of.get(node_id) == primary or copy_of.get(primary) == node_id
 
+    def may_replace(self, node_id: str, primary: str) -> bool:
+        """Return whether a node may serve the slots of a lost primary: it had all of its data, and has not lost it.
+
+        A replica without any key that had some when it was last in sync was emptied: by a sync that broke off, or by
+        hand.
+        """
+        instance = self.instance_of(node_id)
+        recorded = self.recorded.get(node_id)
+        emptied = (
+            instance is not None
+            and instance.report is not None
+            and not instance.report.keys
+            and recorded is not None
+            and recorded.recorded is not None
+            and recorded.recorded.copy_has_keys
+        )
+        return not emptied and self.has_data_of(node_id, primary)
+
     def lost(self, node_id: str) -> bool:
         """Return whether all data of a node is lost, by evidence; then it never comes back.
 

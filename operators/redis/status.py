@@ -24,6 +24,7 @@ from operators.redis.steps import adoption, connection_secret, data_loss_recover
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
+from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.messages import settled
@@ -151,15 +152,24 @@ def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     if node_id and before.get("nodeId") != node_id:
         before = {}
     if node is None:
-        recorded = {name: before.get(name) for name in ("primaryId", "slots", "copyOf")}
+        recorded = {name: before.get(name) for name in ("primaryId", "slots", *_COPY)}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}
-    copied = None if node.may_have_other_data else before.get("copyOf")
     return {
         "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,
         "primaryId": node.primary or None,
         "slots": str(seen.view.slots_of(node.id) | seen.last_owned(node.id)) or None,
-        "copyOf": node.primary if node.synced else copied,
+        **_copy(node, before),
     }
+
+
+_COPY = "copyOf", "copyHasKeys"
+
+
+def _copy(node: Seen, before: Obj) -> Obj:
+    """Return whose data a node has; a record ends when other data may have replaced it."""
+    if node.synced:
+        return {"copyOf": node.primary, "copyHasKeys": bool(node.report and node.report.keys) or None}
+    return {} if node.may_have_other_data else {name: before.get(name) for name in _COPY}
 
 
 def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:

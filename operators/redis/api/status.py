@@ -81,8 +81,13 @@ class ClusterCondition(SpecModel):
     )
     copy_of: str | None = Field(
         None,
-        description="Of a node: id of the primary that it was last fully synced with. A replica without it has never "
-        "been synced, and is not promoted.",
+        description="Of a node: id of the primary whose data it has. It ends when a full sync begins, or when the node "
+        "is connected to another server. A replica without it is not promoted.",
+    )
+    copy_has_keys: bool | None = Field(
+        None,
+        description="Of a node: true if that copy had keys. A replica that has none any more has lost its copy, and is "
+        "not promoted.",
     )
     version: str | None = Field(None, description="Of a node: engine and version, such as redis 8.0.2.")
 
@@ -122,8 +127,13 @@ class NodeStatus(SpecModel):
     )
     copy_of: str | None = Field(
         None,
-        description="Id of the primary that the node was last fully synced with. A replica without it has never been "
-        "synced, and is not promoted.",
+        description="Id of the primary whose data the node has. It ends when a full sync begins, or when the node is "
+        "connected to another server. A replica without it is not promoted.",
+    )
+    copy_has_keys: bool | None = Field(
+        None,
+        description="True if that copy had keys. A replica that has none any more has lost its copy, and is not "
+        "promoted.",
     )
     version: str | None = Field(None, description="Engine and version, such as redis 8.0.2.")
 
@@ -315,7 +325,8 @@ class RecordedNode:
         role: `primary` or `replica`.
         slots: slots that it owned.
         engine: engine that it ran; None if that is not recorded.
-        copy_of: id of the primary that it was last fully synced with; empty if there is none.
+        copy_of: id of the primary whose data it has (`status._role`); empty if there is none.
+        copy_has_keys: whether that copy had keys.
         since: time of the last change of its role or readiness; None if that is not recorded.
         host: Kubernetes node that it ran on; empty if that is not recorded.
         zone: zone of that Kubernetes node; empty if it has none, or if that is not recorded.
@@ -329,6 +340,7 @@ class RecordedNode:
     slots: Slots = field(default_factory=Slots)
     engine: Engine | None = None
     copy_of: str = ""
+    copy_has_keys: bool = False
     since: datetime | None = None
     host: str = ""
     zone: str = ""
@@ -366,6 +378,7 @@ def recorded_node(entry: Obj) -> RecordedNode:
         role=entry["role"],
         slots=Slots.parse(entry.get("slots") or ""),
         copy_of=entry.get("copyOf") or "",
+        copy_has_keys=entry.get("copyHasKeys") is True,
         engine=engine_of(entry),
         since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
         host=entry.get("host") or "",

@@ -145,7 +145,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
         for primary in seen.view.primaries
         if not primary.answers
         and seen.lost(primary.id)
-        and not any(seen.has_data_of(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
+        and not any(seen.may_replace(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
         and not any(node.owner == primary.id for node in seen.detached.values())
     ]
 

@@ -35,7 +35,7 @@ def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
     return [
         candidate
         for candidate in seen.view.failover_candidates(primary.id)
-        if seen.has_data_of(candidate.id, primary.id) and not seen.reachable[candidate.id].leaving
+        if seen.may_replace(candidate.id, primary.id) and not seen.reachable[candidate.id].leaving
     ]
 
 

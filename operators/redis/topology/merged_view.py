@@ -161,8 +161,11 @@ class Seen:
 
     @property
     def may_have_other_data(self) -> bool:
-        """Whether a server that is not its primary may have replaced the data of the replica."""
-        return self.astray and self.report is not None and (self.report.link_up or self.report.syncing)
+        """Whether other data may have replaced that of the replica: a full sync runs, or it is connected elsewhere.
+
+        A full sync empties the replica before it has all data (repl-diskless-load, emptyData in replication.c).
+        """
+        return self.report is not None and (self.report.syncing or (self.astray and self.report.link_up))
 
 
 @dataclass(frozen=True)

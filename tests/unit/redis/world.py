@@ -62,6 +62,7 @@ class At:
         link: address and port that a replica replicates (INFO); empty for the present address of its primary.
         syncing: whether a replica runs a full sync.
         copied: whether the status records that the replica has had all data of its primary.
+        had_keys: whether the status records that this copy had keys.
         problem: reason and message of the waiting container, as `Reason: message`.
         stale_address: address at which the other nodes know this one; empty for its current address.
         old: whether the pod has an earlier template.
@@ -87,6 +88,7 @@ class At:
     link: str = ""
     syncing: bool = False
     copied: bool = True
+    had_keys: bool = False
     loading: bool = False
     refuses_writes: bool = False
     memory: int = 0
@@ -160,6 +162,7 @@ def _entry(number: int, spot: At) -> Obj:
         "slots": spot.slots,
         "lastTransitionTime": spot.since,
         "copyOf": node_id(spot.of) if spot.of is not None and spot.copied else "",
+        "copyHasKeys": spot.of is not None and spot.copied and spot.had_keys,
     }
     return {key: value for key, value in entry.items() if value}
 

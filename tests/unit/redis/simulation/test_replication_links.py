@@ -12,7 +12,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.redis.scenarios import NAME, OTHER, REDIS, cluster
+from tests.support.redis.scenarios import NAME, OTHER, REDIS, cluster, lost
 from tests.unit.redis.simulation.bus import GossipEntry, Message, process_gossip
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
@@ -111,3 +111,25 @@ async def test_data_of_a_foreign_server_is_not_served_after_the_primary_fails() 
     serving = [process for process in redis.running if process.cluster == NAME and process.node.me.slots]
     assert not any(FOREIGN in process.node.keys for process in serving)
     assert foreign.node.keys[FOREIGN]
+
+
+async def test_replica_that_was_emptied_is_not_promoted_without_consent() -> None:
+    """The volume of the replica was reset by hand while its pod was away; then the primary loses its volume."""
+    run, redis = await begun()
+    primary = next(process for process in redis.running if process.cluster == NAME and process.node.me.slots)
+    replica = redis.replicas_of(primary)[0]
+    redis.failing[replica.pod] = "NodeLost"
+    redis.stop(replica, "killed")
+    redis.roll_back(replica.pod, {})
+    redis.failing[primary.pod] = "NodeLost"
+    for step in lost(int(primary.pod.rpartition("-")[2])):
+        step.act(run.stage)
+    redis.failing.pop(replica.pod)
+    for _ in range(4):
+        later(20).act(run.stage)
+        run.resync()
+        await run.settle()
+    assert not redis.named(replica.pod).node.me.slots
+    status = mine(run)["status"]
+    assert status["recovery"]["token"]
+    assert accessors.condition(mine(run), "Ready")["reason"] == "SlotsLost"

@@ -96,3 +96,33 @@ def test_link_follows_after_the_replica_knows_the_address() -> None:
     made = planned(replace(P0, stale_address="10.9.9.9"), P1, P2, ASTRAY, R1, R2)
     assert not of(made.actions, "Relink")
     assert of(made.actions, "Meet")
+
+
+LOST = replace(P0, up=False, failed=True, disk="a new disk")
+
+
+def test_record_of_a_copy_ends_when_a_full_sync_begins() -> None:
+    """The replica empties its data before it has that of the primary; the primary may fail in between."""
+    resource, found = world(P0, P1, P2, replace(R0, synced=False, syncing=True), R1, R2)
+    assert recorded(resource, found) is None
+    resource, found = world(P0, P1, P2, replace(R0, synced=False), R1, R2)
+    assert recorded(resource, found) == node_id(0)
+
+
+def test_replica_that_lost_its_keys_is_not_promoted_without_consent() -> None:
+    emptied = replace(R0, synced=False, keys=0, had_keys=True)
+    made = planned(LOST, P1, P2, emptied, R1, R2)
+    assert not of(made.actions, "FailOver")
+    assert made.verdict.reason == "SlotsLost"
+    assert made.status["recovery"]["token"]
+
+
+def test_replica_of_an_empty_primary_is_promoted() -> None:
+    made = planned(LOST, P1, P2, replace(R0, synced=False, keys=0), R1, R2)
+    assert of(made.actions, "FailOver")
+
+
+@pytest.mark.parametrize(("keys", "expected"), [(10, True), (0, None)])
+def test_record_of_a_copy_has_whether_it_had_keys(keys: int, expected: bool | None) -> None:
+    resource, found = world(P0, P1, P2, replace(R0, keys=keys, had_keys=not keys), R1, R2)
+    assert entry(resource, found).get("copyHasKeys") is expected
