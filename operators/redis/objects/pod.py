@@ -137,6 +137,13 @@ def starts_afresh(resource: RedisCluster, template: str = "") -> bool:
     return resource.spec.replicas_per_master > 0 and not persists(resource, template)
 
 
+def is_started_afresh(pod_obj: Obj | None) -> bool:
+    """Return whether each process of a pod is a new node (`starts_afresh`), by the template that it was made of."""
+    containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
+    variables = (each for given in containers if given.get("name") == CONTAINER for each in given.get("env") or ())
+    return any(variable["name"] == LAST_RUN_VARIABLE for variable in variables)
+
+
 def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> list[str]:
     """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in.
 
@@ -153,6 +160,7 @@ def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> l
     if starts_afresh(resource, template):  # see steps/fresh_identity.py
         process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
         found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
+        found += ["--appendonly", "no"]  # the file has other values while a pod keeps its identity
         found += [word for name, value in delayed_sync(resource, template).items() for word in (f"--{name}", value)]
     elif origin:
         found += ["--cluster-config-file", f"nodes-{origin}.conf"]

@@ -203,6 +203,9 @@ def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
     return any(posixpath.normpath(" ".join(line)).startswith(BUNDLED_MODULES) for line in lines)
 
 
+PERSISTENCE = ("appendonly", "save")
+"""Directives that decide whether a restarted server has data (`persists`)."""
+
 DELAYED_SYNC: Mapping[str, str] = {
     "repl-diskless-sync": "yes",
     "repl-diskless-sync-delay": str(2**31 - 1),

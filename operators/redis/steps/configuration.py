@@ -14,6 +14,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.instance import Instance
 from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
+from operators.redis.objects.pod import is_started_afresh, starts_afresh
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
@@ -59,7 +60,26 @@ def template_text(resource: RedisCluster, seen: Observed) -> str:
 
 def live_settings(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
     """Return the settings that running servers should have."""
-    return redis_conf.live(resource, template_text(resource, seen), redis_conf.kept_values(resource, seen.config_map))
+    return redis_conf.live(resource, template_text(resource, seen), _kept(resource, seen))
+
+
+def _kept(resource: RedisCluster, seen: Observed) -> redis_conf.Kept:
+    """Return the directives whose desired value must not be used yet: refused ones, and those of persistence."""
+    kept = dict(redis_conf.kept_values(resource, seen.config_map))
+    if keeps_persistence(resource, seen):
+        present = redis_conf.present(seen.config_map)
+        kept |= {name: present.get(name, []) for name in redis_conf.PERSISTENCE}
+    return kept
+
+
+def keeps_persistence(resource: RedisCluster, seen: Observed) -> bool:
+    """Return whether persistence must not be switched off yet, as the spec requests.
+
+    A server without persistence must start as a new node (`fresh_identity`), which is a matter of its pod. Until all
+    pods do that, a container that restarts resumes as the node that it was, and needs its data.
+    """
+    resuming = any(each.pod_obj is not None and not is_started_afresh(each.pod_obj) for each in seen.instances)
+    return seen.config_map is not None and resuming and starts_afresh(resource, template_text(resource, seen))
 
 
 def configured(resource: RedisCluster, seen: Observed) -> str:
@@ -111,7 +131,7 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
             name: value for name, value in _annotations(before).items() if name in _CONFIG_ANNOTATIONS
         }
     present = redis_conf.present(before) if refused else {}
-    kept = {**redis_conf.kept_values(resource, before), **{name: present.get(name, []) for name in refused}}
+    kept = {**_kept(resource, seen), **{name: present.get(name, []) for name in refused}}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = _mark(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before, kept)}

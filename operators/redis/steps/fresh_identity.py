@@ -22,8 +22,8 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
-from operators.redis.objects.names import CONTAINER, LAST_RUN
-from operators.redis.objects.pod import LAST_RUN_VARIABLE
+from operators.redis.objects.names import LAST_RUN
+from operators.redis.objects.pod import is_started_afresh
 from operators.redis.reasons import PREPARING_RESTART
 from operators.redis.steps.rollout_markers import mark_pod
 from shared.kubernetes.accessors import annotation
@@ -45,10 +45,4 @@ def _resumes(instance: Instance) -> bool:
     """Return whether the next process of a node would have the id of the running one."""
     if instance.report is None or instance.pod_obj is None or instance.leaving:
         return False
-    variables = [
-        variable["name"]
-        for container in instance.pod_obj["spec"]["containers"]
-        if container.get("name") == CONTAINER
-        for variable in container.get("env") or ()
-    ]
-    return LAST_RUN_VARIABLE in variables and annotation(instance.pod_obj, LAST_RUN) != instance.report.run_id
+    return is_started_afresh(instance.pod_obj) and annotation(instance.pod_obj, LAST_RUN) != instance.report.run_id

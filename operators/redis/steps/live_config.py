@@ -11,10 +11,12 @@ from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.instance import Instance, endpoint
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
-from operators.redis.objects.redis_conf import DELAYED_SYNC
+from operators.redis.objects.pod import is_started_afresh
+from operators.redis.objects.redis_conf import DELAYED_SYNC, PERSISTENCE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
 from operators.redis.steps.configuration import (
     configured,
+    keeps_persistence,
     live_settings,
     note_name,
     note_of,
@@ -48,8 +50,10 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     for instance in seen.staying:
         if not understands(resource, instance):
             continue
-        delayed = {} if _may_serve_replicas(seen, instance) else DELAYED_SYNC
-        desired = {name: value for name, value in settings.items() if name not in delayed}
+        omitted = set() if _may_serve_replicas(seen, instance) else set(DELAYED_SYNC)
+        if is_started_afresh(instance.pod_obj) and keeps_persistence(resource, seen):
+            omitted |= set(PERSISTENCE)  # kept for other pods
+        desired = {name: value for name, value in settings.items() if name not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
         if due:
             names.append(instance.name)

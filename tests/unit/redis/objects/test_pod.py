@@ -145,6 +145,7 @@ def test_node_without_persistence_never_reads_the_identity_of_the_process_before
     given = dict(zip(built["args"][:-1], built["args"][1:], strict=True))
     assert given["--cluster-config-file"] == "nodes-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).conf"
     assert given["--dbfilename"] == "dump-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).rdb"
+    assert given["--appendonly"] == "no", "the volume may have the log of a former node"
     assert (given["--repl-diskless-sync"], given["--repl-diskless-sync-delay"]) == ("yes", str(2**31 - 1)), (
         "replicas of the former node, which connect to its address, keep their keys"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.testing.harness.scenario import ScenarioStep, operator_down, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster, in_memory
@@ -41,3 +41,30 @@ async def test_primary_without_persistence_does_not_resume_empty(given: Scenario
     assert before
     assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
     assert redis.state()[0]["replicas by primary"] == [1, 1, 1]
+
+
+ON_DELETE: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}
+
+
+async def test_persistence_is_not_switched_off_before_the_pods_start_as_new_nodes() -> None:
+    """The pods stay (OnDelete): a container that restarts resumes as the node that it was, and so needs its data."""
+    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
+    await run.run_steps((cluster(6, **ON_DELETE), cluster(6, **ON_DELETE, **VOLATILE)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    assert {process.config("appendonly") for process in redis.running} == {"yes"}
+    await run.run_steps((container_restarts(before),))
+    after = values(redis)
+    assert before
+    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+
+
+async def test_persistence_is_switched_off_once_all_pods_are_replaced() -> None:
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6), cluster(6, **VOLATILE)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    assert {process.config("appendonly") for process in redis.running} == {"no"}
+    assert {file.startswith("nodes-") for file in redis.files.values()} == {True}
+    [found] = run.stage.find(CONFIG_MAP)
+    assert "\nappendonly no\n" in next(iter(found["data"].values()))
