@@ -67,7 +67,12 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
+from shared.steps.own_secrets import (
+    OwnSecrets,
+    keep_secret_owners,
+    refuse_unproven_secrets,
+    refuse_unproven_writes,
+)
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -102,12 +107,13 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
         settings = self.settings
+        renew, store = partial(renew_secrets, settings), partial(store_password, settings)
         return (
             (partial(admit_operator, settings),),  # to pods that it may have to repair
             (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
             (partial(schedule_backups, settings),),  # regardless of any other problem
-            (partial(renew_secrets, settings),),  # certificates, before they expire
-            (partial(store_password, settings),),  # the operator is never locked out
+            (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates, before they expire
+            (partial(refuse_unproven_writes, self._own_secrets, store),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 mark_volumes,  # which member's data a volume has: the record outlives the resource

@@ -42,7 +42,12 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
+from shared.steps.own_secrets import (
+    OwnSecrets,
+    keep_secret_owners,
+    refuse_unproven_secrets,
+    refuse_unproven_writes,
+)
 from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
@@ -79,9 +84,10 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         )
 
     def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
+        renew = partial(renew_certificates, self.settings)
         return (
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no server depends
-            (partial(renew_certificates, self.settings),),  # of running servers
+            (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates of running servers
             (refresh_certificates,),  # without a restart
         )
 

@@ -76,7 +76,12 @@ from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import OwnSecrets, keep_secret_owners, refuse_unproven_secrets
+from shared.steps.own_secrets import (
+    OwnSecrets,
+    keep_secret_owners,
+    refuse_unproven_secrets,
+    refuse_unproven_writes,
+)
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -112,13 +117,14 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         )
 
     def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
+        renew = partial(renew_secrets, self.settings)
         return (
             (partial(admit_operator, self.settings),),  # to pods that it may have to repair
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
-                partial(renew_secrets, self.settings),  # users and certificates of a created cluster
+                partial(refuse_unproven_writes, self._own_secrets, renew),  # users and certificates, once created
                 require_authentication,  # nodes accept a password of the operator
                 partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
                 renew_certificates,  # without a restart

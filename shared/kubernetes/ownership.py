@@ -62,6 +62,13 @@ class Owner:
             "blockOwnerDeletion": True,
         }
 
+    def was(self, reference: Obj) -> bool:
+        """Whether an owner reference is to this resource, or to a former one of its name, which cannot exist now."""
+        if reference["uid"] == self.uid:
+            return True
+        group = reference["apiVersion"].rpartition("/")[0]
+        return (group, reference["kind"], reference["name"]) == (self.kind.group, self.kind.name, self.name)
+
     def object(self, kind: Kind, name: str, *, component: str, **body: Obj) -> Obj:
         """Return a new object with identity, labels and owner reference around `body`."""
         metadata: Obj = {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
@@ -174,6 +181,14 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
         f"and {NAME}={want.get(NAME)}."
     )
+
+
+def is_adoption(desired: Obj, observed: Obj) -> bool:
+    """Whether a write gives an object without a controller the desired one.
+
+    If that one was deleted in the meantime, the garbage collector would delete the object.
+    """
+    return controller_of(observed) is None and controller_of(desired) is not None
 
 
 def require_labelled(observed: Obj, operator: str, instance: str) -> None:

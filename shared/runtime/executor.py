@@ -188,6 +188,12 @@ class Executor:
             self._cache.put(kind, live)  # the next reconcile, which follows at once, reads it
             raise errors.Conflict(f"{kind} {metadata['name']} has changed since it was observed")
 
+    async def _require_owned(self, resource: Obj, desired: Obj, observed: Obj) -> None:
+        """Check that the resource may write to an object, and that it still exists if the write adopts the object."""
+        ownership.require_owned(desired, observed, resource["metadata"]["uid"])
+        if ownership.is_adoption(desired, observed):
+            await self._require_current(resource)
+
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         action = dataclasses.replace(action, obj=managed_fields.with_digest(action.obj))
         if self._is_unchanged(action):
@@ -197,7 +203,7 @@ class Executor:
         if observed is None:
             await self._apply_missing(resource, action)
             return True
-        ownership.require_owned(action.obj, observed, resource["metadata"]["uid"])
+        await self._require_owned(resource, action.obj, observed)
         _require_living(observed)
         paths = managed_fields.difference(action.obj, observed, self._kube.manager)
         if not paths:
@@ -249,7 +255,7 @@ class Executor:
         if self.conflicts.delay(key, kind, name, self._clock()):
             return False
         live = await self._kube.get(kind, key.namespace, name)  # the cache has no records of other managers
-        ownership.require_owned(action.obj, live, resource["metadata"]["uid"])
+        await self._require_owned(resource, action.obj, live)
         _require_living(live)
         paths = managed_fields.difference(action.obj, live, self._kube.manager)
         if not paths or not await self._apply_over(resource, action, live, paths):
@@ -272,7 +278,7 @@ class Executor:
         except errors.Conflict:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-            ownership.require_owned(desired, live, resource["metadata"]["uid"])
+            await self._require_owned(resource, desired, live)
             _require_living(live)
             if action.unchanged:
                 self._cache.put(kind, live)
@@ -290,8 +296,13 @@ class Executor:
         paths = managed_fields.changed_by(action.change, observed)
         if not paths:
             return False
+        change = _pinned({"metadata": {}} | action.change, uid=uid)
+        if "ownerReferences" in change["metadata"]:  # the patch replaces all of them
+            if observed["metadata"].get("ownerReferences") != metadata.get("ownerReferences"):
+                raise errors.Conflict(f"the owners of {kind} {name} have changed since it was observed")
+            change["metadata"]["resourceVersion"] = observed["metadata"]["resourceVersion"]
+            await self._require_current(resource)
         try:
-            change = _pinned({"metadata": {}} | action.change, uid=uid)
             if kind == SECRET:
                 patched = await self._secret_written(resource, name, self._kube.merge(kind, namespace, name, change))
             else:
@@ -361,7 +372,7 @@ class Executor:
             await self._secret_written(resource, name, self._kube.create_by_apply(SECRET, secret))
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
-        ownership.require_owned(secret, seen, resource["metadata"]["uid"])
+        await self._require_owned(resource, secret, seen)
         # The UID is not enough: another replica may have written a key since.
         version = {"resourceVersion": seen["metadata"]["resourceVersion"]}
         pinned = _pinned(secret, uid=seen["metadata"]["uid"])

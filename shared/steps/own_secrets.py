@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from shared.api.spec import CustomResource
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.kinds import SECRET, Obj
-from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, require_owned
-from shared.runtime.plan import PASS, Patch, Step
+from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, controller_of, require_owned
+from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps import connection
 from shared.steps.connection import Connection, ConnectionSecret
@@ -85,20 +85,30 @@ class OwnSecrets:
         return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(self.resource, self.unproven))
 
     def keep_owners(self) -> Step:
-        """Give each Secret the labels and owner reference of a new one: the spec may have changed since it was made."""
-        proven = (secret for secret in self._present if secret_provenance.is_proven(self.resource, secret))
-        changes = ((secret, self._change(secret)) for secret in proven)
+        """Give each Secret of the next record the labels and owner reference of a new one.
+
+        The spec may have changed since it was made, or it was orphaned. That of another controller stays as it is: a
+        step that has to write to it reports that.
+        """
+        uids = set(self.record.items())
+        own = (each for each in self._present if (each["metadata"]["name"], each["metadata"]["uid"]) in uids)
+        kept = (each for each in own if (controller_of(each) or {"uid": self.own.uid})["uid"] == self.own.uid)
+        changes = ((secret, self._change(secret)) for secret in kept)
         return Step.do(*(Patch(SECRET, secret, {"metadata": change}) for secret, change in changes if change))
 
     def _change(self, secret: Obj) -> Obj:
-        """Return the change of labels and owner references; empty if there is none. References of others stay."""
+        """Return the change of labels and owner references; empty if there is none.
+
+        References to other owners stay. Those to former resources of this name do not: with no other reference, the
+        garbage collector would delete the Secret.
+        """
         metadata, name = secret["metadata"], secret["metadata"]["name"]
         own = replace(self.own, lasting=True) if name in self.lasting else self.own
         desired = own.object(SECRET, name, component=self.component)["metadata"]
         labelled = metadata.get("labels") or {}
         labels = {key: text for key, text in desired["labels"].items() if labelled.get(key) != text}
         present = metadata.get("ownerReferences") or []
-        others = [reference for reference in present if reference.get("uid") != own.uid]
+        others = [reference for reference in present if not own.was(reference)]
         references = [*others, *desired.get("ownerReferences", ())]
         is_same = len(present) == len(references) and all(each in present for each in references)
         return ({"labels": labels} if labels else {}) | ({} if is_same else {"ownerReferences": references})
@@ -109,6 +119,23 @@ def refuse_unproven_secrets(
 ) -> Step:
     """Use no content of unknown origin (`OwnSecrets.refuse`)."""
     return secrets(resource, facts).refuse()
+
+
+def refuse_unproven_writes(
+    secrets: Callable[[Resource, Facts], OwnSecrets],
+    step: StepOf[Resource, Facts],
+    resource: Resource,
+    facts: Facts,
+    now: datetime,
+) -> Step:
+    """Return a step that repairs; if it would write to a Secret of unknown origin, what to do about that instead.
+
+    The step finds such a Secret missing. The executor would refuse to create it, after a request.
+    """
+    repair, own = step(resource, facts, now), secrets(resource, facts)
+    unproven = {secret["metadata"]["name"] for secret in own.unproven}
+    writes = (action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret))
+    return repair if unproven.isdisjoint(writes) else own.refuse()
 
 
 def keep_secret_owners(

@@ -195,6 +195,7 @@ async def test_resource_that_lost_its_status_keeps_its_servers_and_reports_how_t
     await resynced(world)
     stalled = condition(resource_of(world), conditions.STALLED)
     assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    assert stalled["message"].count(ADOPT) == 1, "nothing follows the command, and one names all Secrets"
     consent = stalled["message"].rpartition(f"{ADOPT}=")[2]
     made = {name for name in before if not name.endswith("-connection")}  # the operator writes that one again
     assert set(consent.split(",")) == {before[each]["metadata"]["uid"] for each in made}

@@ -23,8 +23,8 @@ class Collected(Protocol):
 def collect(server: Collected) -> int:
     """Orphan, await and delete dependents until nothing is left to do; return the number of objects processed.
 
-    An object is deleted once none of its owners exists. An owner is cluster-scoped or in the namespace of the object: a
-    reference across namespaces counts as a reference to a missing owner.
+    An object is deleted once none of its owners exists; until then, references to missing owners are removed. An owner
+    is cluster-scoped or in the namespace of the object: a reference across namespaces counts as one to a missing owner.
     """
     done = 0
     while _step(server):
@@ -53,6 +53,10 @@ def _step(server: Collected) -> bool:
             options = {"propagationPolicy": policy, "preconditions": {"uid": metadata["uid"]}}
             server.actor(COLLECTOR).delete(kind, metadata.get("namespace"), metadata["name"], **options)
             return True
+        present = [ref for ref in _owners(obj) if _owner(ref, obj, by_uid) is not None]
+        if 0 < len(present) < len(_owners(obj)):
+            _merge(server, kind, obj, {"ownerReferences": present})
+            return True
     return False
 
 
@@ -69,10 +73,14 @@ def _blocked(owner: Obj, everything: list[tuple[Kind, Obj]]) -> bool:
 
 def _lacks_owners(obj: Obj, by_uid: dict[str, Obj]) -> bool:
     """Whether every owner is missing, or is in foreground deletion and waits for this object."""
-    owners = [by_uid.get(ref["uid"]) for ref in _owners(obj)]
-    return bool(owners) and all(
-        owner is None or _in_other_namespace(owner, obj) or _in_foreground_deletion(owner) for owner in owners
-    )
+    owners = [_owner(ref, obj, by_uid) for ref in _owners(obj)]
+    return bool(owners) and all(owner is None or _in_foreground_deletion(owner) for owner in owners)
+
+
+def _owner(reference: Obj, obj: Obj, by_uid: dict[str, Obj]) -> Obj | None:
+    """Return the owner to which a reference of an object refers; None if it does not exist."""
+    owner = by_uid.get(reference["uid"])
+    return None if owner is None or _in_other_namespace(owner, obj) else owner
 
 
 def _blocks_an_owner(obj: Obj, by_uid: dict[str, Obj]) -> bool:

@@ -36,6 +36,7 @@ from shared.testing.api_server.write_rules import (
     require_living_namespace,
     require_match,
     require_modifiable,
+    require_one_controller,
 )
 
 
@@ -344,6 +345,7 @@ class ApiServer:
 
     def _commit(self, target: TargetedRequest, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
         """Store the result of a write if it changed anything; remove an object whose last finalizer is removed."""
+        require_one_controller(target, new)
         if live is not None:
             require_fixed(target, live, new)
             require_growth(target, live, new, self._store)

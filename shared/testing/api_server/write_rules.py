@@ -84,6 +84,21 @@ def require_fixed(target: TargetedRequest, live: Obj, new: Obj) -> None:
             raise target.invalid(f"{path}: Invalid value: {expected}: field is immutable")
 
 
+def require_one_controller(target: TargetedRequest, new: Obj) -> None:
+    """Require that at most one owner reference of an object is that of a controller.
+
+    Raises:
+        Failure: 422, there are two.
+    """
+    controllers = [each for each in new["metadata"].get("ownerReferences") or () if each.get("controller")]
+    if len(controllers) > 1:
+        first, second, *_ = (f"{each['kind']}/{each['name']}" for each in controllers)
+        raise target.invalid(
+            "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true. Found "
+            f'"true" in references for {first} and {second}'
+        )
+
+
 def require_growth(target: TargetedRequest, live: Obj, new: Obj, store: Store) -> None:
     """Require that the size of a claim stays, or grows if its storage class allows expansion.
 

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.secret_provenance import ADOPT, RECORD
+from shared.status.conditions import STALLED
 from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Outage, disturbance, every, status_lost
+from shared.testing.harness.outage import Outage, disturbance, status_lost
 from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scenario import Scenario, Stage
 from shared.testing.harness.scenario_runner import ScenarioRun
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
@@ -21,8 +25,32 @@ POINTS = "PATCH PersistentVolumeClaim", "APPLY StatefulSet"
 """Writes at which the status is lost: before the first claim is handed over, and after the last one."""
 
 
+def _adopt_secrets(stage: Stage) -> None:
+    """Do what the resource reports first: its status was also the record of the Secrets that the operator made."""
+    (resource,) = stage.find()
+    stalled = condition(resource, STALLED)
+    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    sentence, _, uids = stalled["message"].partition(f" {ADOPT}=")
+    secrets = {secret["metadata"]["name"]: secret["metadata"]["uid"] for secret in stage.find(SECRET)}
+    assert sentence.startswith("Secret cache-users: ")
+    assert uids == secrets["cache-users"]
+    _annotate(stage, resource, uids)
+
+
+def _end_adoption(stage: Stage) -> None:
+    """Remove the consent: the adoption is recorded."""
+    (resource,) = stage.find()
+    assert resource["status"][RECORD]["cache-users"] == resource["metadata"]["annotations"][ADOPT]
+    _annotate(stage, resource, None)
+
+
+def _annotate(stage: Stage, resource: Obj, uids: str | None) -> None:
+    name, change = resource["metadata"]["name"], {"metadata": {"annotations": {ADOPT: uids}}}
+    stage.user_client.merge(stage.kind, stage.namespace, name, change)
+
+
 def _status_lost_before_the_start() -> Disturbance:
-    full = disturbance("the status is lost", Outage(status_lost, every()))
+    full = disturbance("the status is lost", Outage(status_lost, _adopt_secrets, _end_adoption))
 
     def chosen(course: ReferenceRun) -> list[int]:
         points = full.points(course)
@@ -41,5 +69,8 @@ def _status_lost_before_the_start() -> Disturbance:
 async def test_adoption_is_recorded_again_if_the_status_is_lost_before_the_start(
     scenario: Scenario, scoreboard: Scoreboard
 ) -> None:
-    """Before, the cluster counted as new, and its pods never received clients."""
+    """Before, the cluster counted as new, and its pods never received clients.
+
+    The user adopts the Secrets as the status reports; the operator knows the adoption of the volumes from the claims.
+    """
     scoreboard.require(await sweep(REDIS, scenario, _status_lost_before_the_start()))

@@ -29,7 +29,7 @@ from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan
+from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan, WriteSecret
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
@@ -179,6 +179,49 @@ async def test_irreversible_action_is_not_executed_for_an_outdated_spec(lab: Lab
     assert [known["metadata"]["resourceVersion"]] == found if known else not found, (
         "the next reconcile reads the current state"
     )
+
+
+@pytest.mark.parametrize("happens", [another_of_the_name, on_its_way_out, deleted])
+@pytest.mark.parametrize("kind", [SERVICE, SECRET])
+async def test_object_without_a_controller_is_not_adopted_by_a_deleted_resource(
+    lab: Lab, kind: Kind, happens: object
+) -> None:
+    """The garbage collector would delete the object that the user orphaned."""
+    lab.harness.broken_watches.add(BOX)
+    lab.made(kind, "a")
+    orphan = lab.user_client.merge(kind, NAMESPACE, "a", {"metadata": {"ownerReferences": None}})
+    assert callable(happens)
+    happens(lab)
+    desired = lab.own.object(kind, "a", component="box")
+    writes: list[Action] = [
+        Apply(kind, desired),
+        Patch(kind, orphan, {"metadata": {"ownerReferences": [lab.own.reference()]}}),
+    ]
+    if kind == SECRET:
+        writes.append(WriteSecret(desired, orphan, is_copy=True))
+    for write in writes:
+        with pytest.raises(Conflict):
+            await lab.do(write)
+    lab.server.collect_garbage()
+    assert lab.user_client.get(kind, NAMESPACE, "a") == orphan
+
+
+async def test_object_without_a_controller_is_adopted(lab: Lab) -> None:
+    made = lab.made(SERVICE, "a")
+    lab.user_client.merge(SERVICE, NAMESPACE, "a", {"metadata": {"ownerReferences": None}})
+    assert await lab.do(Apply(SERVICE, lab.own.object(SERVICE, "a", component="box")))
+    adopted = lab.user_client.get(SERVICE, NAMESPACE, "a")["metadata"]
+    assert adopted["ownerReferences"] == made["metadata"]["ownerReferences"]
+
+
+async def test_owner_that_was_added_since_is_not_removed(lab: Lab) -> None:
+    seen = lab.made(SECRET, "a")
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "other"}
+    references = [*seen["metadata"]["ownerReferences"], other]
+    lab.user_client.merge(SECRET, NAMESPACE, "a", {"metadata": {"ownerReferences": references}})
+    with pytest.raises(Conflict):
+        await lab.do(Patch(SECRET, seen, {"metadata": {"ownerReferences": []}}))
+    assert lab.user_client.get(SECRET, NAMESPACE, "a")["metadata"]["ownerReferences"] == references
 
 
 async def test_changed_labels_do_not_invalidate_a_plan(lab: Lab) -> None:

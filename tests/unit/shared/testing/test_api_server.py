@@ -319,6 +319,26 @@ def test_orphaned_dependents_lose_their_owner_reference(server: ApiServer) -> No
     assert "ownerReferences" not in kubectl.get(CONFIG_MAP, "cache", "child")["metadata"]
 
 
+def test_reference_to_a_missing_owner_is_removed_while_another_owner_exists(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    child = owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child")
+    present = child["metadata"]["ownerReferences"]
+    child["metadata"]["ownerReferences"] = [*present, {**present[0], "uid": "missing"}]
+    kubectl.create(CONFIG_MAP, child)
+    server.collect_garbage()
+    assert kubectl.get(CONFIG_MAP, "cache", "child")["metadata"]["ownerReferences"] == present
+
+
+def test_object_has_one_controller(server: ApiServer) -> None:
+    kubectl = server.actor("kubectl")
+    child = owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child")
+    (present,) = child["metadata"]["ownerReferences"]
+    kubectl.create(CONFIG_MAP, child)
+    both = [{**present, "uid": uid, "controller": True} for uid in (present["uid"], "another")]
+    with pytest.raises(Invalid, match="Only one reference can have Controller set to true"):
+        kubectl.merge(CONFIG_MAP, "cache", "child", {"metadata": {"ownerReferences": both}})
+
+
 def test_foreground_deletion_removes_the_owner_last(server: ApiServer) -> None:
     kubectl, deleted = server.actor("kubectl"), []
     server.subscribe(lambda event: deleted.append(event["object"]["kind"]) if event["type"] == "DELETED" else None)
