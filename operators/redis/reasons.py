@@ -240,6 +240,7 @@ REPLICATING_ELSEWHERE = REASONS.add(
     Severity.WARNING,
     "A replica is connected to another address than that of its primary, and is no copy until it is connected again.",
     "{problem}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod.",
+    "{problem}{more}: restarting its pod, which connects it again.",
 )
 ROLE_CONFLICT = REASONS.add(
     "RoleConflict",

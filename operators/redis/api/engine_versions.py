@@ -143,6 +143,7 @@ class Features:
         reloads_certificates: whether CONFIG SET tls-cert-file reloads the file if its name stays the same.
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
             owner (migration/claim_renewal.py).
+        replicates_again: whether CLUSTER REPLICATE with the present primary connects to it again; Valkey does nothing.
     """
 
     migration: Literal["keys", "import", "export"]
@@ -153,6 +154,7 @@ class Features:
     sets_many: bool
     reloads_certificates: bool
     keeps_unclaimed_marks: bool
+    replicates_again: bool
 
 
 def features(engine: Engine) -> Features:
@@ -168,6 +170,7 @@ def features(engine: Engine) -> Features:
         sets_many=since_7_0,  # src/config.c, configSetCommand
         reloads_certificates=since_7_0,  # src/config.c, VOLATILE_CONFIG
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),
+        replicates_again=not valkey or version < Version(8, 0),  # https://github.com/valkey-io/valkey/pull/884
     )
 
 

@@ -4,19 +4,23 @@ A node has the address of its primary twice: in its cluster view, and as the end
 other nodes changes the first one only. So the link may stay at a former address, where any server may be by now: the
 replica copies it, because no server checks the identity of its primary. The link is proven only by the replica's own
 INFO and by the primary, which answers the operator at its address with its node id.
+
+CLUSTER REPLICATE connects again in Redis. Valkey does nothing if the primary is the same: there the pod is restarted.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from operators.redis.api.engine_versions import features
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Relink
 from operators.redis.reasons import REPLICATING_ELSEWHERE
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
-from shared.runtime.plan import PASS, Step
+from shared.kubernetes.kinds import POD
+from shared.runtime.plan import PASS, Delete, Step
 
 
 def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -26,17 +30,28 @@ def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -
     astray = [node for node in seen.view.nodes.values() if node.astray and _knows_address(node)]
     if not astray:
         return PASS
+    more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
+    if not features(resource.engine).replicates_again:
+        return _restart(seen, astray[0], more)
     calls = (
         Relink(
             seen.secrets.access, seen.at(node.id), node.id, node.primary, seen.name_of(node.primary), node.primary_at
         )
         for node in astray
     )
-    more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
     message = (
         f"{problem(seen, astray[0])}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod."
     )
     return Step.wait(REPLICATING_ELSEWHERE, message, *calls, warning=True, requeue=GOSSIP_SECONDS)
+
+
+def _restart(seen: Assessment, node: Seen, more: str) -> Step:
+    """Restart a replica, which then connects to the address that it knows. Its primary is reachable, with the data."""
+    pod = seen.reachable[node.id].pod_obj
+    is_leaving = pod is None or "deletionTimestamp" in pod["metadata"]
+    message = f"{problem(seen, node)}{more}: restarting its pod, which connects it again."
+    actions = () if pod is None or is_leaving else (Delete(POD, pod),)
+    return Step.wait(REPLICATING_ELSEWHERE, message, *actions, warning=True, requeue=GOSSIP_SECONDS)
 
 
 def problem(seen: Assessment, node: Seen) -> str:

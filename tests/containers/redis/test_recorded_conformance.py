@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from e2e.databases import redis_programs
+from operators.redis.api.engine_versions import Engine, EngineName, Version, features
+from operators.redis.client.responses import fields
 from tests.support import paths
 from tests.support.redis.lab import RealLab
-from tests.support.redis.recorded_conformance import SCRIPTS
+from tests.support.redis.recorded_conformance import SCRIPTS, form
 
 pytestmark = pytest.mark.nightly
 
@@ -20,6 +22,21 @@ RECORD = paths.RECORDED / "redis.json"
 RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
 
 OF_EACH_COMMIT = "config_epochs_collide"
+
+
+@pytest.mark.parametrize(("engine", "version"), [("redis", "7.0"), ("redis", "8.0"), ("valkey", "9.1")])
+async def test_replicate_of_the_same_primary_connects_again_or_does_nothing(
+    tmp_path: Path, engine: EngineName, version: str
+) -> None:
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.79")
+    try:
+        recorder = await form(lab, "def")
+        await lab.server("f").execute("CLUSTER", "REPLICATE", recorder.ids["c"])
+        await lab.wait(2)
+        resynced = int(fields(await lab.server("c").execute("INFO"))["sync_partial_ok"])
+    finally:
+        await lab.close()
+    assert bool(resynced) is features(Engine(engine, Version.parse(f"{version}.0"))).replicates_again
 
 
 @pytest.mark.commit

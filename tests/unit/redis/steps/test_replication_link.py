@@ -40,6 +40,14 @@ def test_replica_that_replicates_another_address_is_connected_to_its_primary_fir
     assert ELSEWHERE in made.verdict.message
 
 
+def test_replica_of_valkey_is_restarted_instead() -> None:
+    """There CLUSTER REPLICATE with the same primary does nothing; one at a time."""
+    resource, found = world(P0, P1, P2, ASTRAY, replace(R1, link=ELSEWHERE), R2, engine="valkey", version="9.1.0")
+    made = plan(resource, found)
+    assert acts(made.actions) == ["delete Pod demo-3"]
+    assert "restarting its pod" in made.verdict.message
+
+
 def test_such_a_replica_is_no_copy() -> None:
     resource, found = world(P0, P1, P2, ASTRAY, R1, R2)
     assert not found.view.nodes[node_id(3)].synced
