@@ -45,6 +45,7 @@ MINORS = {version.rpartition(".")[0]: version for version in sorted(ETCD)}
 SETTINGS = Settings("etcd-operator", "etcd", "etcd-operator:1")
 STORE = VolumeStore(claim_name="snapshots")
 FILE = "demo-u-1/a-b.db"
+KEYS_IN_A_PAGE = 5
 
 Keys = dict[str, bytes]
 
@@ -83,10 +84,17 @@ class Member:
         return int(answer["header"]["revision"])
 
     async def keys(self) -> Keys:
-        """Read all keys."""
-        answer = await self.post("kv/range", {"key": _coded(b"\0"), "range_end": _coded(b"\0")})
-        found = answer.get("kvs") or ()
-        return {base64.b64decode(each["key"]).decode(): base64.b64decode(each.get("value", "")) for each in found}
+        """Read all keys, in pages: the operator's client refuses large responses."""
+        found: Keys = {}
+        last, more = b"\0", True
+        while more:
+            page = {"key": _coded(last), "range_end": _coded(b"\0"), "limit": str(KEYS_IN_A_PAGE)}
+            answer = await self.post("kv/range", page)
+            for each in answer.get("kvs") or ():
+                last = base64.b64decode(each["key"]) + b"\0"
+                found[last[:-1].decode()] = base64.b64decode(each.get("value", ""))
+            more = bool(answer.get("more"))
+        return found
 
     async def status(self) -> EndpointStatus:
         from operators.etcd.client.gateway import connect
