@@ -53,8 +53,9 @@ class TrustWatch:
     async def wait(self, seconds: float) -> bool:
         """Wait for a change, at most this time; return whether there was one."""
         await asyncio.sleep(min(seconds, MIN_INTERVAL_SECONDS))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), max(seconds - MIN_INTERVAL_SECONDS, 0.0))
+        with contextlib.suppress(TimeoutError):  # wait_for of Python 3.11 loses a cancellation at the same moment
+            async with asyncio.timeout(max(seconds - MIN_INTERVAL_SECONDS, 0.0)):
+                await self._changed.wait()
         is_changed = self._changed.is_set()
         self._changed.clear()
         return is_changed

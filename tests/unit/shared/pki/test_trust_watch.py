@@ -213,3 +213,18 @@ async def test_watch_that_ends_at_once_is_not_opened_in_a_loop() -> None:
     await asyncio.sleep(0.3)
     task.cancel()
     assert proxy.opened == 1
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_cancellation_at_the_moment_of_a_change_is_not_lost(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, with asyncio.wait_for of Python 3.11, the task continued, and its end was awaited for ever."""
+    monkeypatch.setattr(trust_watch, "MIN_INTERVAL_SECONDS", 0.0)
+    watch = TrustWatch(Denying(), OBJECTS)
+    task = asyncio.create_task(watch.wait(60))
+    await asyncio.sleep(0.01)
+    watch._changed.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if task.cancel():  # it has not ended yet
+        with pytest.raises(asyncio.CancelledError):
+            await task
