@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from redis.exceptions import AuthenticationError
 from e2e.scenarios.redis.cluster import SMALL, Cluster
 from e2e.scenarios.redis.session import Access
 from e2e.scenarios.redis.versions import KEY_BY_KEY, REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
+from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import owned_claims
 from operators.redis.api.spec import DEFAULT_EXPORTER
-from operators.redis.objects.names import CLUSTER_UID
+from operators.redis.objects.names import CLUSTER_UID, CONTAINER
 
 SAMPLES = ROOT / "samples" / "redis"
 
@@ -249,6 +251,25 @@ def test_nodes_serve_and_fail_over_while_the_operator_is_down(kubectl: Kubectl, 
         time.sleep(15)
     cluster.await_ready(6)
     assert load.check() > 50
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_down", [False, True], ids=["operator runs", "operator is down"])
+def test_replicas_keep_their_keys_when_a_primary_without_persistence_is_killed(
+    kubectl: Kubectl, redis_operator: Operator, is_down: bool
+) -> None:
+    """The container restarts with the same address, where its replicas would copy an empty data set."""
+    cluster = Cluster.create(kubectl, replicas=6, config={"appendonly": "no", "save": ""})
+    cluster.await_ready(6)
+    cluster.fill(3000)
+    time.sleep(1)  # the replicas have the keys
+    keys, (primary, _) = cluster.keys(), cluster.shard()
+    with redis_operator.scaled_to_zero() if is_down else nullcontext():
+        runtime.signal(cluster.pods()[primary], CONTAINER, "SIGKILL")
+        time.sleep(15)
+    until("a replica has taken over", lambda: primary not in cluster.primaries())
+    cluster.await_ready(6)
+    assert cluster.keys() == keys == 3000
 
 
 @pytest.mark.weekly
