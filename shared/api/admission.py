@@ -28,7 +28,8 @@ from typing import Any, NamedTuple, NoReturn
 from shared.api.spec import MAX_ERRORS, Admission
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
-from shared.observability.http_server import Handler, Limits, Request, Response, Route
+from shared.observability.http_messages import Request, Response
+from shared.observability.http_server import Handler, Limits, Route
 from shared.status.messages import shortened
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import KubeError, Unavailable
 from shared.kubernetes.kinds import Kind
-from shared.observability.http_server import Handler, Request, Response
+from shared.observability.http_messages import Request, Response
+from shared.observability.http_server import Handler
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)

@@ -14,7 +14,8 @@ import prometheus_client
 from prometheus_client.exposition import choose_encoder
 
 from shared.observability import metrics
-from shared.observability.http_server import Handler, Limits, Request, Response
+from shared.observability.http_messages import Request, Response
+from shared.observability.http_server import Handler, Limits
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ import pstats
 import tracemalloc
 from urllib.parse import parse_qs
 
-from shared.observability.http_server import Limits, Request, Response, Route
+from shared.observability.http_messages import Request, Response
+from shared.observability.http_server import Limits, Route
 
 ADDRESS = "127.0.0.1:6060"
 

@@ -44,7 +44,8 @@ from operators.memcached.client.server import Server
 from operators.memcached.exporter.metrics import exposition, family
 from operators.memcached.exporter.reload import keep_reloaded
 from shared.observability import http_server, logs
-from shared.observability.http_server import Limits, Request, Response, Route
+from shared.observability.http_messages import Request, Response
+from shared.observability.http_server import Limits, Route
 from shared.observability.version import VERSION
 
 log = logging.getLogger(__name__)

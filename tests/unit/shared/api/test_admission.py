@@ -31,6 +31,7 @@ from shared.api.admission import (
 from shared.api.spec import Admission, Review
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import http_server
+from shared.observability.http_messages import Request
 
 KIND = Kind("example.com", "v1", "Cup", "cups")
 
@@ -229,7 +230,7 @@ def is_allowed(new: Obj, old: Obj | None = None) -> bool:
         return False
 
     async def answers() -> bool:
-        found = [await handler(http_server.Request("POST", path, body=body)) for path, handler in HANDLERS.items()]
+        found = [await handler(Request("POST", path, body=body)) for path, handler in HANDLERS.items()]
         return all(each.status == 200 and json.loads(each.body)["response"]["allowed"] for each in found)
 
     return asyncio.run(answers())

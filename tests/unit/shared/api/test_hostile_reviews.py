@@ -17,7 +17,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.api.admission import LIMITS, MAX_CREATED, VALIDATE, routes
-from shared.observability.http_server import Handler, Request
+from shared.observability.http_messages import Request
+from shared.observability.http_server import Handler
 from shared.testing.cost import Cost, bounded
 from tests.support.hostile_reviews import (
     ADMISSIONS,

@@ -18,13 +18,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.observability import http_server
+from shared.observability.http_messages import Request, Response
 from shared.observability.http_server import (
     LARGE_BODY_BYTES,
     MAX_CLIENT_HANDSHAKES,
     MAX_HANDSHAKES,
     Limits,
-    Request,
-    Response,
     Route,
     _Connection,
 )
