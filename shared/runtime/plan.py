@@ -216,9 +216,9 @@ class Step:
         return cls(actions, Progress.WAITING, reason, message, warning, requeue, poll)
 
     @classmethod
-    def blocked(cls, reason: Reason, message: str) -> Step:
+    def blocked(cls, reason: Reason, message: str, *, requeue: float | None = None) -> Step:
         """Return a step that stops the chain until a user changes something."""
-        return cls((), Progress.BLOCKED, reason, message, warning=True)
+        return cls((), Progress.BLOCKED, reason, message, warning=True, requeue=requeue)
 
     @classmethod
     def paused(cls, reason: Reason, message: str) -> Step:

@@ -20,7 +20,6 @@ from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.reasons import ADOPTING, ADOPTION_REFUSED
-from shared.status.verdict import Progress
 
 RETRY_SECONDS = 30.0
 """Time until a refused adoption is checked again: nothing reports that another resource was deleted."""
@@ -113,13 +112,13 @@ def adopt(adoption: Adoption, *, is_recorded: bool, has_begun: bool) -> Step:
             f"spec.adopt: no volume claim of this name has the label {uid_label}={uid}. Nothing was started. Restore "
             "the claims, correct fromUID, or remove spec.adopt to create an empty cluster."
         )
-        return Step((), Progress.BLOCKED, ADOPTION_REFUSED, message, warning=True, requeue=RETRY_SECONDS)
+        return Step.blocked(ADOPTION_REFUSED, message, requeue=RETRY_SECONDS)
     if not adoption.is_due:
         return PASS  # everything is adopted; or a claim has another owner, which the next step reports
     names = ", ".join(sorted(claim["metadata"]["name"] for claim in adoption.foreign or adoption.claims))
     if why := adoption.refusal:
         message = f"spec.adopt: {names} of uid {uid} cannot be adopted: {why} Nothing was changed."
-        return Step((), Progress.BLOCKED, ADOPTION_REFUSED, message, warning=True, requeue=RETRY_SECONDS)
+        return Step.blocked(ADOPTION_REFUSED, message, requeue=RETRY_SECONDS)
     if not is_recorded:
         return Step.wait(ADOPTING, f"Adopting {names} of uid {uid}: recording that in status first.", requeue=0)
     patches = [_hand_over(adoption, claim) for claim in adoption.foreign]

@@ -21,7 +21,6 @@ from shared.api.spec import CustomResource
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.reasons import TOKEN_REFUSED, Reason
-from shared.status.verdict import Progress
 
 TOKEN_LENGTH = 12
 
@@ -150,4 +149,4 @@ class Proposal:
             f"{prefix}{self.consequences} To allow it, set spec.recovery.confirm to {self.token}{former}. "
             f"{self.caution} Nothing was changed."
         )
-        return Step((), Progress.BLOCKED, self.reason, message, warning=True, requeue=requeue)
+        return Step.blocked(self.reason, message, requeue=requeue)

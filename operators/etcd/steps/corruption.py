@@ -89,7 +89,7 @@ def _unclear(seen: Observed) -> Step:
         "Otherwise compare the keys of each member, and restore a snapshot of the correct one into a new "
         "EtcdCluster."
     )
-    return Step((), Progress.BLOCKED, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
+    return Step.blocked(CORRUPTION_UNCLEAR, message, requeue=RETRY_SECONDS)
 
 
 def _hash_text(seen: Observed, member: Member) -> str:

@@ -32,7 +32,6 @@ from shared.kubernetes.secrets import PASSWORD_KEY, PREVIOUS_PASSWORD_KEY, conte
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.runtime.settings import Settings
 from shared.status.reasons import FOREIGN_OBJECT, GENERATING_PASSWORD
-from shared.status.verdict import Progress
 from shared.steps import connection
 from shared.steps.passwords import ROTATE, GeneratedPassword
 
@@ -74,7 +73,7 @@ def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
             "root."
         )
     message = f"etcd rejects the operator's credentials: {seen.denied} {fix} Members keep running unchanged."
-    return Step((), Progress.BLOCKED, DENIED, message, warning=True, requeue=RETRY_SECONDS)
+    return Step.blocked(DENIED, message, requeue=RETRY_SECONDS)
 
 
 def ensure_auth(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:

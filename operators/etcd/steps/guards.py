@@ -11,7 +11,6 @@ from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
-from shared.status.verdict import Progress
 from shared.steps import claims
 
 
@@ -39,4 +38,4 @@ def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Obse
     message = claims.refusal(resource, found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
     if not message:
         return PASS
-    return Step((), Progress.BLOCKED, VOLUME_IN_THE_WAY, message, warning=True, requeue=claims.RETRY_SECONDS)
+    return Step.blocked(VOLUME_IN_THE_WAY, message, requeue=claims.RETRY_SECONDS)

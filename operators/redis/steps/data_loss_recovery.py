@@ -35,7 +35,6 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import Proposal, current, is_in_force, occurrence
 
 POLL_SECONDS = 2.0
@@ -288,7 +287,7 @@ def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
         f"No node serves {brief(found.slots)}, but {_names(found.doubtful)} may have keys{why}. The cluster is not "
         f"created again, and nothing was changed. Bring the data back; if it is lost, delete the {last}."
     )
-    return Step((), Progress.BLOCKED, SLOTS_UNSERVED, message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.blocked(SLOTS_UNSERVED, message, requeue=BLOCKED_SECONDS)
 
 
 def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -> Step:

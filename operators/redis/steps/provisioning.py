@@ -62,7 +62,7 @@ def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observ
         message = claims.refusal(resource, volumes, own, CLUSTER_UID, may_adopt=made is None)
         if not message:
             return PASS
-        return Step((), Progress.BLOCKED, FOREIGN_DATA, message, warning=True, requeue=claims.RETRY_SECONDS)
+        return Step.blocked(FOREIGN_DATA, message, requeue=claims.RETRY_SECONDS)
     foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], names.cluster_uid(made)
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
