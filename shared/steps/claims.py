@@ -12,14 +12,10 @@ the StatefulSet sets it from its template, or a user hands the claim over with i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
-
-if TYPE_CHECKING:
-    from shared.api.spec import CustomResource  # the backup program of etcd, which reads the reasons, has no pydantic
 
 RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
@@ -38,18 +34,16 @@ MESSAGES = (_FORMER, _OTHER)
 """Templates of `refusal`, for the catalogue of reasons."""
 
 
-def is_foreign(resource: CustomResource[Any], claim: Obj, uid_label: str) -> bool:
-    """Return whether a claim belongs to another owner than this resource, or to none.
+def is_foreign(claim: Obj, uid_label: str, *, name: str, uid: str) -> bool:
+    """Return whether a claim belongs to another owner than the resource with this name and UID, or to none.
 
     Args:
         uid_label: label of claims: UID of the resource that owns the data.
     """
-    return of_another_controller(claim, STATEFUL_SET, resource.name) or label(claim, uid_label) != resource.uid
+    return of_another_controller(claim, STATEFUL_SET, name) or label(claim, uid_label) != uid
 
 
-def refusal(
-    resource: CustomResource[Any], claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: bool
-) -> str:
+def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: bool) -> str:
     """Return why the claims of a database must not be used; empty if all of them belong to the resource.
 
     Args:
@@ -57,7 +51,7 @@ def refusal(
         own: the resource as an owner of objects.
         may_adopt: whether nothing runs yet, so that `spec.adopt` can name the owner of all claims.
     """
-    foreign = [claim for claim in claims if is_foreign(resource, claim, uid_label)]
+    foreign = [claim for claim in claims if is_foreign(claim, uid_label, name=own.name, uid=own.uid)]
     if not foreign:
         return ""
     former = {_former(claim, own, uid_label) for claim in foreign}

@@ -28,14 +28,16 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
 
 def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
     """Whether the volume of an instance belongs to another owner than this cluster."""
-    return instance.volume is not None and claims.is_foreign(resource, instance.volume, CLUSTER_UID)
+    return instance.volume is not None and claims.is_foreign(
+        instance.volume, CLUSTER_UID, name=resource.name, uid=resource.uid
+    )
 
 
 def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Block if a claim of this name has another owner: it is neither used, nor changed, nor deleted."""
     found = [instance.volume for instance in seen.instances if instance.volume]
     own = owner(resource, settings.operator)
-    message = claims.refusal(resource, found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
+    message = claims.refusal(found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
     if not message:
         return PASS
     return Step.blocked(VOLUME_IN_THE_WAY, message, requeue=claims.RETRY_SECONDS)

@@ -76,7 +76,7 @@ def cluster_uid(obj: Obj) -> str:
 def is_foreign(resource: RedisCluster, obj: Obj) -> bool:
     """Return whether a StatefulSet or volume claim belongs to another owner, whose data it may hold."""
     if obj["kind"] == PERSISTENT_VOLUME_CLAIM.name:
-        return claims.is_foreign(resource, obj, CLUSTER_UID)
+        return claims.is_foreign(obj, CLUSTER_UID, name=resource.name, uid=resource.uid)
     return cluster_uid(obj) != resource.uid
 
 

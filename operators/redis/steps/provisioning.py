@@ -59,7 +59,7 @@ def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observ
     made, volumes = seen.stateful_set, [instance.volume for instance in seen.instances if instance.volume]
     if made is None or not names.is_foreign(resource, made):
         own = names.owner(resource, settings.operator)
-        message = claims.refusal(resource, volumes, own, CLUSTER_UID, may_adopt=made is None)
+        message = claims.refusal(volumes, own, CLUSTER_UID, may_adopt=made is None)
         if not message:
             return PASS
         return Step.blocked(FOREIGN_DATA, message, requeue=claims.RETRY_SECONDS)
