@@ -32,7 +32,7 @@ from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
-from operators.redis.steps.configuration import configured
+from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
@@ -193,7 +193,7 @@ def _marks(resource: RedisCluster) -> dict[str, str]:
     """Return the annotations of pods that have applied everything."""
     return {
         TEMPLATE: "current",
-        names.CONFIG_MARK: configured(resource, Observed()),
+        names.CONFIG_MARK: configured(live_settings(resource, Observed())),
         names.USERS_MARK: _secrets(resource).users_mark,
     }
 

@@ -132,10 +132,12 @@ def refuse_unproven_writes(
 
     The step finds such a Secret missing. The executor would refuse to create it, after a request.
     """
-    repair, own = step(resource, facts, now), secrets(resource, facts)
-    unproven = {secret["metadata"]["name"] for secret in own.unproven}
-    writes = (action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret))
-    return repair if unproven.isdisjoint(writes) else own.refuse()
+    repair = step(resource, facts, now)
+    written = {action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret)}
+    if not written:  # as in nearly every pass
+        return repair
+    own = secrets(resource, facts)
+    return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
 
 
 def keep_secret_owners(

@@ -182,6 +182,7 @@ class Relink(NodeCall):
 
     Attributes:
         primary: id of the primary.
+        name: name of the primary, for messages.
         address: present address and port of the primary.
     """
 
@@ -193,7 +194,7 @@ class Relink(NodeCall):
         if report.me.primary != self.primary or report.replicates == self.address:
             return
         known = report.node(self.primary)
-        if known is None or f"{known.address}:{known.port}" != self.address:
+        if known is None or known.location != self.address:
             raise Refused(f"{self.at.name} knows {self.name} at another address; not carried out: {self}.")
         await server.execute("CLUSTER", "REPLICATE", self.primary)
 
@@ -210,10 +211,10 @@ class FailOver(NodeCall):
     replica must be connected to the primary, and before a forced failover to none.
 
     Attributes:
-            primary: id of the primary that is to be replaced.
-            address: address and port of that primary; empty if it is unreachable.
-            mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the
-            other primaries vote; TAKEOVER if these have no majority.
+        primary: id of the primary that is to be replaced.
+        mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the other
+            primaries vote; TAKEOVER if these have no majority.
+        address: address and port of that primary; empty if it is unreachable.
     """
 
     lasting: ClassVar[bool] = True  # a second request would restart the failover

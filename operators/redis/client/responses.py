@@ -66,6 +66,11 @@ class Node:
     host: str = ""
 
     @property
+    def location(self) -> str:
+        """Address and port for clients, in the form of `Facts.replicates`."""
+        return f"{self.address}:{self.port}"
+
+    @property
     def is_me(self) -> bool:
         """Whether the entry is about the reporting node itself."""
         return "myself" in self.flags

@@ -82,12 +82,8 @@ def keeps_persistence(resource: RedisCluster, seen: Observed) -> bool:
     return seen.config_map is not None and resuming and starts_afresh(resource, template_text(resource, seen))
 
 
-def configured(resource: RedisCluster, seen: Observed) -> str:
-    """Return the marker of servers to which all runtime settings were sent."""
-    return _mark(live_settings(resource, seen))
-
-
-def _mark(settings: Mapping[str, str]) -> str:
+def configured(settings: Mapping[str, str]) -> str:
+    """Return the marker of servers to which all these runtime settings were sent."""
     return _digest(json.dumps(sorted(settings.items())))
 
 
@@ -133,7 +129,7 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
     present = redis_conf.present(before) if refused else {}
     kept = {**_kept(resource, seen), **{name: present.get(name, []) for name in refused}}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
-    mark = _mark(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
+    mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before, kept)}
     times = redis_conf.withdrawn(resource, text, before, kept)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
@@ -159,7 +155,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
     of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
     if not supporting and of_others:
         return changed.keys() & refused_by_servers(resource, seen).keys()
-    mark = configured(resource, seen)
+    mark = configured(desired)
     return {
         name
         for name, value in changed.items()
@@ -214,8 +210,9 @@ def refused_by_servers(resource: RedisCluster, seen: Observed) -> Mapping[str, s
     noting = [instance for instance in staying if any(REFUSED in name for name in annotations_of(instance))]
     if not noting:
         return found
-    mark = configured(resource, seen)
-    for name, value in live_settings(resource, seen).items():
+    settings = live_settings(resource, seen)
+    mark = configured(settings)
+    for name, value in settings.items():
         for instance in noting:
             note = refusal_of(instance, name, value)
             if note and not (understands(resource, instance) and uses(resource, instance, name, value, mark)):

@@ -44,9 +44,7 @@ def require_authentication(resource: RedisCluster, seen: Observed, _now: datetim
     denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
-    if (
-        seen.secrets.unproven
-    ):  # the password may be in these Secrets, so that nodes refuse nothing that they should know
+    if seen.secrets.unproven:  # the password may be in these Secrets, which are not used
         return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(resource.obj, seen.secrets.unproven))
     given = names.password_secret(resource)
     secret = f"the key previousPassword of Secret {given}" if given else "a Secret and reference it in spec.auth"

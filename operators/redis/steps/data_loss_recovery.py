@@ -35,6 +35,7 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import Proposal, current, is_in_force, occurrence
 
 POLL_SECONDS = 2.0
@@ -191,11 +192,14 @@ def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
 def restarts_empty(resource: RedisCluster, seen: Assessment, now: datetime) -> bool:
     """Return whether a user confirmed that a cluster that lost all keys, by evidence, is created again, empty."""
     found = loss(resource, seen)
-    return found is not None and found.is_total and _is_confirmed(resource, seen, found, now)
+    if found is None or not found.is_total or not found.is_certain:
+        return False
+    return _is_confirmed(resource, _offer(resource, seen, found, now))
 
 
-def _is_confirmed(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> bool:
-    return found.is_certain and is_in_force(resource, _offer(resource, seen, found, now)["token"])
+def _is_confirmed(resource: RedisCluster, offered: Obj) -> bool:
+    """Return whether a user has confirmed the recovery that is offered for a certain loss."""
+    return is_in_force(resource, offered["token"])
 
 
 def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
@@ -211,8 +215,9 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if found.doubtful:
         return _refuse_total(resource, found)
-    if not _is_confirmed(resource, seen, found, now):
-        return _await_confirmation(resource, found, _offer(resource, seen, found, now))
+    offered = _offer(resource, seen, found, now)
+    if not _is_confirmed(resource, offered):
+        return _await_confirmation(resource, found, offered)
     if found.is_total:
         message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
@@ -287,7 +292,8 @@ def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
         f"No node serves {brief(found.slots)}, but {_names(found.doubtful)} may have keys{why}. The cluster is not "
         f"created again, and nothing was changed. Bring the data back; if it is lost, delete the {last}."
     )
-    return Step.blocked(SLOTS_UNSERVED, message, requeue=BLOCKED_SECONDS)
+    # Not `Step.blocked`, whose reasons always need a user: elsewhere this one is a warning about a wait.
+    return Step((), Progress.BLOCKED, SLOTS_UNSERVED, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -> Step:

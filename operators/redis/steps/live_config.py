@@ -44,15 +44,18 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     """
     if not resource.formed or seen.config_map is None:  # the file comes first: a restarted server reads it
         return PASS
-    settings, mark = live_settings(resource, seen), configured(resource, seen)
+    settings = live_settings(resource, seen)
+    mark = configured(settings)
+    kept_for_others = frozenset(PERSISTENCE if keeps_persistence(resource, seen) else ())
     actions: list[Action] = []
     names = []
     for instance in seen.staying:
         if not understands(resource, instance):
             continue
-        omitted = set() if _may_serve_replicas(seen, instance) else set(DELAYED_SYNC)
-        if is_started_afresh(instance.pod_obj) and keeps_persistence(resource, seen):
-            omitted |= set(PERSISTENCE)  # kept for other pods
+        omitted = {
+            *(() if _may_serve_replicas(seen, instance) else DELAYED_SYNC),
+            *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
+        }
         desired = {name: value for name, value in settings.items() if name not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
         if due:

@@ -47,10 +47,9 @@ def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -
 
 def _restart(seen: Assessment, node: Seen, more: str) -> Step:
     """Restart a replica, which then connects to the address that it knows. Its primary is reachable, with the data."""
-    pod = seen.reachable[node.id].pod_obj
-    is_leaving = pod is None or "deletionTimestamp" in pod["metadata"]
+    instance = seen.reachable[node.id]
     message = f"{problem(seen, node)}{more}: restarting its pod, which connects it again."
-    actions = () if pod is None or is_leaving else (Delete(POD, pod),)
+    actions = () if instance.pod_obj is None or instance.leaving else (Delete(POD, instance.pod_obj),)
     return Step.wait(REPLICATING_ELSEWHERE, message, *actions, warning=True, requeue=GOSSIP_SECONDS)
 
 
@@ -63,4 +62,4 @@ def problem(seen: Assessment, node: Seen) -> str:
 def _knows_address(node: Seen) -> bool:
     """Return whether the replica knows its primary at its present address (otherwise CLUSTER MEET comes first)."""
     known = node.report.node(node.primary) if node.report else None
-    return known is not None and f"{known.address}:{known.port}" == node.primary_at
+    return known is not None and known.location == node.primary_at

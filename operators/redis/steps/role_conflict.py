@@ -37,14 +37,7 @@ def _replicated(seen: Assessment, node: Seen) -> Seen | None:
         return None  # CLUSTER REPLICATE accepts it (replication.pair_replicas)
     if not report.link_up or report.syncing or report.loading or seen.reachable[node.id].leaving:
         return None
-    return next(
-        (
-            primary
-            for primary in seen.view.primaries
-            if primary.report and f"{primary.line.address}:{primary.line.port}" == report.replicates
-        ),
-        None,
-    )
+    return next((each for each in seen.view.primaries if each.report and each.line.location == report.replicates), None)
 
 
 def _recreate(resource: RedisCluster, seen: Assessment, node: Seen, primary: Seen) -> Step:

@@ -206,7 +206,7 @@ class MergedView:
     def _primary_at(self, node_id: str) -> str:
         report = self.report.get(node_id)
         primary = self.report.get(report.me.primary) if report else None
-        return f"{primary.me.address}:{primary.me.port}" if primary else ""
+        return primary.me.location if primary else ""
 
     def _name(self, node_id: str, entries: Iterable[Entry]) -> str:
         if name := self.names.get(node_id):

@@ -21,7 +21,7 @@ from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
-from operators.redis.steps.configuration import configured
+from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
@@ -319,7 +319,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         "labels": dict(spot.labels or {names.SERVES: names.CLIENTS}),
         "annotations": {
             TEMPLATE: FORMER if spot.old else CURRENT,
-            CONFIG_MARK: configured(resource, Observed()),
+            CONFIG_MARK: configured(live_settings(resource, Observed())),
             USERS_MARK: secrets_of(resource).users_mark,
         },
     }

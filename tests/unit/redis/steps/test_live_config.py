@@ -155,7 +155,7 @@ def test_settings_are_corrected_before_anything_that_waits() -> None:
 def test_directive_that_servers_report_in_another_form_is_sent_once() -> None:
     before, template = cluster(*formed(), pod=[{"configmap": "mine"}]), "loadmodule /a.so\nmine.size 1kb\n"
     found = observed(before, before, template=template, mine__size="1024")
-    mark = configuration.configured(before, found)
+    mark = configuration.configured(configuration.live_settings(before, found))
     assert len(attempts(planned(before, found))) == 6
     notes = {number: {CONFIG_MARK: mark} for number in range(6)}
     found = observed(before, before, template=template, notes=notes, mine__size="1024")
