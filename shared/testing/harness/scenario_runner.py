@@ -16,7 +16,7 @@ from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
 from shared.testing.harness.outcome import ObjectName, Operation, Outcome
-from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe
+from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe, later
 from shared.testing.kubelet.disruption import STALE_AFTER
 from shared.testing.kubelet.workloads import Workloads
 
@@ -262,6 +262,13 @@ class ScenarioRun:
         else:
             await self.world.server.request(crash.request)
         self.resync()
+
+    async def wait(self, seconds: float, *, times: int = 1) -> None:
+        """Let time pass, and the operator reconcile every resource, a number of times."""
+        for _ in range(times):
+            later(seconds).act(self.stage)
+            self.resync()
+            await self.settle()
 
     def resync(self) -> None:
         """Queue every resource, as the periodic resync does."""

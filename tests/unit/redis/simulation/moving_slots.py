@@ -137,13 +137,16 @@ async def build_start(shape: Shape) -> Start:
     return Start(world, step, points, owner_of(world, slot), owner_of(end, slot))
 
 
+def status(play: ScenarioRun) -> Obj:
+    """Return the status of the only resource."""
+    [found] = play.stage.find()
+    return dict(found["status"])
+
+
 async def healed(play: ScenarioRun) -> None:
     """Wait until the operator has done what it can, and require that it has healed the cluster, or reports why not."""
     redis = redis_of(play.world)
-    for _ in range(4):
-        later(130).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(130, times=4)
     [found] = play.stage.find()
     ready = accessors.condition(found, conditions.READY)
     reason, message = ready["reason"], ready["message"]

@@ -27,7 +27,7 @@ from tests.unit.redis.simulation.losses import (
     shard_of,
     withdrawn,
 )
-from tests.unit.redis.simulation.moving_slots import redis_of
+from tests.unit.redis.simulation.moving_slots import redis_of, status
 
 
 async def begun(*steps: ScenarioStep) -> ScenarioRun:
@@ -47,11 +47,6 @@ async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
 def ready(play: ScenarioRun) -> Obj:
     [found] = play.stage.find()
     return accessors.condition(found, conditions.READY)
-
-
-def status(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return dict(found["status"])
 
 
 async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_are_out_of_reach() -> None:

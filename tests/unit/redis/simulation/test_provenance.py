@@ -5,23 +5,18 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.moving_slots import status
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
 pytestmark = pytest.mark.nightly
 
 DELETED = 130
-
-
-def status(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return dict(found["status"])
 
 
 def owner_has(redis: FakeRedis, key: bytes) -> bool:
@@ -70,16 +65,11 @@ async def test_primary_with_an_older_copy_brings_no_deleted_key_back() -> None:
     assert f"{source.pod} holds " in condition["message"]
     assert accessors.condition_in(found["conditions"], "Ready")["status"] == "True"
     before = play.world.server.log.all_writes.copy()
-    for _ in range(2):
-        later(40).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(40, times=2)
     assert play.world.server.log.all_writes == before, "the report does not flap"
     for key in [key for key in restarted.node.keys if not restarted.node.me.slots >> slot_of(key) & 1]:
         del restarted.node.keys[key]
-    later(40).act(play.stage)
-    play.resync()
-    await play.settle()
+    await play.wait(40)
     assert not accessors.condition_in(status(play)["conditions"], "ForeignKeys")
 
 
@@ -90,9 +80,7 @@ async def test_slots_that_another_client_migrates_are_left_alone() -> None:
     source, target, *_ = (process for process in redis.running if process.node.me.slots)
     slot = next(number for number in range(16384) if source.node.me.slots >> number & 1)
     target.node.importing[slot], source.node.migrating[slot] = source.node.id, target.node.id
-    later(40).act(play.stage)
-    play.resync()
-    await play.settle()
+    await play.wait(40)
     assert slot in target.node.importing
     assert slot in source.node.migrating
     condition = accessors.condition_in(status(play)["conditions"], "ForeignMigration")
@@ -139,15 +127,9 @@ async def test_migration_continues_with_the_promoted_replica(source: bool) -> No
     stopped = fails_during_migration(redis, source=source)
     await play.step(cluster(6))
     assert stopped
-    for _ in range(8):
-        later(5).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(5, times=8)
     redis.failing.clear()
-    for _ in range(4):
-        later(20).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(20, times=4)
     [shape] = redis.state()
     assert (shape["open slots"], shape["consistent"], shape["clusters"]) == (0, True, 1), status(play)["reason"]
     assert sorted(shape["slots by primary"]) == [5461, 5461, 5462]

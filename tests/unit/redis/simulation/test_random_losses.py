@@ -28,8 +28,8 @@ from tests.unit.redis.simulation.losses import (
     shard_of,
     withdrawn,
 )
-from tests.unit.redis.simulation.moving_slots import redis_of
-from tests.unit.redis.simulation.test_consent import ready, run, status
+from tests.unit.redis.simulation.moving_slots import redis_of, status
+from tests.unit.redis.simulation.test_consent import ready, run
 
 STEPS = 10
 

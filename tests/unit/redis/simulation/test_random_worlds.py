@@ -217,10 +217,7 @@ async def course(kind: Kind, replicas: int, happens: list[Event]) -> ScenarioRun
             play.resync()
         await play._turn(event.turns)
     RECOVERED.act(play.stage)
-    for _ in range(5):
-        later(130).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(130, times=5)
     return play
 
 

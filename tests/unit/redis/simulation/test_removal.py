@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import Obj
-from shared.testing.harness.scenario import later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.moving_slots import status
 from tests.unit.redis.simulation.node import slot_of
-
-
-def status(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return dict(found["status"])
 
 
 async def test_removed_primary_with_foreign_keys_reports_why_it_stays() -> None:
@@ -28,19 +22,13 @@ async def test_removed_primary_with_foreign_keys_reports_why_it_stays() -> None:
     data.put(redis, owner, key, b"1")
     removed.node.keys[key] = owner.node.keys[key]
     await play.step(cluster(3, replicasPerMaster=0))
-    for _ in range(3):
-        later(40).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(40, times=3)
     ready = accessors.condition_in(status(play)["conditions"], "Ready")
     assert ready["status"] == "False"
     assert f"{removed.pod} is not removed, because it holds 1 keys of slots that it does not own" in ready["message"]
     assert "ForeignKeys" in ready["message"]
     assert redis.named(removed.pod).node.keys.keys() == {key}, "the operator deletes no key"
     del redis.named(removed.pod).node.keys[key]
-    for _ in range(3):
-        later(40).act(play.stage)
-        play.resync()
-        await play.settle()
+    await play.wait(40, times=3)
     assert accessors.condition_in(status(play)["conditions"], "Ready")["status"] == "True"
     assert len(redis.running) == 3

@@ -71,9 +71,7 @@ async def test_replica_at_the_address_of_a_foreign_server_is_connected_to_its_pr
     run.resync()
     await run.settle()
     assert is_truthful(redis, mine(run))
-    later(20).act(run.stage)
-    run.resync()
-    await run.settle()
+    await run.wait(20)
     assert accessors.condition(mine(run), "Ready")["status"] == "True"
     assert is_truthful(redis, mine(run))
     assert FOREIGN not in replica.node.keys
@@ -125,10 +123,7 @@ async def test_replica_that_was_emptied_is_not_promoted_without_consent() -> Non
     for step in lost(int(primary.pod.rpartition("-")[2])):
         step.act(run.stage)
     redis.failing.pop(replica.pod)
-    for _ in range(4):
-        later(20).act(run.stage)
-        run.resync()
-        await run.settle()
+    await run.wait(20, times=4)
     assert not redis.named(replica.pod).node.me.slots
     status = mine(run)["status"]
     assert status["recovery"]["token"]
