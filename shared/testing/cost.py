@@ -6,10 +6,11 @@ most 20 MiB, with any content. `bounded` judges any asynchronous work:
     async with bounded():
         await handler(request)
 
-What blocks the loop is measured in CPU time of the process: other processes on the machine do not lengthen it, and a
-thread that holds the interpreter's lock in a call of C blocks the loop as a callback does. A timer of the loop notes
-the CPU time since it last ran, so that many small callbacks in one turn count as one occupation. Work that sleeps while
-it blocks the loop, such as a file system that hangs, is not measured. The event loop must run in the main thread.
+What blocks the loop is measured in CPU time of the process, without the time for which the loop's thread had no CPU:
+other processes on the machine do not lengthen it, and a thread that holds the interpreter's lock in a call of C blocks
+the loop as a callback does. A timer of the loop notes the time since it last ran, so that many small callbacks in one
+turn count as one occupation. Work that sleeps while it blocks the loop, such as a file system that hangs, is not
+measured. The event loop must run in the main thread.
 
 Memory is what the kernel kills for: the peak of the resident memory of this process. It includes the memory of OpenSSL
 and pydantic, which tracemalloc does not see, and tracemalloc would multiply the CPU time that is judged with it. Free
@@ -23,9 +24,10 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import re
-import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
@@ -87,27 +89,29 @@ async def bounded(*, seconds: float = MAX_SECONDS, size: int = MAX_BYTES) -> Asy
 
 
 class _Watch:
-    """Measures the longest occupation of the event loop: the CPU time between two runs of a timer."""
+    """Measures the longest occupation of the event loop: the time between two runs of a timer."""
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
         self._loop = asyncio.get_running_loop()
+        self._main = threading.get_ident()
         self._sample = ""
+        self._ended = threading.Event()
+        self._sampler = threading.Thread(target=self._take_samples, name="cost", daemon=True)
 
     def __enter__(self) -> None:
-        self._signal = signal.signal(signal.SIGPROF, self._interrupt)
-        signal.setitimer(signal.ITIMER_PROF, _SAMPLE_SECONDS, _SAMPLE_SECONDS)  # in CPU time of the process
         self._start()
+        self._sampler.start()
 
     def __exit__(self, *_: object) -> None:
         self._note()
         self._timer.cancel()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, self._signal)
+        self._ended.set()
+        self._sampler.join()
 
     def _start(self) -> None:
         self._timer = self._loop.call_later(_TICK_SECONDS, self._tick)
-        self._began = time.process_time()
+        self._began = _Moment()
 
     def _tick(self) -> None:
         self._note()
@@ -115,20 +119,60 @@ class _Watch:
 
     def _note(self) -> None:
         """End an occupation."""
-        spent = time.process_time() - self._began
-        if spent > self._cost.seconds:
-            self._cost.seconds, self._cost.where = spent, self._sample
+        if self._began.cpu_seconds() > max(self._cost.seconds, _SAMPLE_SECONDS):
+            # A thread that has just released the interpreter's lock is still where it held it.
+            where = self._sample or self._frames()
+            if (spent := self._began.occupied_seconds()) > self._cost.seconds:
+                self._cost.seconds, self._cost.where = spent, where
+        else:
+            self._cost.seconds = max(self._cost.seconds, self._began.cpu_seconds())
         self._sample = ""
 
-    def _interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Record where a long occupation is. A call of C is interrupted when it returns."""
-        if time.process_time() - self._began > _SAMPLE_SECONDS and frame is not None:
-            others = [other for other in sys._current_frames().values() if other is not frame]
-            self._sample = "\nwhile another thread is in:\n".join(map(_innermost, [frame, *others]))
+    def _take_samples(self) -> None:
+        """Record where a long occupation is. A call of C is seen when it returns."""
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            if (began := self._began).cpu_seconds() > _SAMPLE_SECONDS:
+                frames = self._frames()
+                if began is self._began:
+                    self._sample = frames
+
+    def _frames(self) -> str:
+        """Return the innermost frames of all threads but the sampler, those of the event loop first."""
+        frames = {thread: frame for thread, frame in sys._current_frames().items() if thread != self._sampler.ident}
+        first = frames.pop(self._main)
+        return "\nwhile another thread is in:\n".join(map(_innermost, [first, *frames.values()]))
+
+
+class _Moment:
+    """Moment from which costs are measured."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall, self._waited = time.process_time(), time.perf_counter(), _waited()
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of the process since then."""
+        return time.process_time() - self._cpu
+
+    def occupied_seconds(self) -> float:
+        """Return for how long the event loop has been occupied since then.
+
+        While the main thread waits for a CPU, a thread that would let it run may use another: that is no occupation.
+        """
+        waited = _waited() - self._waited
+        return min(self.cpu_seconds(), time.perf_counter() - self._wall - waited)
+
+
+def _waited() -> float:
+    """Return for how many seconds the main thread could run and had no CPU."""
+    return int((_PROCESS / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
 def _innermost(frame: FrameType) -> str:
-    return "".join(traceback.format_list(traceback.extract_stack(frame)[-_FRAMES:])).rstrip()
+    """Describe the innermost frames. No file is read for it: the threads would go on meanwhile."""
+    frames = [inner for inner, _ in itertools.islice(traceback.walk_stack(frame), _FRAMES)]
+    return "\n".join(
+        f'  File "{at.f_code.co_filename}", line {at.f_lineno}, in {at.f_code.co_name}' for at in frames[::-1]
+    )
 
 
 @contextlib.contextmanager
