@@ -176,11 +176,7 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
     try:
         return _model_of(model, obj)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        sentences = [_sentence(at, dict(each)) for each in found[:MAX_ERRORS]]
-        if len(found) > MAX_ERRORS:
-            sentences.append(f"{len(found) - MAX_ERRORS} more values are wrong.")
-        raise InvalidSpec(" ".join(sentences)) from None
+        raise InvalidSpec(_sentences(at, error)) from None
     except UnicodeEncodeError:  # the API server sends none, but other clients of the webhook may
         raise InvalidSpec(f"{at}: has a text that is not valid Unicode (a lone surrogate). Remove it.") from None
 
@@ -369,6 +365,15 @@ _ADVICE = {
     "value_error": "is invalid: {error}.",
 }
 """Advice for an invalid value, by pydantic's type of error; braces refer to the context of the error."""
+
+
+def _sentences(at: str, error: ValidationError) -> str:
+    """Describe the first errors, and return without a reference to them: they hold the frames of their validators."""
+    found = error.errors(include_url=False)
+    sentences = [_sentence(at, dict(each)) for each in found[:MAX_ERRORS]]
+    if len(found) > MAX_ERRORS:
+        sentences.append(f"{len(found) - MAX_ERRORS} more values are wrong.")
+    return " ".join(sentences)
 
 
 def _sentence(at: str, found: Mapping[str, Any]) -> str:

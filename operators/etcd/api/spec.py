@@ -58,7 +58,7 @@ def _is_schedule(text: str) -> str:
 
 
 Schedule = Annotated[
-    str, AfterValidator(_is_schedule), Field(max_length=128, json_schema_extra={"pattern": r"^[^\s@]+( +[^\s]+){4}$"})
+    str, Field(max_length=128, json_schema_extra={"pattern": r"^[^\s@]+( +[^\s]+){4}$"}), AfterValidator(_is_schedule)
 ]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from shared.api import spec
 from shared.api.crd import structural
@@ -68,6 +71,28 @@ def test_long_value_is_shortened() -> None:
     with pytest.raises(InvalidSpec) as refused:
         parse(Thing, {"memoryMB": "x" * 5000}, at="spec")
     assert len(str(refused.value)) < 200
+
+
+def test_error_keeps_no_value_that_its_message_does_not_have() -> None:
+    class Text(str):
+        """A text that can have a weak reference."""
+
+    def refused(text: str) -> str:
+        raise ValueError(f"{text} is wrong")
+
+    class Refused(SpecModel):
+        text: Annotated[str, AfterValidator(refused)]
+
+    given = {"text": Text("x" * 1000)}
+    kept = weakref.ref(given["text"])
+    gc.disable()  # the value is free without a collection
+    try:
+        with contextlib.suppress(InvalidSpec):
+            parse(Refused, given, at="spec")
+        given.clear()
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_unknown_fields_of_a_newer_crd_are_ignored() -> None:
