@@ -444,7 +444,8 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
         listeners = []
         for family, *_, address in dict.fromkeys(found):
             try:
-                listener = opened.enter_context(socket.socket(family))
+                # Connections inherit the protocol: asyncio switches Nagle's delay off only where it is named.
+                listener = opened.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             except OSError:  # the kernel has no IPv6
                 continue
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

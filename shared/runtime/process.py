@@ -369,9 +369,8 @@ class Process:
                 lane.queue.close()
             if not lost.done():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        asyncio.gather(*(lane.queue.rest() for lane in lanes)), RECONCILE_GRACE_SECONDS
-                    )
+                    async with asyncio.timeout(RECONCILE_GRACE_SECONDS):
+                        await asyncio.gather(*(lane.queue.rest() for lane in lanes))
             await self._end_workers(workers, lost)
             if not lost.done():
                 await self._recorder.flush(EVENT_GRACE_SECONDS)

@@ -123,7 +123,8 @@ class Recorder:
     async def flush(self, seconds: float) -> None:
         """Wait up to `seconds` for the backlog to be written."""
         try:
-            await asyncio.wait_for(self._pool.rest(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._pool.rest()
         except TimeoutError:
             log.debug("%d events were not written before shutdown", self._backlog.total())
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -502,6 +503,24 @@ async def test_body_is_awaited_by_a_client_that_expects_it() -> None:
         assert await connection.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await connection.send("{}")
         assert await connection.status() == 200
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_response_is_not_delayed_until_the_client_acknowledges_the_last_one(
+    secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect, delays = loop.connect_accepted_socket, list[int]()
+
+    async def connected(factory: Any, accepted: socket.socket) -> Any:
+        transport = await connect(factory, accepted)
+        delays.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        return transport
+
+    monkeypatch.setattr(loop, "connect_accepted_socket", connected)
+    async with serving(secure=secure) as served:
+        assert await (await served.connect()).get() == 200
+    assert delays == [1]
 
 
 async def test_connection_serves_one_request_without_idle_time() -> None:
