@@ -71,6 +71,7 @@ class _Node:
     def __init__(self, cluster: _Cluster, number: int) -> None:
         self._answers = {
             "INFO": cluster.info(number),
+            "DBSIZE": 1000,
             "CLUSTER INFO": f"cluster_state:ok\r\ncluster_current_epoch:{cluster.primaries}\r\n",
             "CLUSTER NODES": cluster.table(number),
             "ACL GETUSER": ["flags", ["on", "nopass"], "passwords", []],
@@ -82,7 +83,7 @@ class _Node:
 
     async def pipe(self, commands: Sequence[tuple[str | int | bytes, ...]]) -> list[Any]:
         await asyncio.sleep(0)
-        found = [" ".join(map(str, command[: 1 if command[0] == "INFO" else 2])) for command in commands]
+        found = [" ".join(map(str, command[: 1 if command[0] in ("INFO", "DBSIZE") else 2])) for command in commands]
         return [self._answers.get(name, [command[-1], ""]) for name, command in zip(found, commands, strict=True)]
 
     async def aclose(self) -> None:

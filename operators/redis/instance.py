@@ -112,6 +112,17 @@ class Instance:
         return report is not None and not report.keys and not report.me.slots and not report.me.primary
 
     @property
+    def trims(self) -> str:
+        """Predicate about a server that still deletes keys of slots that moved away; empty if it does not.
+
+        Until it has, nothing shows whether the node is empty, or has keys that no other node has.
+        """
+        report = self.report
+        if report is None or not report.trimming or report.me.slots or report.me.primary:
+            return ""
+        return f"still deletes {report.trimming} keys of slots that moved away"
+
+    @property
     def why_away(self) -> str:
         """Why no node is reachable here, as a predicate without a period."""
         if self.pod is None:

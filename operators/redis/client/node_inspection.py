@@ -14,6 +14,7 @@ from operators.redis.slots.hash_slots import Slots
 
 COMMANDS: tuple[Command, ...] = (
     ("INFO",),
+    ("DBSIZE",),  # unlike INFO, without keys of a slot that moved away at once, while the server deletes such
     ("CLUSTER", "INFO"),
     ("CLUSTER", "NODES"),
     ("CONFIG", "GET", "masterauth"),

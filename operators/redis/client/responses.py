@@ -170,6 +170,8 @@ class NodeReport(Facts):
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
         strays: number of keys of slots that it does not own, by slot: of importing slots, and of those that the status
             records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
+        trimming: number of its keys that it may be deleting, because their slots moved away at once (Redis 8.4 and
+            later): `keys` counts them. Until it is 0, it is unknown whether the node has other keys of such slots.
         settings: values of directives, by the name that was queried; without those that the server does not have.
     """
 
@@ -180,6 +182,7 @@ class NodeReport(Facts):
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
     strays: Mapping[int, int] = field(default_factory=dict)
+    trimming: int = 0
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -212,6 +215,7 @@ class NodeReport(Facts):
 
 def report_of(
     information: str,
+    count: int,
     cluster: str,
     nodes: str,
     given: Sequence[str],
@@ -219,7 +223,7 @@ def report_of(
     *,
     settings: Sequence[Sequence[str]] = (),
 ) -> NodeReport:
-    """Parse the responses to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
+    """Parse the responses to INFO, DBSIZE, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
 
     Args:
         settings: responses to further CONFIG GET.
@@ -233,6 +237,7 @@ def report_of(
         epoch=int(state["cluster_current_epoch"]),
         gives=digest(given[1]),
         takes=_passwords(user),
+        trimming=_trimming(facts, int(count), state),
         settings={
             name: _short(value, MAX_VALUE_BYTES) for answer in settings for name, value in mapping(answer).items()
         },
@@ -240,6 +245,16 @@ def report_of(
     )
     report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan
     return report
+
+
+def _trimming(facts: Facts, count: int, state: Mapping[str, str]) -> int:
+    """Return the number of keys that a server may be deleting, because their slots moved away at once.
+
+    While a deletion runs or waits, DBSIZE leaves such keys out, and INFO does not. Source: src/db.c and
+    src/cluster_asm.c of Redis 8.4. In Valkey, DBSIZE counts one of several databases.
+    """
+    runs = state.get("cluster_slot_migration_active_trim_running", "0") != "0"
+    return max(int(runs), facts.keys - count) if facts.engine == "redis" else 0
 
 
 def digest(password: str) -> str:

@@ -10,7 +10,7 @@ from operators.redis.client.commands import Meet
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import JOINING, NODE_NOT_EMPTY
-from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
+from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 
 
@@ -19,6 +19,8 @@ def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
     if not resource.formed or not seen.view.primaries:
         return PASS
     new = [instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving]
+    if trimming := [f"{instance.name} {instance.trims}" for instance in new if instance.trims]:
+        return Step.wait(JOINING, f"Waiting before new nodes join: {', '.join(trimming)}.", requeue=SYNC_SECONDS)
     if full := next((instance for instance in new if not instance.is_blank), None):
         return _refuse(full)
     return _meet(resource, seen, new) if new else PASS

@@ -38,6 +38,9 @@ def change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
     """Let a replica change its primary: only while all others are in sync, and never the only copy."""
     node = seen.view.nodes[node_id]
     change = f"{node.name} to replicate {seen.name_of(primary)}"
+    if trims := seen.reachable[node_id].trims:
+        message = f"Waiting before configuring {change}: {node.name} {trims}."
+        return Step.progressing(PAIRING, message, requeue=SYNC_SECONDS)
     if node.is_primary:
         keys = node.report.keys if node.report else 0
         message = (

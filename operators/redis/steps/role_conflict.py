@@ -33,7 +33,7 @@ def _replicated(seen: Assessment, node: Seen) -> Seen | None:
     report = node.report
     if report is None or node.is_replica or not report.replicates or seen.view.slots_of(node.id):
         return None
-    if not report.keys:
+    if not report.keys or report.trimming:
         return None  # CLUSTER REPLICATE accepts it (replication.pair_replicas)
     if not report.link_up or report.syncing or report.loading or seen.reachable[node.id].leaving:
         return None

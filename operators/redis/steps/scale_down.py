@@ -74,6 +74,8 @@ def _why_node_needed(seen: Assessment, instance: Instance, node_id: str) -> str:
         return "" if is_settled else "stays until the replicas that stay are in sync"
     if node.report is None or not node.report.keys:
         return ""
+    if instance.trims:
+        return instance.trims
     return (
         f"is not removed, because it holds {node.report.keys} keys of slots that it does not own (redis-cli --scan): "
         f"compare them with the owner's and delete them, see {FOREIGN_KEYS} in the runbook"

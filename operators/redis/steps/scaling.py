@@ -45,6 +45,9 @@ def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: dat
     if missing <= 0:
         return PASS
     goal = f"Scaling to {resource.primaries} primaries ({len(seen.primaries)} present)"
+    if trimming := [f"{each.name} {each.trims}" for each in seen.members.values() if each.trims]:
+        message = f"{goal}: waiting for a node that may become one: {', '.join(trimming)}."
+        return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
     if resource.spec.template.volumes is not None:
         message = f"{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)

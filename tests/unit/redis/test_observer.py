@@ -57,7 +57,7 @@ class StubServer:
         marks = "".join(f" [{slot}-<-{node_id(1)}]" for slot in self.importing)
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected {self.slots}{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
-        found = [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
+        found = [INFORMATION, 0, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 

@@ -71,6 +71,7 @@ class At:
         refuses_writes: whether the node cannot write to its log.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
+        trimming: number of its keys that the server is deleting, after it gave their slots away.
     """
 
     slots: str = ""
@@ -109,6 +110,7 @@ class At:
     version: str = "8.0.2"
     open_slots: Mapping[int, tuple[str, int]] | None = None
     strays: Mapping[int, int] | None = None
+    trimming: int = 0
     error: str = "no route to host"
     labels: Mapping[str, str] | None = None
 
@@ -255,6 +257,7 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         run_id=f"run-{number}",
         replicas=tuple(_followers(at, number)),
         strays=dict(spot.strays or {}),
+        trimming=spot.trimming,
     )
 
 

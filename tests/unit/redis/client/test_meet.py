@@ -47,6 +47,8 @@ class Table:
         match words[:2]:
             case ("INFO",):
                 return INFORMATION
+            case ("DBSIZE",):
+                return 3
             case ("CLUSTER", "INFO"):
                 return "cluster_state:ok\ncluster_current_epoch:1\n"
             case ("CLUSTER", "NODES"):

@@ -109,21 +109,33 @@ def test_replication_state_of_primary_and_replica() -> None:
 
 
 def test_report_combines_all_responses() -> None:
-    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
+    found = report_of(REDIS, 3, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
     assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")
     assert found.me is found.nodes[0]
     assert found.node(TWO) is found.nodes[1]
     assert found.node("unknown") is None
-    assert not report_of(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
+    assert not report_of(REDIS, 3, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
+
+
+@pytest.mark.parametrize(
+    ("count", "jobs", "trimming"), [(3, "", 0), (1, "0", 2), (0, "0", 3), (4, "", 0), (3, "1", 1), (1, "2", 2)]
+)
+def test_keys_that_the_server_is_deleting_are_those_that_only_info_counts(count: int, jobs: str, trimming: int) -> None:
+    state = "cluster_state:ok\r\ncluster_current_epoch:9\r\n"
+    state += f"cluster_slot_migration_active_trim_running:{jobs}\r\n" if jobs else ""
+    found = report_of(REDIS, count, state, NODES, GIVEN, USER)
+    assert (found.keys, found.trimming) == (3, trimming)
+    assert report_of(VALKEY, count, state, NODES, GIVEN, USER).trimming == 0, "its keys are those of several databases"
 
 
 def test_report_keeps_only_digests_of_passwords() -> None:
-    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, ["masterauth", "hunter2"], USER)
+    state, given = "cluster_state:ok\r\ncluster_current_epoch:9\r\n", ["masterauth", "hunter2"]
+    found = report_of(REDIS, 3, state, NODES, given, USER)
     assert found.gives == hashlib.sha256(b"hunter2").hexdigest()
     assert found.takes == ("aa", "bb")
     assert not any(word in repr(found) for word in ("hunter2", found.gives))
     user_without_password = ["flags", ["on", "nopass"], "passwords", [], "commands", "+@all"]
-    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, user_without_password)
+    found = report_of(REDIS, 3, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, user_without_password)
     assert (found.gives, found.takes) == ("", ())
 
 
@@ -141,4 +153,4 @@ def test_report_keeps_only_digests_of_passwords() -> None:
 )
 def test_malformed_response_is_an_error(information: str, cluster: str, nodes: str) -> None:
     with pytest.raises(responses.MALFORMED):
-        report_of(information, cluster, nodes, GIVEN, USER)
+        report_of(information, 3, cluster, nodes, GIVEN, USER)

@@ -57,6 +57,8 @@ class Fake:
                     f"redis_version:{self.version}\nrun_id:x\nloading:0\nused_memory:1000000\nrole:master\n"
                     f"maxmemory:{self.max_memory}\nmaster_repl_offset:0\n"
                 )
+            case ["DBSIZE"]:
+                return 0
             case ["CLUSTER", "INFO"]:
                 return "cluster_state:ok\ncluster_current_epoch:3\n"
             case ["CLUSTER", "NODES"]:

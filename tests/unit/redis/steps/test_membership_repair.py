@@ -275,6 +275,12 @@ def test_node_with_keys_neither_joins_nor_is_emptied() -> None:
     assert "demo-6 is not a member of the cluster and holds 5 keys" in made.verdict.message
 
 
+def test_claim_of_a_node_that_deletes_moved_keys_is_not_advised_to_be_deleted() -> None:
+    made = planned(*formed(), replace(NEW_RECORDED, keys=5, trimming=5))
+    assert (made.verdict.reason, acts(made.actions)) == ("Joining", [])
+    assert "demo-6 still deletes 5 keys" in made.verdict.message
+
+
 def test_missing_pod_is_reported() -> None:
     made = planned(*formed(), ABSENT)
     assert made.verdict.message == "6 of 7 nodes serve, 3 of them primaries. demo-6 does not exist."

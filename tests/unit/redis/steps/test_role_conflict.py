@@ -32,8 +32,16 @@ def test_node_with_a_copy_of_its_primary_is_recreated() -> None:
     assert "delete its volume claim" not in made.verdict.message
 
 
-@pytest.mark.parametrize("change", [{"replicates": ""}, {"replicates": "10.9.9.9:6379"}, {"link_up": False}])
-def test_node_whose_keys_may_be_its_own_is_kept(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"replicates": ""}, "NodeNotEmpty"),
+        ({"replicates": "10.9.9.9:6379"}, "NodeNotEmpty"),
+        ({"link_up": False}, "NodeNotEmpty"),
+        ({"trimming": 10}, "Pairing"),
+    ],
+)
+def test_node_whose_keys_may_be_its_own_is_kept(change: dict[str, Any], reason: str) -> None:
     resource, found = confused()
     instances = list(found.instances)
     report = instances[3].report
@@ -41,4 +49,4 @@ def test_node_whose_keys_may_be_its_own_is_kept(change: dict[str, Any]) -> None:
     instances[3] = replace(instances[3], report=replace(report, **change))
     made = plan(resource, replace(found, instances=tuple(instances)))
     assert not [act for act in acts(made.actions) if act.startswith("delete")]
-    assert made.verdict.reason == "NodeNotEmpty"
+    assert made.verdict.reason == reason

@@ -245,6 +245,37 @@ def test_replica_is_recreated_empty_if_a_primary_is_missing() -> None:
     )
 
 
+TRIMMING = At(epoch=7, keys=10, trimming=10)
+"""A primary that gave all slots away at once (Redis 8.4 and later), and still deletes their keys."""
+
+
+def test_no_replica_is_recreated_while_a_node_is_only_emptying_itself() -> None:
+    """The node can become a primary as soon as its server has deleted the moved keys, with no loss of a copy."""
+    at = [*(At(slots, keys=10) for slots in thirds(3)), *(replica(number % 3, keys=10) for number in range(5))]
+    made = planned(*at, TRIMMING, replicas=9, replicasPerMaster=1)
+    assert acts(made.actions) == []
+    assert "demo-8 still deletes 10 keys of slots that moved away" in made.verdict.message
+    emptied = planned(*at, replace(TRIMMING, keys=0, trimming=0), replicas=9)
+    assert "delete PersistentVolumeClaim data-demo-7" not in acts(emptied.actions)
+
+
+def test_no_claim_is_advised_to_be_deleted_while_the_server_deletes_moved_keys() -> None:
+    made = planned(*formed(), TRIMMING)
+    assert (made.verdict.reason, acts(made.actions)) == ("Pairing", [])
+    assert made.verdict.message == (
+        "Waiting before configuring demo-6 to replicate demo-0: demo-6 still deletes 10 keys of slots that moved away."
+    )
+    assert planned(*formed(), replace(TRIMMING, trimming=9)).verdict.reason == "Pairing", "until all are known"
+    assert planned(*formed(), replace(TRIMMING, trimming=0)).verdict.reason == "NodeNotEmpty"
+
+
+def test_removed_primary_stays_until_its_server_has_deleted_the_moved_keys() -> None:
+    made = planned(*formed(), TRIMMING, replica(6), replicas=6)
+    assert requested_replicas(made) == 7
+    assert "demo-6 still deletes 10 keys of slots that moved away" in made.verdict.message
+    assert "delete them" not in made.verdict.message
+
+
 def test_failed_primary_does_not_change_the_number_of_primaries() -> None:
     """Only the spec adds primaries."""
     spare = [P0, P1, replace(P2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), JOINED]
