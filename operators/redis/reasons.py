@@ -122,7 +122,7 @@ JOINING = REASONS.add(
     Severity.NORMAL,
     "New nodes are joining the cluster.",
     "Joining new nodes: {names}.",
-    "Waiting before new nodes join: {node} still deletes {keys} keys of slots that moved away.",
+    "Waiting before new nodes join: {trimming}.",
 )
 MEETING = REASONS.add(
     "Meeting",
@@ -181,7 +181,7 @@ PAIRING = REASONS.add(
     "Replicas are being assigned to primaries.",
     "Configuring {changed}.",
     "Waiting for {unsynced} to sync before configuring {change}.",
-    "Waiting before configuring {change}: {node} still deletes {keys} keys of slots that moved away.",
+    "Waiting before configuring {change}: {node} {trims}.",
 )
 PAIRING_BLOCKED = REASONS.add(
     "PairingHeld",
@@ -434,7 +434,7 @@ REASONS.extend(
     "{removal}: {node} is taking over.",
     "{goal}: no node is empty. Increase spec.replicas by {missing}, so that new nodes become primaries.",
     "{goal}: waiting for nodes. {away}",
-    "{goal}: waiting for a node that may become one: {node} still deletes {keys} keys of slots that moved away.",
+    "{goal}: waiting for a node that may become one: {trimming}.",
     "{goal}: waiting for {unsynced} to sync before a replica becomes a primary.",
     "{goal}: no replica can be recreated, because each may hold the only copy of its data.",
     (
