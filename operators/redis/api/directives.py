@@ -70,6 +70,8 @@ class Integer:
 
     @property
     def accepted(self) -> str:
+        if self.low == self.high:
+            return f"only {self.low}{self.note}"
         if self.high < _INT:
             return f"an integer from {self.low} to {self.high}{self.note}"
         return f"an integer of at least {self.low}{self.note}" if self.low > -_INT else "an integer"
@@ -445,7 +447,8 @@ def _integers() -> Iterator[tuple[str, Directive]]:
     yield from _of(Integer(0, 65535), "rdma-port", redis=None, valkey=_since(8, 1))
     yield from _of(Integer(-1, 1024), "rdma-completion-vector", redis=None, valkey=_since(8, 1))
     yield from _of(Integer(65536, 16777216), "rdma-rx-size", redis=None, valkey=_since(8, 1))
-    yield from _of(Integer(1), "cluster-databases", redis=None, valkey=_since(9, 0))
+    one = Integer(1, 1, note=": only the keys of database 0 move key by key, and others would be lost")
+    yield from _of(one, "cluster-databases", redis=None, valkey=_since(9, 0))
     yield from _of(Integer(0, _LONG), "cluster-slot-migration-log-max-len", redis=None, valkey=_since(9, 0))
     yield from _of(Integer(), "tls-auto-reload-interval", redis=None, valkey=_since(9, 0))
 

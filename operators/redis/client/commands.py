@@ -16,6 +16,7 @@ from operators.redis.api.engine_versions import Engine
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
 from operators.redis.client.errors import ConfigRefused, Denied, ForeignNodeMet, Loading, RedisError, Refused
 from operators.redis.client.handshake import Handshakes
+from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
@@ -134,9 +135,7 @@ class TakeBack(NodeCall):
             return  # it meets the others already
         if report.me.primary or report.me.slots - self.slots:
             raise Refused(f"{self.at.name} claims slots {report.me.slots - self.slots}; not carried out: {self}.")
-        counts = await server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in self.slots])
-        if refused := next((count for count in counts if isinstance(count, Refused)), None):
-            raise refused
+        counts = await count_keys(server, self.slots)
         if sum(counts) != report.keys:
             raise Refused(
                 f"{self.at.name} holds {report.keys} keys, but {sum(counts)} in slots {self.slots}; not carried out: "

@@ -8,6 +8,7 @@ from typing import Any
 
 from operators.redis.client import responses
 from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command, Server
 from operators.redis.slots.hash_slots import Slots
@@ -74,13 +75,9 @@ async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> 
     counted = (suspected | Slots.of(*report.me.importing)) - report.me.slots
     if not counted or report.me.is_replica:
         return report
-    commands: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted]
-    found = await server.pipe(commands)
-    for answer in found:
-        if isinstance(answer, Refused):
-            raise answer
     try:
-        strays = {slot: int(count) for slot, count in zip(counted, found, strict=True) if count}
+        found = await count_keys(server, counted)
+        strays = {slot: count for slot, count in zip(counted, found, strict=True) if count}
     except responses.MALFORMED as error:
         raise _no_node(error) from None
     return dataclasses.replace(report, strays=strays)

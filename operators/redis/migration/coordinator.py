@@ -18,6 +18,7 @@ from operators.redis.migration.key_by_key import KeyByKeyPath
 from operators.redis.migration.participants import End, Ends, Limits
 from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
+from operators.redis.migration.target_check import require_one_database
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
 from operators.redis.slots.hash_slots import Slots
@@ -111,6 +112,7 @@ class _Call:
             await each.mark()
         for each in found:
             try:
+                await require_one_database(source, each.target)
                 await functions.give(source, each.target)
                 async with self.turns[each.target.id]:
                     await each.move()

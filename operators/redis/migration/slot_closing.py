@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from operators.redis.client.errors import Refused, SlotStuck
+from operators.redis.client.key_counts import count_keys
 from operators.redis.client.server import Access, Command, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
 from operators.redis.slots.hash_slots import Slots
@@ -56,9 +57,13 @@ def _owner(slot: int, ends: Sequence[End]) -> str:
 
 
 async def with_keys(end: End, slots: Slots) -> Slots:
-    """Return the slots of which a node has keys, or does not report how many."""
-    counts = await end.server.pipe([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots])
-    return Slots.of(*(slot for slot, count in zip(slots, counts, strict=True) if count != 0))
+    """Return the slots of which a node has keys.
+
+    Raises:
+        RedisError: the node is unreachable, or does not report how many.
+    """
+    counts = await count_keys(end.server, slots)
+    return Slots.of(*(slot for slot, count in zip(slots, counts, strict=True) if count))
 
 
 async def set_slots(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:

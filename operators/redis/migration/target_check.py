@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from operators.redis.client import responses
-from operators.redis.client.errors import TargetFull, Unreachable
+from operators.redis.client.errors import SlotStuck, TargetFull, Unreachable
+from operators.redis.client.key_counts import DATABASES, count_databases
 from operators.redis.client.responses import Facts
 from operators.redis.migration import acknowledgement
 from operators.redis.migration.participants import End
+
+
+async def require_one_database(*ends: End) -> None:
+    """Check that nodes have one database, as key by key only the keys of database 0 move.
+
+    Raises:
+        SlotStuck: a node has several.
+        RedisError: a node is unreachable, or does not report how many.
+    """
+    several = {end.name: number for end in ends if (number := await count_databases(end.server)) > 1}
+    if several:
+        run = "run" if len(several) > 1 else "runs"
+        raise SlotStuck(
+            f"{' and '.join(several)} {run} with {DATABASES} {max(several.values())}, and only keys of database 0 move "
+            "key by key. No key was moved. Servers move all databases (CLUSTER MIGRATESLOTS): see their logs for why "
+            f"they failed, and restart {ends[0].name} for another attempt. Or move all keys to database 0, and set "
+            f"{DATABASES} to 1."
+        )
 
 
 async def require_target(source: End, target: End, slots: int, *, acknowledge: bool) -> None:

@@ -62,6 +62,7 @@ UNTRIED = frozenset({"watchdog-period", "timeout", "maxclients", "loadmodule"})
 STRICTER = {
     "cluster-node-timeout": {"0", "1", "5", "60", "99", "100", "101"},
     "cluster-blacklist-ttl": {"-1", "-2"},
+    "cluster-databases": {"5", "60", "99", "100", "101", "1000", "1001", "65536", "100000", "100001", "2147483647"},
     "latency-tracking-info-percentiles": {"+7"},
 }
 """Values that servers accept and the operator does not."""

@@ -61,7 +61,9 @@ class StubServer:
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 
-    async def execute(self, *command: str) -> str:
+    async def execute(self, *command: str) -> Any:
+        if command == ("CONFIG", "GET", "cluster-databases"):
+            return []
         assert command == ("CLUSTER", "MYID")
         return self.id
 

@@ -102,3 +102,10 @@ def test_table_is_consistent() -> None:
         for engine in (OLD, Engine.parse("redis 7.0.15"), REDIS, Engine.parse("valkey 7.2.5"), VALKEY):
             assert sum(each.exists_in(engine) for each in entries) <= 1, name
         assert find(present_name(name), VALKEY) or find(name, REDIS) or find(name, OLD) or find(name, VALKEY), name
+
+
+def test_several_databases_are_refused() -> None:
+    """Slots move key by key if the servers fail to move them, and only the keys of database 0 do."""
+    why = refusal("cluster-databases", "16", VALKEY)
+    assert why.startswith("accepts only 1: ")
+    assert refusal("cluster-databases", "1", VALKEY) == ""

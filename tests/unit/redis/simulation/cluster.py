@@ -26,12 +26,19 @@ FORGET_SECONDS = 60.0
 """Seconds for which a forgotten node is not added again."""
 
 
-def carry_out(redis: FakeRedis, process: Process, name: str, words: Words) -> Any:
+def carry_out(redis: FakeRedis, process: Process, name: str, words: Words, database: int = 0) -> Any:
     """Carry out a CLUSTER command, and return its answer.
+
+    Args:
+        database: selected database of the connection, whose keys it counts and lists.
 
     Raises:
         Refused: error of the server.
     """
+    if name == "COUNTKEYSINSLOT":
+        return len(process.node.in_slot(_slot(words[0]), database))
+    if name == "GETKEYSINSLOT":
+        return process.node.in_slot(_slot(words[0]), database)[: int(words[1])]
     known = _COMMANDS.get(name)
     if known is None:
         raise Refused(f"ERR unknown subcommand '{name}'. Try CLUSTER HELP.")
@@ -256,10 +263,6 @@ def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _keys_in_slot(_: FakeRedis, process: Process, words: Words) -> list[bytes]:
-    return process.node.in_slot(_slot(words[0]))[: int(words[1])]
-
-
 def _known(process: Process, word: bytes, otherwise: str) -> Known:
     found = process.node.known.get(word.decode())
     if found is None or found.in_handshake:
@@ -312,8 +315,6 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "BUMPEPOCH": lambda _, process, __: f"{'BUMPED' if bump(process) else 'STILL'} {process.node.me.epoch}",
     "FAILOVER": _fail_over,
     "RESET": _reset,
-    "COUNTKEYSINSLOT": lambda _, process, words: len(process.node.in_slot(_slot(words[0]))),
-    "GETKEYSINSLOT": _keys_in_slot,
     "KEYSLOT": lambda _, __, words: slot_of(words[0]),
     "MIGRATESLOTS": atomic_migration.migrate_slots,
     "GETSLOTMIGRATIONS": atomic_migration.migrations,

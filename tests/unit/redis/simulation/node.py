@@ -26,6 +26,11 @@ UNKNOWN = "?"
 """Primary of a replica that is known from gossip only."""
 
 
+def database_of(key: bytes) -> int:
+    """Return the database of a key: one in a database above 0 is simulated with a prefix, which clients do not see."""
+    return key[1] if key[:1] == b"\0" else 0
+
+
 def fake_id(*parts: object) -> str:
     """Return an id of 40 hexadecimal digits, the same for the same parts."""
     return hashlib.sha1(repr(parts).encode(), usedforsecurity=False).hexdigest()
@@ -92,7 +97,7 @@ class Node:
         known: cluster view by node id, the node itself included.
         migrating, importing: open slots, with the id of the other node.
         banned: time until which a forgotten node is not added again, by id.
-        keys: data set.
+        keys: data set, of all databases (`database_of`).
         history: replication id up to `offset`; `former` is the one before `forked_at`.
         cluster: name of the StatefulSet.
         family: id shared by all nodes that were ever meant to form one cluster.
@@ -157,8 +162,9 @@ class Node:
         if to is not None:
             to.slots |= 1 << slot
 
-    def in_slot(self, slot: int) -> list[bytes]:
-        return [key for key in self.keys if slot_of(key) == slot]
+    def in_slot(self, slot: int, database: int | None = None) -> list[bytes]:
+        """Return the keys of a slot: in one database, or in all."""
+        return [key for key in self.keys if slot_of(key) == slot and database in (None, database_of(key))]
 
     def drop(self, slots: int) -> None:
         """Delete the keys of slots."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
-from operators.redis.slots.hash_slots import key_slot
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
 from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.node import database_of
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _CLUSTER_READS = (
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
     | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST", "FUNCTION RESTORE"}
-    | {"CLIENT LIST", "CLIENT KILL"}
+    | {"CLIENT LIST", "CLIENT KILL", "SELECT"}
     | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
@@ -70,6 +71,7 @@ class FakeServer:
         self._endpoint = endpoint
         self._access = access
         self._redirected = False
+        self._database = 0
         self._offset = 0
 
     async def execute(self, *command: str | int | bytes) -> Any:
@@ -152,7 +154,9 @@ class FakeServer:
         if words[0].upper() == b"CLUSTER":
             if name == "CLUSTER NODES" and any(known.in_handshake for known in process.node.others):
                 redis.pass_by(HANDSHAKE_POLL)
-            return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:])
+            return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:], self._database)
+        if name == "SELECT":
+            return self._select(process, int(words[1]))
         redirected, self._redirected = self._redirected, False
         if name == "ASKING":
             self._redirected = True
@@ -173,6 +177,13 @@ class FakeServer:
         if known is None:
             raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
         return known(redis, process, words)
+
+    def _select(self, process: Process, database: int) -> str:
+        """Select a database: a node of a cluster has one, unless it is a Valkey 9 with several."""
+        if database >= int(process.config("cluster-databases") or 1):
+            raise Refused("ERR DB index is out of range")
+        self._database = database
+        return "OK"
 
     def _data(self, process: Process, name: str, words: Words, *, redirected: bool) -> Any:
         redis, keys = self._redis, process.node.keys
@@ -197,7 +208,7 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     script, count, *more = words[1:]
     if count == b"0":
         slot, *keys = more
-        if not any(key_slot(key) == int(slot) for key in process.node.keys):
+        if not process.node.in_slot(int(slot), 0):
             return []
         return [_digest_of(process.node.keys.get(key)) or "" for key in keys]
     key, *digests = more
@@ -269,8 +280,8 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         fields = f"ip={other.address},port={other.port},state={state}"
         lines[f"slave{number}"] = f"{fields},offset={other.node.offset if other.linked else 0},lag=0"
     lines |= {"master_replid": node.history, "master_repl_offset": node.offset, "cluster_enabled": 1}
-    if node.keys:
-        lines["db0"] = f"keys={len(node.keys)},expires=0,avg_ttl=0"
+    for database, count in sorted(Counter(map(database_of, node.keys)).items()):
+        lines[f"db{database}"] = f"keys={count},expires=0,avg_ttl=0"
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
 
 
